@@ -171,7 +171,7 @@ impl Redis {
         Ok(())
     }
 
-    /// A line as it is, the bytes of a string after `$`, or `_` for none.
+    /// Reads one reply: a line as received, the bytes of a string after `$`, or `_` for nil.
     fn reply(&mut self) -> std::io::Result<Vec<u8>> {
         if !self.output.is_empty() {
             let output = std::mem::take(&mut self.output);

@@ -28,7 +28,7 @@ impl<const N: usize> Folded<N> {
     }
 }
 
-/// Whether C's `isspace` holds: space, tab, line feed, vertical tab, form feed, carriage return.
+/// Returns true if C's `isspace` holds: space, tab, line feed, vertical tab, form feed, carriage return.
 #[inline]
 pub const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')

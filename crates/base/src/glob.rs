@@ -1,14 +1,14 @@
 //! Glob patterns as KEYS, SCAN, PSUBSCRIBE, CONFIG GET and ACL rules use them.
 //!
 //! `*`, `?`, `[abc]`, `[a-z]`, `[^x]`, `\x`; a class that is never closed ends with the pattern. No recursion and at
-//! most pattern length times text length steps, whatever the pattern; after `STARS_MAX` stars that were followed by
-//! something a pattern matches nothing, as in Redis.
+//! most pattern length times text length steps, whatever the pattern; A pattern with more than `STARS_MAX` separate
+//! stars matches nothing, as in Redis.
 
 /// Stars, or runs of them, that a pattern may be tried after.
 const STARS_MAX: usize = 1000;
 
-/// Whether `pattern` matches all of `text`; `nocase` folds ASCII letters. Source: Redis stringmatchlen, including
-/// that an empty text matches only an empty pattern.
+/// Returns true if `pattern` matches all of `text`; `nocase` folds ASCII letters. Source: Redis stringmatchlen,
+/// including that an empty text matches only an empty pattern.
 pub fn matches(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
     if nocase { run::<true>(pattern, text) } else { run::<false>(pattern, text) }
 }
@@ -21,7 +21,8 @@ pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
 
 fn run<const NOCASE: bool>(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on after a mismatch: pattern after the last star, and the text position it was last tried at.
+    // Where to continue after a mismatch: the pattern after the last star, and the text position it was last tried
+    // at.
     let mut retry: Option<(usize, usize)> = None;
     let mut stars = 0;
     while t < text.len() {
@@ -71,7 +72,7 @@ fn one<const NOCASE: bool>(pattern: &[u8], byte: u8) -> Option<usize> {
     matched.then_some(width)
 }
 
-/// Whether the class at the start of `pattern` holds `byte`, and its length.
+/// Returns whether the class at the start of `pattern` holds `byte`, and the length of the class.
 fn class<const NOCASE: bool>(pattern: &[u8], byte: u8) -> (bool, usize) {
     let negated = pattern.get(1) == Some(&b'^');
     let mut at = 1 + usize::from(negated);

@@ -24,7 +24,7 @@ impl KeyHasher {
         Self { secrets, short: [draw(1), draw(2), draw(3)] }
     }
 
-    /// A hash function nobody can predict, seeded from the operating system through std's `RandomState`.
+    /// A hash function seeded from the operating system through std's `RandomState`, so that nobody can predict it.
     pub fn random() -> Self {
         Self::new(RandomState::new().build_hasher().finish())
     }

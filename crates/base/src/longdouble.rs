@@ -78,12 +78,12 @@ impl LongDouble {
         LongDouble::rounded(negative, Exact { top: u128::from(mantissa), exponent, sticky: false })
     }
 
-    /// Whether it is neither infinite nor NaN.
+    /// Returns true if it is neither infinite nor NaN.
     pub fn is_finite(self) -> bool {
         matches!(self.magnitude, Magnitude::Finite { .. })
     }
 
-    /// The same number with the other sign.
+    /// True if it is neither infinite nor NaN.
     pub fn negated(self) -> LongDouble {
         LongDouble { negative: !self.negative, ..self }
     }
@@ -93,7 +93,7 @@ impl LongDouble {
         self.plus(other.negated())
     }
 
-    /// Whether it is greater than `other`; never where one of them is NaN.
+    /// Returns true if it is greater than `other`, false if either is NaN.
     pub fn exceeds(self, other: LongDouble) -> bool {
         // A difference is rounded to zero only between equal numbers.
         let LongDouble { negative, magnitude } = self.minus(other);
@@ -105,7 +105,7 @@ impl LongDouble {
             }
     }
 
-    /// Whether it is less than zero, or the zero of that sign.
+    /// Returns true if it is less than zero, or the zero of that sign.
     pub fn is_negative(self) -> bool {
         self.negative
     }
@@ -163,7 +163,7 @@ impl LongDouble {
     fn rounded(negative: bool, exact: Exact) -> LongDouble {
         let bits = i64::from(128 - exact.top.leading_zeros());
         let drop = (bits - 64).max(EXPONENT_MIN - exact.exponent);
-        // Whoever leaves bits out leaves enough in.
+        // The precision is sufficient: bits are left out only if at least one is dropped here.
         debug_assert!(drop > 0 || !exact.sticky);
         let mut exponent = exact.exponent + drop;
         let mantissa = if drop <= 0 {
@@ -200,7 +200,7 @@ impl LongDouble {
         LongDouble::rounded_non_zero(hex.negative, exact)
     }
 
-    /// As `rounded`, but `None` when a number that is not zero becomes zero, or infinite.
+    /// As `rounded`, but `None` if a non-zero number becomes zero or infinite.
     fn rounded_non_zero(negative: bool, exact: Exact) -> Option<LongDouble> {
         // Far outside the range either way, and no number to shift by.
         if !(-40_000..=40_000).contains(&exact.exponent) {
@@ -228,7 +228,7 @@ struct Exact {
 
 /// The sum of two finite numbers, the first of which is not smaller in magnitude.
 fn sum(negative: bool, large: (u64, i32), small_negative: bool, small: (u64, i32)) -> LongDouble {
-    // 62 bits below the larger mantissa: one to round by, the rest exact, what is below them sticky.
+    // Working bits below the larger mantissa: one for rounding, the others exact. Lower bits are sticky.
     const SPACE: u32 = 62;
     let wide = u128::from(large.0) << SPACE;
     let apart = (large.1 - small.1).unsigned_abs();
@@ -238,7 +238,7 @@ fn sum(negative: bool, large: (u64, i32), small_negative: bool, small: (u64, i32
     let top = if negative == small_negative {
         wide + shifted
     } else {
-        // What is left out was to be subtracted too.
+        // The bits that were left out are part of the subtrahend too.
         wide - shifted - u128::from(sticky)
     };
     if top == 0 {

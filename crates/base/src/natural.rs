@@ -89,8 +89,8 @@ impl Natural {
         shifted
     }
 
-    /// The first 67 bits or so of `self / divisor`: a quotient, the power of two it is to be multiplied by, and whether
-    /// a remainder is left. Neither number is zero.
+    /// About the first 67 bits of `self / divisor`: a quotient, the power of two to multiply it by, and whether there
+    /// is a remainder. Neither number is zero.
     pub(crate) fn divided_by(&self, divisor: &Natural) -> (u128, i64, bool) {
         let shift = i64::from(divisor.bits()) - i64::from(self.bits());
         let mut rest = self.shifted_left(shift.max(0) as u32);

@@ -99,11 +99,11 @@ fn small_whole(text: &[u8]) -> Option<f64> {
     Some(if digits.len() < text.len() { -value } else { value })
 }
 
-/// The number of `text` as C's `strtod` reads it, when it takes all of `text`: decimal or hexadecimal, `inf` and
-/// `infinity` in any case, correctly rounded.
+/// The number of `text` as C's `strtod` reads it, if it takes all of `text`, correctly rounded. Accepts decimal,
+/// hexadecimal, and `inf` and `infinity` in any case.
 ///
-/// Errors: `None` for spaces, NaN, trailing bytes, overflow, and a non-zero number that rounds to zero.
-/// Source: Redis string2d.
+/// Errors: `None` for spaces, NaN, trailing bytes, overflow, and a non-zero number that rounds to zero. Source: Redis
+/// string2d.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     if let Some(whole) = small_whole(text) {
         return Some(whole);

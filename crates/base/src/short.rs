@@ -30,7 +30,7 @@ fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Whether two slices of one length are equal. Up to 32 bytes in two overlapping halves, without a call.
+/// Returns true if two slices of one length are equal. Up to 32 bytes in two overlapping halves, without a call.
 #[inline(always)]
 pub fn is_equal(a: &[u8], b: &[u8]) -> bool {
     if let (Some(a0), Some(b0), Some(a1), Some(b1)) =
@@ -50,7 +50,7 @@ pub fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// The one to eight bytes of `text` as a little-endian word filled up with zeros; `None` for any other length.
+/// The one to eight bytes of `text` as a little-endian word, padded with zeros. `None` for any other length.
 #[inline(always)]
 pub fn word(text: &[u8]) -> Option<u64> {
     let len = text.len();
@@ -58,7 +58,7 @@ pub fn word(text: &[u8]) -> Option<u64> {
         return None;
     }
     if let (Some(head), Some(tail)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        // Where they overlap, they are equal.
+        // The overlapping bytes are equal in both.
         let (head, tail) = (u64::from(u32::from_le_bytes(*head)), u64::from(u32::from_le_bytes(*tail)));
         return Some(head | tail << (8 * (len - 4)));
     }

@@ -2,11 +2,11 @@
 
 use crate::number;
 
-/// Bytes that `text` names, by the rules of Redis' configuration: digits and `b k kb m mb g gb` in any case, where
-/// `k` is 1000 and `kb` and `kib` 1024; also `t tb p pb`, powers of ten (`1e9`), and a fraction before a unit (`12.5G`),
-/// which then counts in 1024s.
+/// The number of bytes that `text` names, by the rules of Redis' configuration.
 ///
-/// Errors: `None` for a sign, an unknown unit, no digits or more than 64 bits.
+/// Shape: digits and one of `b k kb m mb g gb` in any case. `k` is 1000; `kb` and `kib` are 1024. Also `t tb p pb`,
+/// powers of ten (`1e9`), and a fraction before a unit (`12.5G`), which then counts in 1024s. Errors: `None` for a
+/// sign, an unknown unit, no digits or more than 64 bits.
 pub fn parse_bytes(text: &[u8]) -> Option<u64> {
     if let Some(bytes) = parse_power(text) {
         return Some(bytes);
@@ -20,10 +20,10 @@ pub fn parse_bytes(text: &[u8]) -> Option<u64> {
     number::parse_u64_digits(number)?.checked_mul(factor)
 }
 
-/// Bytes that `text` names by the rules of Dragonfly's flags: a number, whole or not, and `b k m g t p e` with or
-/// without a closing `b` or `ib`, in any case, always in 1024s; also powers of ten (`1e9`).
+/// The number of bytes that `text` names, by the rules of Dragonfly's flags.
 ///
-/// Errors: `None` for a sign, an unknown unit, no digits or more than 64 bits.
+/// Shape: a number, whole or not, and one of `b k m g t p e` in any case, optionally closed by `b` or `ib`, always in
+/// 1024s. Also powers of ten (`1e9`). Errors: `None` for a sign, an unknown unit, no digits or more than 64 bits.
 pub fn parse_bytes_binary(text: &[u8]) -> Option<u64> {
     if let Some(bytes) = parse_power(text) {
         return Some(bytes);

@@ -13,10 +13,10 @@ pub fn write(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The number at the start of `bytes` and how many bytes it took.
+/// The number at the start of `bytes`, and its encoded length in bytes.
 ///
-/// Errors: `None` when `bytes` ends first, the number passes 64 bits, or it is longer than it need be, so that every
-/// number has exactly one encoding.
+/// Errors: `None` if `bytes` ends early, the number needs more than 64 bits, or its encoding is longer than
+/// necessary. Each number therefore has exactly one encoding.
 #[inline]
 pub fn read(bytes: &[u8]) -> Option<(u64, usize)> {
     let &first = bytes.first()?;

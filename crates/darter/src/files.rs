@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use darter_persist::check::check;
 use darter_persist::convert::convert;
 use darter_persist::file::Options;
+use darter_persist::files::Disk;
 use darter_persist::journal::check as journal;
 use darter_persist::journal::manifest::TAKEN_OVER;
 use darter_persist::journal::redis_check as redis;
@@ -64,7 +65,7 @@ fn check_file(path: &Path) -> ExitCode {
 /// Checks what a folder holds: the append-only journal of this server, or the append-only files of Redis or Valkey.
 fn check_folder(dir: &Path) -> ExitCode {
     let found = redis::manifest_in(dir);
-    let checked = match (journal::check_dir(dir), found) {
+    let checked = match (journal::check_dir(&Disk, dir), found) {
         (Ok(Some(checked)), _) => checked,
         (Ok(None), Some(manifest)) => return check_redis(dir, redis::check_manifest(&manifest)),
         (Ok(None), None) => {
@@ -94,7 +95,7 @@ fn check_redis(path: &Path, found: Result<redis::CheckedFiles, String>) -> ExitC
 
 /// Checks one segment of a journal.
 fn check_segment(path: &Path) -> ExitCode {
-    match journal::check_segment(path) {
+    match journal::check_segment(&Disk, path) {
         Ok((head, counts)) => {
             let (thread, generation) = (head.thread, head.generation);
             let place = path.display();

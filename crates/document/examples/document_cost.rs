@@ -1,6 +1,7 @@
-//! What documents cost: bytes for a byte of text, and time to parse, print, find and change.
+//! Measures documents: bytes for a byte of text, and time to parse, print, find and change.
 //!
-//! `cargo run --release -p darter-document --example document_cost [file.json ...]`; without files, rows made up here.
+//! `cargo run --release -p darter-document --example document_cost [file.json ...]`; without files, rows made up
+//! here.
 
 use std::hint::black_box;
 use std::time::Instant;

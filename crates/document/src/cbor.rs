@@ -1,7 +1,7 @@
 //! CBOR as Redis 8 saves documents: maps, arrays, texts, numbers, and arrays of one kind of number after RFC 8746.
 //!
-//! Read into JSON text, which the parser takes like any other. Nothing that is read is trusted: lengths are compared with
-//! the bytes that are there before anything is made of them.
+//! Read into JSON text, which the parser takes like any other. The input is not trusted: lengths are compared with
+//! the remaining bytes before they are used.
 
 use crate::DEPTH_MAX;
 use crate::precision::Precision;
@@ -16,7 +16,7 @@ const BF16: u64 = 0x10000;
 
 /// The JSON text of a document.
 ///
-/// Errors: the bytes are no such document, have more behind it, or are too deep.
+/// Errors: the bytes are not such a document, continue after it, or are too deep.
 pub fn to_json(bytes: &[u8]) -> Result<Vec<u8>, NotCbor> {
     let mut reader = Reader { bytes, out: Vec::new() };
     reader.value(0)?;
@@ -28,7 +28,7 @@ struct Reader<'a> {
     out: Vec<u8>,
 }
 
-/// What a head says besides its number.
+/// The length in a head.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
     Known(u64),
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Whether `nth` is behind the last part; passes a break.
+    /// Returns true if `nth` is behind the last part; passes a break.
     fn is_end(&mut self, nth: u64, length: Length) -> Result<bool, NotCbor> {
         match length {
             Length::Known(length) => Ok(nth >= length),
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
                 self.out.extend_from_slice(b"true");
                 return Ok(());
             }
-            // What is no number is null, as in RedisJSON.
+            // A value that is not a number is null, as in RedisJSON.
             22 | 23 => f64::NAN,
             25 => of_half(u16::from_be_bytes(self.number()?)),
             26 => f64::from(f32::from_be_bytes(self.number()?)),
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An array of numbers that lie next to each other.
+    /// An array of numbers of one kind.
     fn numbers(&mut self, tag: u64) -> Result<(), NotCbor> {
         let head = self.byte()?;
         let (BYTES, Length::Known(len)) = (head >> 5, self.length(head & 0x1f)?) else { return Err(NotCbor) };

@@ -1,9 +1,10 @@
-//! Whether two nodes, of one document or of two, are equal.
+//! Equality of two nodes, of one document or of two.
 
 use crate::doc::Node;
 use crate::form::View;
 
-/// Whether two nodes have the same value. An integer is never equal to a float; the order of members means nothing.
+/// Returns true if two nodes have the same value. An integer is never equal to a float; the order of members is
+/// ignored.
 pub fn is_equal(a: Node<'_>, b: Node<'_>) -> bool {
     match (a.view(), b.view()) {
         (View::Null, View::Null) => true,

@@ -40,7 +40,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// How `text` is written as a name in this document.
+    /// The form of `text` as a name in this document.
     #[inline]
     pub fn written<'t>(self, text: &'t [u8]) -> Name<'t> {
         if self.count == 0 {
@@ -68,7 +68,7 @@ pub struct Doc<'a> {
 }
 
 impl<'a> Doc<'a> {
-    /// The document that `bytes` starts with. The bytes may go on behind it.
+    /// The document at the start of `bytes`, which may be longer.
     pub fn new(bytes: &'a [u8]) -> Doc<'a> {
         if let Some(([0], root)) = bytes.split_first_chunk::<1>() {
             return Doc {
@@ -95,7 +95,7 @@ impl<'a> Doc<'a> {
         self.bytes
     }
 
-    /// Where the root begins.
+    /// Offset of the root.
     pub fn root_at(self) -> usize {
         self.root
     }
@@ -143,7 +143,7 @@ impl<'a> Doc<'a> {
 pub struct Node<'a> {
     /// The names of its document.
     pub names: Names<'a>,
-    // the node, and perhaps what follows it
+    // the node, and perhaps the bytes after it
     bytes: &'a [u8],
 }
 
@@ -158,7 +158,7 @@ impl<'a> Node<'a> {
         self.bytes.get(..form::node_len(self.bytes)).unwrap_or_default()
     }
 
-    /// What it holds.
+    /// Its content.
     #[inline]
     pub fn view(self) -> View<'a> {
         form::view(self.bytes)
@@ -186,7 +186,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether it is an empty container or text.
+    /// Returns true if it is an empty container or text.
     pub fn is_empty(self) -> bool {
         self.len() == Some(0)
     }

@@ -8,7 +8,7 @@ pub fn replace(out: &mut Vec<u8>, start: usize, node: &[u8]) {
     out.extend_from_slice(node);
 }
 
-/// Adds a member to an object; false if the node is no object. The name must not be there yet.
+/// Adds a member to an object; returns false if the node is not an object. The name must be new.
 pub fn add_member(out: &mut Vec<u8>, start: usize, name: Name<'_>, value: &[u8]) -> bool {
     let old = out.split_off(start);
     let View::Object(children) = form::view(&old) else {
@@ -22,7 +22,7 @@ pub fn add_member(out: &mut Vec<u8>, start: usize, name: Name<'_>, value: &[u8])
     true
 }
 
-/// Appends to a text; returns its new length in bytes, `None` if the node is no text.
+/// Appends to a text; returns its new length in bytes, `None` if the node is not a text.
 pub fn append_text(out: &mut Vec<u8>, start: usize, more: &[u8]) -> Option<usize> {
     let old = out.split_off(start);
     let View::Text(text) = form::view(&old) else {
@@ -34,14 +34,14 @@ pub fn append_text(out: &mut Vec<u8>, start: usize, more: &[u8]) -> Option<usize
     Some(text.len())
 }
 
-/// Turns a boolean round; returns what it is now, `None` if the node is no boolean.
+/// Inverts a boolean; returns its new value, `None` if the node is not a boolean.
 pub fn toggle(out: &mut Vec<u8>, start: usize) -> Option<bool> {
     let View::Bool(old) = form::view(out.get(start..)?) else { return None };
     replace(out, start, &[if old { form::FALSE } else { form::TRUE }]);
     Some(!old)
 }
 
-/// Whether [`clear`] would change the node.
+/// Returns true if [`clear`] would change the node.
 pub fn is_clearable(node: View<'_>) -> bool {
     match node {
         View::Array(children) | View::Object(children) => children.count > 0,
@@ -52,7 +52,7 @@ pub fn is_clearable(node: View<'_>) -> bool {
     }
 }
 
-/// Empties a container, sets a number to 0; false for what is neither.
+/// Empties a container, or sets a number to 0; returns false for other nodes.
 pub fn clear(out: &mut Vec<u8>, start: usize) -> bool {
     let node = form::view(out.get(start..).unwrap_or_default());
     let tag = match node {
@@ -69,7 +69,7 @@ pub fn clear(out: &mut Vec<u8>, start: usize) -> bool {
     true
 }
 
-/// Puts nodes before item `index` of an array (negative from the end); returns the new length. `None`: no array.
+/// Puts nodes before item `index` of an array (negative from the end); returns the new length. `None`: not an array.
 ///
 /// Errors: the index is out of bounds.
 pub fn insert(
@@ -103,14 +103,14 @@ fn items_len(children: form::Children<'_>) -> usize {
     children.bytes.len()
 }
 
-/// Appends nodes to an array; returns the new length, `None` if the node is no array.
+/// Appends nodes to an array; returns the new length, `None` if the node is not an array.
 pub fn append(out: &mut Vec<u8>, start: usize, nodes: &[Vec<u8>]) -> Option<usize> {
     let View::Array(children) = form::view(out.get(start..)?) else { return None };
     insert(out, start, children.count as i64, nodes)?.ok()
 }
 
-/// Takes an item out of an array (negative from the end; what is outside becomes the nearest item); returns its node.
-/// `None`: no array; `Some(None)`: an empty one.
+/// Removes an item of an array (negative from the end; out of range means the nearest item); returns its node.
+/// `None`: not an array; `Some(None)`: an empty one.
 pub fn pop(out: &mut Vec<u8>, start: usize, index: i64) -> Option<Option<Vec<u8>>> {
     let View::Array(children) = form::view(out.get(start..)?) else { return None };
     let len = children.count as i64;
@@ -132,8 +132,8 @@ pub fn pop(out: &mut Vec<u8>, start: usize, index: i64) -> Option<Option<Vec<u8>
     Some(Some(taken))
 }
 
-/// Leaves items `first..=last` of an array (negative from the end); returns the new length, `None` if the node is no
-/// array.
+/// Keeps items `first..=last` of an array (negative from the end); returns the new length, `None` if the node is not
+/// an array.
 pub fn trim(out: &mut Vec<u8>, start: usize, first: i64, last: i64) -> Option<usize> {
     let View::Array(children) = form::view(out.get(start..)?) else { return None };
     let len = children.count as i64;

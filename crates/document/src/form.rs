@@ -9,11 +9,11 @@
 //! 40..7f          integer -16..=47
 //! 80..9f          text of 0 to 31 bytes
 //! a0              varint length, text
-//! b0, b1          array, object: varint length of what follows; unless that is 0, varint count and the children
+//! b0, b1          array, object: varint length of the rest; unless that is 0, varint count and the children
 //! ```
 //!
-//! All numbers of several bytes are little-endian. A member of an object is a name and a value. A name begins with its
-//! length below 0x7f, with 0x7f and a varint length, or is 0x80 plus its place in the document's table of names.
+//! All numbers of several bytes are little-endian. A member of an object is a name and a value. A name begins with
+//! its length below 0x7f, with 0x7f and a varint length, or is 0x80 plus its place in the document's table of names.
 
 use darter_base::varint;
 
@@ -66,7 +66,7 @@ pub enum View<'a> {
 /// The children of a container.
 #[derive(Clone, Copy, Debug)]
 pub struct Children<'a> {
-    /// How many there are.
+    /// Their number.
     pub count: usize,
     /// Their bytes; of an object's members, names and values.
     pub bytes: &'a [u8],
@@ -156,12 +156,12 @@ pub(crate) fn view(bytes: &[u8]) -> View<'_> {
     }
 }
 
-/// What the node at `start` holds.
+/// The content of the node at `start`.
 pub fn view_at(bytes: &[u8], start: usize) -> View<'_> {
     view(bytes.get(start..).unwrap_or_default())
 }
 
-/// Whether the node that `bytes` starts with is an array or an object.
+/// Returns true if the node that `bytes` starts with is an array or an object.
 #[inline]
 pub(crate) fn is_container(bytes: &[u8]) -> bool {
     matches!(bytes.first(), Some(&(ARRAY | OBJECT)))
@@ -175,7 +175,7 @@ fn children(body: &[u8]) -> Children<'_> {
     Children { count, bytes: body.get(width..).unwrap_or_default() }
 }
 
-/// Where the children of the container that `bytes` starts with begin and end; the end of any other node.
+/// Start and end of the children of the container at the start of `bytes`; twice the end of any other node.
 #[inline]
 pub(crate) fn inner(bytes: &[u8]) -> (usize, usize) {
     let (head, body) = extent(bytes);

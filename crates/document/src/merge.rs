@@ -3,7 +3,8 @@
 use crate::doc::{Names, Node};
 use crate::form::{self, View};
 
-/// Appends what `target` becomes under `patch`. Both belong to documents with the same names, as does the result.
+/// Appends the result of applying `patch` to `target`. Both belong to documents with the same names, as does the
+/// result.
 pub fn merge(target: Option<Node<'_>>, patch: Node<'_>, out: &mut Vec<u8>) {
     let View::Object(changes) = patch.view() else {
         out.extend_from_slice(patch.bytes());

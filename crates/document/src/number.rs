@@ -14,7 +14,7 @@ pub enum Number {
     Float(f64),
 }
 
-/// How two numbers are combined.
+/// An operation on two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Their sum.
@@ -28,9 +28,9 @@ pub enum Operation {
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoResult {
-    /// It is not a number, or infinite.
+    /// The result is not a number, or infinite.
     NotFinite,
-    /// It is an integer that does not fit.
+    /// The result is an integer that does not fit.
     Overflow,
 }
 

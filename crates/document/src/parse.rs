@@ -10,21 +10,21 @@ use crate::dictionary;
 use crate::doc::{Doc, Names};
 use crate::form::{self, Name};
 
-/// The text is no JSON.
+/// An error in a JSON text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid {
-    /// Why, and where, as serde_json says it.
+    /// The reason and the position, in the words of serde_json.
     pub reason: String,
 }
 
 const NO_UTF8: &str = "Couldn't parse as UTF-8 string";
 const TOO_DEEP: &str = "recursion limit exceeded";
-/// Members up to which a repeated name is looked for one by one.
+/// Members up to which a repeated name is searched one by one.
 const FEW_MEMBERS: usize = 16;
 
 /// The document of a JSON text. Names that several members share are kept once.
 ///
-/// Errors: the text is no JSON, or deeper than [`DEPTH_MAX`] levels.
+/// Errors: the text is not JSON, or deeper than [`DEPTH_MAX`] levels.
 pub fn parse(text: &[u8]) -> Result<Vec<u8>, Invalid> {
     let mut out = Vec::with_capacity(text.len() / 8 * 7 + 16);
     out.push(0);
@@ -39,7 +39,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<u8>, Invalid> {
 
 /// Appends the node of a JSON text, to be put into a document with `names`.
 ///
-/// Errors: as [`parse`]; `out` is as before then.
+/// Errors: as [`parse`]; `out` is unchanged then.
 pub fn parse_into(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<(), Invalid> {
     let before = out.len();
     let done = read(text, names, out);
@@ -49,7 +49,7 @@ pub fn parse_into(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<()
     done.map(|_| ())
 }
 
-/// Appends a node; returns how many objects it has.
+/// Appends a node; returns its number of objects.
 fn read(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<usize, Invalid> {
     let mut objects = 0;
     let invalid = |error: serde_json::Error| Invalid { reason: error.to_string() };
@@ -64,7 +64,7 @@ fn read(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<usize, Inval
     Ok(objects)
 }
 
-/// Where the next node is written.
+/// The destination of the next node.
 struct Sink<'o> {
     out: &'o mut Vec<u8>,
     names: Names<'o>,
@@ -203,8 +203,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Notes the name at `at`, the last thing in `out`; returns whether the object, which begins at `start` and has
-    /// `count` members, has one called so.
+    /// Notes the name at `at`, the last one in `out`. Returns true if the object, which begins at `start` and has
+    /// `count` members, has that name already.
     fn note(&mut self, out: &[u8], start: usize, at: usize, count: usize) -> bool {
         let name = out.get(at..).unwrap_or_default();
         if count < FEW_MEMBERS {
@@ -241,7 +241,7 @@ impl Seen {
     }
 }
 
-/// Shows the bytes of each name with their place and where the member ends.
+/// Shows the bytes of each name, its place, and the end of the member.
 fn each_member(body: &[u8], count: usize, mut show: impl FnMut(&[u8], usize, usize)) {
     let mut at = 0;
     for _ in 0..count {
@@ -253,8 +253,8 @@ fn each_member(body: &[u8], count: usize, mut show: impl FnMut(&[u8], usize, usi
     }
 }
 
-/// Gives an earlier member the value of the one at `at`, which is the last in `out` and has the same name, if there is
-/// an earlier one.
+/// Moves the value of the last member in `out`, which is at `at`, to an earlier member of the same name. `None` if
+/// there is none.
 fn replace_repeated(out: &mut Vec<u8>, start: usize, at: usize) -> Option<bool> {
     let last = out.get(at..)?.to_vec();
     let (wanted, width) = form::name(&last);

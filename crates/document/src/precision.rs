@@ -15,10 +15,10 @@ pub struct Precision {
     exponent_max: i32,
 }
 
-/// Why a text has no form of that precision.
+/// The reason why a text has no form of that precision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unfit {
-    /// It is no JSON.
+    /// It is not JSON.
     Invalid(Invalid),
     /// A float is larger than the format holds.
     OutOfRange,
@@ -60,7 +60,7 @@ impl Precision {
 
 /// A JSON text with the floats of all arrays that hold nothing else in `precision`.
 ///
-/// Errors: it is no JSON, or a float is out of range.
+/// Errors: it is not JSON, or a float is out of range.
 pub fn rounded(text: &[u8], precision: Precision) -> Result<Vec<u8>, Unfit> {
     let bytes = parse(text).map_err(Unfit::Invalid)?;
     let doc = Doc::new(&bytes);

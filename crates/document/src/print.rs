@@ -5,7 +5,7 @@ use darter_base::number;
 use crate::doc::{Names, Node};
 use crate::form::{self, Name, View};
 
-/// What is written between the parts of containers.
+/// The blanks between the parts of containers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Style<'a> {
     /// Repeated for each level at the beginning of a line.

@@ -1,25 +1,25 @@
-//! Changing nodes of a document: one pass copies it, and gives each node that a path has found to a function.
+//! Changing nodes of a document: one pass copies it, and passes each node that a path has found to a function.
 
 use crate::doc::Doc;
 use crate::form;
 
-/// What becomes of a node.
+/// The result for a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It stays, as it is now.
+    /// It stays, in its present form.
     Keep,
-    /// It is taken out of its container.
+    /// It is removed from its container.
     Remove,
 }
 
-/// What changing a document came to.
+/// The result of changing a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rewritten {
     /// Nothing changed.
     Same,
-    /// As many bytes as before differ from `at` on.
+    /// The same number of bytes differ from `at` on.
     Patch {
-        /// Where.
+        /// The offset.
         at: usize,
         /// The bytes to write there.
         bytes: Vec<u8>,
@@ -30,8 +30,8 @@ pub enum Rewritten {
     Gone,
 }
 
-/// Changes the nodes at `hits`, which ascend. `change` gets the number of a hit and a buffer that ends with the node's
-/// bytes, which begin at the place given; what is inside the node has been changed before.
+/// Changes the nodes at `hits`, which ascend. `change` gets the number of a hit, a buffer that ends with the node's
+/// bytes, and their start. Nodes inside of that node have been changed before.
 ///
 /// Cost: O(document), unless the only hit is a scalar that keeps its length.
 pub fn rewrite<E>(
@@ -60,7 +60,7 @@ pub fn rewrite<E>(
     pass(doc, hits, &mut change)
 }
 
-/// Changes one node: its number, the buffer that ends with it, and where it begins there.
+/// Changes one node: its number, the buffer that ends with it, and its start there.
 type ChangeOne<'c, E> = dyn FnMut(usize, &mut Vec<u8>, usize) -> Result<Change, E> + 'c;
 
 fn pass<E>(doc: Doc<'_>, hits: &[usize], change: &mut ChangeOne<'_, E>) -> Result<Rewritten, E> {
@@ -114,7 +114,7 @@ impl<E> Pass<'_, '_, E> {
         let rest = self.bytes.get(at..).unwrap_or_default();
         let tag = rest.first().copied().unwrap_or(form::ARRAY);
         let (start, mut place, mut count) = (out.len(), at + form::inner(rest).0, 0);
-        // children that nothing is inside of are copied together
+        // children without a hit inside are copied together
         let mut copied = place;
         while place < end {
             let rest = self.bytes.get(place..).unwrap_or_default();

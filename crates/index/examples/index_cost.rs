@@ -1,9 +1,9 @@
-//! What the index costs: bytes per entry at every size, and operations to count instructions of.
+//! Measures the index: bytes per entry at every size, and instructions per operation.
 //!
 //! `index_cost memory` prints bytes per entry; `fill` the entries of a segment when it first splits; `time`
 //! nanoseconds per operation. `find`, `miss`, `insert`, `remove`, `scan`, `prefetch` run a million of one operation
-//! (less the loop: `nothing`) for
-//! `valgrind --tool=callgrind --toggle-collect='index_cost::measured_*' --callgrind-out-file=/dev/null`.
+//! (less the loop: `nothing`) for `valgrind --tool=callgrind --toggle-collect='index_cost::measured_*'
+//! --callgrind-out-file=/dev/null`.
 
 use darter_index::{Index, Position};
 use darter_slab::Handle;

@@ -30,12 +30,12 @@ pub(crate) struct Bucket {
     tags: [u8; SLOTS],
     // Four bits a slot, low half first: `FREQUENCY`, `MAIN`, `DISPLACED`.
     flags: [u8; SLOTS / 2],
-    /// Where else entries of this home are. In the stash: see `Segment`.
+    /// Other lines with entries of this home. In the stash: see `Segment`.
     pub overflow: u8,
     handles: [Handle; SLOTS],
     /// No entry of the line expires before this.
     pub due: Due,
-    /// The last snapshot that has written the entries whose home this line is; 0 is none.
+    /// The last snapshot that has written the entries of this home line; 0 if none has.
     pub written: u16,
     // Three planes of a bit a slot, the lowest first: the generation that the entry came with.
     ages: u32,
@@ -125,7 +125,7 @@ impl Bucket {
         (empty != 0).then(|| empty.trailing_zeros() as usize)
     }
 
-    /// The slots in use by entries of the line before this one.
+    /// The slots that hold entries of the line before this one.
     #[inline]
     pub(crate) fn displaced(&self) -> Slots {
         Slots(self.displaced_bits())
@@ -137,7 +137,7 @@ impl Bucket {
         Slots(self.displaced_bits() ^ ALL_DISPLACED).next()
     }
 
-    /// The first entry of the line before this one.
+    /// The slot of the first entry that belongs to the line before this one.
     #[inline]
     pub(crate) fn first_displaced(&self) -> Option<usize> {
         self.displaced().next()

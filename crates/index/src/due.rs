@@ -3,8 +3,8 @@
 /// A lower bound of expiry times in ticks of 1,024 ms modulo 2^16; 0 = nothing in the line expires.
 ///
 /// Shape: between `LATE_TICKS` before now and `AHEAD_TICKS` after it. Later times are cut to that, so that the line
-/// is looked at once on the way. Holds while every line is swept at least once in `LATE_TICKS` (4.6 hours);
-/// after a longer pause a bound may be missed for one turn of the 18.6 hours.
+/// is examined once before. Valid while every line is swept at least once in `LATE_TICKS` (4.6 hours); after a longer
+/// pause a bound may be missed for one turn of the 18.6 hours.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Due(u16);
@@ -24,7 +24,7 @@ impl Due {
         Due::of(now_ms / TICK_MS)
     }
 
-    /// Whether something in the line may have expired by the tick `now`.
+    /// Returns true if something in the line may have expired by the tick `now`.
     #[inline]
     pub(crate) fn is_past(self, now: Due) -> bool {
         self != Due::NEVER && self.rank(now) <= LATE_TICKS
@@ -40,13 +40,13 @@ impl Due {
         }
     }
 
-    /// 0 is taken, so its tick is told one early: a bound may be low, never high.
+    /// 0 is reserved, so its tick is stored as one earlier: a bound may be low, never high.
     fn of(tick: u64) -> Due {
         let low = tick as u16;
         Due(if low == 0 { u16::MAX } else { low })
     }
 
-    /// Ticks since the earliest time that can be told apart from the future.
+    /// Ticks since the earliest time that still counts as past.
     #[inline]
     fn rank(self, now: Due) -> u64 {
         u64::from(self.0.wrapping_sub(now.0).wrapping_add(LATE_TICKS as u16))

@@ -13,27 +13,27 @@ use std::ptr::NonNull;
 
 /// Two buddies are merged when they hold at most this many entries together, 40 % of one segment.
 const MERGED_ENTRIES_MAX: usize = LINES * SLOTS * 2 / 5;
-/// A full segment with fewer entries than this is full because of one home, not of many keys: splitting it would
-/// double memory for nothing. With a seeded hash that does not happen by chance.
+/// A full segment with fewer entries than this is full because of one home. Splitting it would double memory without
+/// gain. With a seeded hash that does not happen by chance.
 const SPLIT_ENTRIES_MIN: usize = LINES * SLOTS / 4;
 /// The directory may have this many entries per segment, so that keys that share a long prefix cannot blow it up.
 const DIRECTORY_PER_SEGMENT_MAX: usize = 16;
-/// Entries that a reserved segment is meant for: three quarters of what it holds.
+/// Entries per reserved segment: three quarters of its slots.
 const RESERVED_PER_SEGMENT: usize = LINES * SLOTS * 3 / 4;
-/// It may have this many in any case, 32 KiB: a snapshot loaded with the seed it was written with brings keys in the
-/// order of their hashes, so that some segments are as deep as they will be while the others are not there yet.
+/// The directory may have this many entries in any case, 32 KiB. A snapshot loaded with the seed it was written with
+/// brings keys in the order of their hashes, so that some segments reach full depth before the others exist.
 const DIRECTORY_ALWAYS: usize = 4096;
 /// No more than this many bits of segments are reserved: a billion entries.
 const RESERVED_DEPTH_MAX: u32 = 21;
 /// Segments looked at by one `merge_step`.
 const MERGE_SEGMENTS_MAX: usize = 8;
-/// Where no pair can be merged, none is looked at again until this part of the entries has gone.
+/// If no pair can be merged, the search rests until this part of the entries has been removed.
 const MERGE_AGAIN_PART: usize = 8;
 
 impl Index {
-    /// Merges one pair of neighbouring segments that became nearly empty, or drops the memory of an empty index.
-    /// Returns whether it did; call it from housekeeping, again soon while it does. Cost: looks at 8 segments at most, and at
-    /// none unless an eighth of the entries has gone since the table last grew or was gone through in vain.
+    /// Merges one pair of neighbouring segments that became nearly empty, or frees the memory of an empty index.
+    /// Returns true if it did; housekeeping then calls it again soon. Cost: examines at most 8 segments, and none
+    /// unless an eighth of the entries was removed since the table last grew or a round found no pair.
     pub fn merge_step(&mut self, mut hash_of: impl FnMut(Handle) -> u64) -> bool {
         if self.len == 0 {
             let had = self.segments > 0;
@@ -60,7 +60,7 @@ impl Index {
         false
     }
 
-    /// All pairs have been looked at. If none of them was merged or has to wait, they rest.
+    /// Ends a round over all pairs. If none of them was merged or has to wait, the search rests.
     fn end_merge_round(&mut self) {
         if self.merge_round_len > 0 {
             self.merge_below = merge_below(self.merge_round_len);
@@ -68,10 +68,10 @@ impl Index {
         self.merge_round_len = self.len;
     }
 
-    /// Makes segments for about `entries` entries at once; does nothing unless the index is new.
+    /// Makes segments for about `entries` entries together; does nothing unless the index is new.
     ///
-    /// For loading: no segment splits on the way, and entries may come in the order of their hashes, which would look
-    /// like an attack to the guards against it. Cost: what that many entries would take anyway, about 14 bytes each.
+    /// For loading: no segment splits meanwhile. Entries may come in the order of their hashes, which the guards
+    /// would otherwise take for an attack. Cost: about 14 bytes for each entry, which the entries would take anyway.
     pub fn reserve(&mut self, entries: usize) {
         let wanted = entries.div_ceil(RESERVED_PER_SEGMENT).max(1);
         let depth = wanted.next_power_of_two().trailing_zeros();
@@ -232,7 +232,7 @@ impl Index {
         self.directory[(u64::from(place) >> self.shift) as usize]
     }
 
-    /// Keeps an entry outside the segments; its home says so by a saturated count.
+    /// Keeps an entry outside the segments; a saturated count in its home marks this.
     fn spill_entry(&mut self, hash: u64, entry: Entry) {
         if let Some(segment) = self.segment_mut(hash::place(hash)) {
             segment.lines[hash::home(hash)].overflow |= SATURATED;
@@ -253,8 +253,9 @@ impl Index {
 }
 
 impl Segment {
-    /// Moves the entries with bit `bit` of their place set to `upper` and brings home what it can; returns what fits
-    /// in neither, with its hash. `hashes` are those of all entries in the order of `each`.
+    /// Moves the entries with bit `bit` of their place set to `upper` and moves entries to their home lines if they
+    /// have room. Returns the entries that fit in neither, with their hashes. `hashes` are those of all entries in
+    /// the order of `each`.
     fn divide(&mut self, upper: &mut Segment, bit: u8, hashes: &[u64], now: Due) -> Vec<(u64, Entry)> {
         let mut away = Vec::with_capacity(LINES * SLOTS / 4);
         let mut hashes = hashes.iter();
@@ -309,7 +310,7 @@ impl Segment {
 
 #[cfg(test)]
 impl Index {
-    /// Checks that every line says where else its entries are, and that the directory is what its segments say.
+    /// Checks the overflow marks of every line, and the directory against its segments.
     pub(crate) fn check_lines(&self, hash_of: impl Fn(Handle) -> u64) {
         let (mut place, mut len, mut segments, mut deepest) = (0, 0, 0, 0);
         while let Some(segment) = self.segment(place) {
@@ -368,7 +369,7 @@ impl Segment {
     }
 }
 
-/// How many entries there must be fewer than before pairs are looked at again, of which none can be merged with `len`.
+/// The number of entries below which pairs are examined again, if no pair could be merged with `len` entries.
 fn merge_below(len: usize) -> usize {
     len - len / MERGE_AGAIN_PART
 }

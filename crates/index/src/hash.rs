@@ -1,13 +1,12 @@
-//! What the index takes from a hash: a place in the directory, a home line, a tag.
+//! The parts of a hash that the index uses: a place in the directory, a home line, a tag.
 
 use crate::segment::HOMES;
 
-/// Where a hash stands in the directory, as a fraction of 2^32.
+/// The place of a hash in the directory, as a fraction of 2^32.
 ///
-/// Not the top half itself: places are twice as dense at the start of the range as at its end. With even density
-/// all segments of all shards would fill, and split, at the same time, and memory per entry would swing between
-/// 6.6 and 13.2 bytes; so it stays between 9.4
-/// and 9.9 at any size.
+/// Not the top half itself: places are twice as dense at the start of the range as at its end. With even density all
+/// segments of all shards would fill, and split, at the same time, and memory per entry would vary between 6.6 and
+/// 13.2 bytes. With these places it stays between 9.4 and 9.9 at any size.
 #[inline]
 pub(crate) fn place(hash: u64) -> u32 {
     let even = hash >> 32;

@@ -24,16 +24,17 @@ pub struct Index {
     pub(crate) spill: Vec<Spilled>,
     // The latest time told, which orders expiry bounds.
     pub(crate) now: Due,
-    // Where `merge_step` goes on, and the length when it was last at the start; 0 when the round is not the last one.
+    // The place at which `merge_step` continues. Then the length at the last start of a round; 0 if the round is not
+    // the last one.
     pub(crate) merge_at: u32,
     pub(crate) merge_round_len: usize,
     // No pair of segments can be merged unless there are fewer entries than this.
     pub(crate) merge_below: usize,
-    // The snapshot that marks homes it has written, 0 when there is none.
+    // The running snapshot, which marks the homes it has written; 0 without one.
     pub(crate) epoch: u16,
-    // What has gone lately, while eviction goes by use.
+    // The fingerprints of recently evicted entries, while eviction is by use.
     pub(crate) past: Option<Past>,
-    // Entries of the segments that eviction has visited and not paid for by one that goes.
+    // Entries of the visited segments for which no victim was chosen yet.
     pub(crate) visited: u32,
 }
 
@@ -46,13 +47,13 @@ pub struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Whether entries of this home may be elsewhere too, where [`Index::find_away`] looks.
+    /// Returns true if entries of this home may be elsewhere, where [`Index::find_away`] searches.
     #[inline(always)]
     pub fn overflows(&self) -> bool {
         self.line.overflow != 0
     }
 
-    /// Whether a further hit of the entry given last would change nothing: see [`Index::touch`].
+    /// Returns true if another hit of the last returned entry would change nothing: see [`Index::touch`].
     #[inline(always)]
     pub fn is_hit_often(&self) -> bool {
         self.line.flags(self.slot) & FREQUENCY == FREQUENCY
@@ -122,7 +123,7 @@ impl Index {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Returns true if there is no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -141,7 +142,7 @@ impl Index {
             + self.spill.capacity() * size_of::<Spilled>()
     }
 
-    /// Asks for the home line of `hash`. Cost: one directory load.
+    /// Prefetches the home line of `hash`. Cost: one directory load.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(segment) = self.segment(hash::place(hash)) {
@@ -165,7 +166,7 @@ impl Index {
         (found != 0).then(|| line.handle(found.trailing_zeros() as usize))
     }
 
-    /// The entry of `hash` for which `eq` says yes. `eq` is asked once in 256 times for another key's record.
+    /// The entry of `hash` for which `eq` returns true. `eq` is called once in 256 times for another key's record.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
         let place = hash::place(hash);
@@ -192,7 +193,8 @@ impl Index {
         Some(Probe { line, found: line.matches(hash::tag(hash)), slot: 0 })
     }
 
-    /// [`Index::probe`] of the line next to the home line, where its entries go first when it is full. `None`: none did.
+    /// [`Index::probe`] for the line after the home line, which takes entries first if the home line is full. `None`
+    /// if it has none of them.
     #[inline]
     pub fn probe_next(&self, hash: u64) -> Option<Probe<'_>> {
         let segment = self.segment(hash::place(hash))?;
@@ -216,7 +218,7 @@ impl Index {
         }
     }
 
-    /// Puts another handle in an entry's place: the record moved.
+    /// Replaces an entry's handle, after its record has moved.
     #[inline]
     pub fn set_handle(&mut self, s: Slot, h: Handle) {
         if s.spot & SPILLED != 0 {
@@ -279,8 +281,8 @@ impl Index {
         self.change_flags(s, |flags| if flags & FREQUENCY < FREQUENCY { flags + 1 } else { flags });
     }
 
-    /// How well an entry stands against eviction, 0..=7: its hits, and four more in the main part.
-    pub fn standing(&self, s: Slot) -> u8 {
+    /// Eviction rank of an entry, 0..=7: its hits, plus four in the main part.
+    pub fn eviction_rank(&self, s: Slot) -> u8 {
         match self.segment(s.place) {
             Some(segment) if s.spot & SPILLED == 0 => {
                 segment.lines[line_of(s)].flags(slot_of(s)) & (FREQUENCY | MAIN)
@@ -303,8 +305,8 @@ impl Index {
         let directory = std::mem::take(&mut self.directory);
         let mut at = 0;
         while let Some(segment) = directory.get(at) {
-            // SAFETY: entries of one segment are neighbours, as many as its depth leaves, so each is taken once; the
-            // table that named it is already gone from `self`.
+            // SAFETY: the directory entries of one segment are neighbours, as many as its depth leaves, so each
+            // segment is taken once. The table that named it is already removed from `self`.
             let segment = unsafe { Box::from_raw(segment.as_ptr()) };
             at += 1 << (32 - self.shift - segment.depth());
         }
@@ -328,7 +330,7 @@ impl Index {
         Some(unsafe { segment.as_mut() })
     }
 
-    /// A segment, and what is remembered while eviction goes by use.
+    /// A segment, and the fingerprints if eviction is by use.
     #[inline]
     pub(crate) fn segment_and_past(&mut self, place: u32) -> Option<(&mut Segment, Option<&mut Past>)> {
         let segment = self.directory.get_mut((u64::from(place) >> self.shift) as usize)?;
@@ -336,8 +338,8 @@ impl Index {
         Some((unsafe { segment.as_mut() }, self.past.as_mut()))
     }
 
-    /// What [`Index::find`] does when the home line has no such entry: looks next to it, in the stash and in the spill, as
-    /// far as that line says.
+    /// The second part of [`Index::find`], for an entry that is not in its home line. Searches the next line, the
+    /// stash and the spill, as far as the overflow marks of the home line require.
     #[inline(never)]
     pub fn find_away(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
         let place = hash::place(hash);

@@ -1,8 +1,8 @@
-//! Marks for a snapshot that runs while the index changes: which homes are written already.
+//! Marks for a snapshot that runs while the index changes: they say which homes are written already.
 //!
 //! All entries of one home line in one segment are written together, wherever they sit: at home, next to it, in the
-//! stash or in the spill. Moves within a segment do not change the home; a split copies the marks; a merge waits until
-//! both segments have the same ones. So "is this entry written" is one look at its home line.
+//! stash or in the spill. Moves within a segment do not change the home; a split copies the marks; a merge waits
+//! until both segments have the same ones. An entry is therefore written if its home line is marked.
 
 use crate::hash;
 use crate::index::Index;
@@ -11,13 +11,13 @@ use crate::segment::{HOMES, Segment};
 use darter_slab::Handle;
 
 impl Index {
-    /// From now on marks are those of the snapshot `epoch`, which is above 0 and not that of one of the last thousands
-    /// of snapshots; 0 ends marking.
+    /// Sets the snapshot whose marks are used from now on. `epoch` must differ from those of the last thousands of
+    /// snapshots; 0 ends marking.
     pub fn set_epoch(&mut self, epoch: u16) {
         self.epoch = epoch;
     }
 
-    /// Whether the home of `hash` is marked; that of an index without memory is not.
+    /// Returns true if the home of `hash` is marked; that of an index without memory is not.
     #[inline]
     pub fn is_marked(&self, hash: u64) -> bool {
         let Some(segment) = self.segment(hash::place(hash)) else { return false };
@@ -42,8 +42,8 @@ impl Index {
         }
     }
 
-    /// Marks the home at `at` and emits its entries, unless it is marked already; returns where to go on, segment by
-    /// segment, and `None` at the end. From `START` to the end every home is marked, whatever happens in between.
+    /// Marks the home at `at` and emits its entries, unless it is marked already. Returns the next position, segment
+    /// by segment, or `None` at the end. From `START` to the end every home is marked, whatever happens in between.
     pub fn mark_next(
         &mut self,
         at: Position,
@@ -87,7 +87,7 @@ impl Segment {
         }
     }
 
-    /// Whether the same homes are marked in both.
+    /// Returns true if the same homes are marked in both.
     pub(crate) fn has_marks_of(&self, other: &Segment, epoch: u16) -> bool {
         let pairs = self.lines.iter().zip(&other.lines).take(HOMES);
         pairs.into_iter().all(|(a, b)| (a.written == epoch) == (b.written == epoch))
@@ -116,7 +116,7 @@ mod tests {
         z & 0x00ff_ffff_0000_00ff | (z >> 40 & 3) << 24
     }
 
-    /// Writes what is not written in the home of `hash`, as a change of it must before it happens.
+    /// Writes the unwritten entries in the home of `hash`, as required before a change.
     fn keep(index: &mut Index, hash_of: fn(Handle) -> u64, hash: u64, dump: &mut Vec<Handle>) {
         if !index.is_marked(hash) {
             index.each_like(hash, hash_of, |h| dump.push(h));
@@ -132,7 +132,7 @@ mod tests {
         };
         let (mut index, mut there) = (Index::new(), HashSet::new());
         for epoch in 1..5u16 {
-            // Grows and shrinks in turn, so that segments split and merge while they are walked.
+            // Grows and shrinks repeatedly, so that segments split and merge while they are walked.
             for _ in 0..keys * 2 {
                 let h = Handle::from_raw(next(keys) as u32 + 1);
                 let slot = index.find(hash_of(h), |other| other == h);

@@ -1,5 +1,5 @@
-//! What has gone lately: fingerprints of evicted entries, five for each home line, kept beside the segments and only
-//! while eviction goes by use. How many of them come back tells how long probation should last.
+//! Fingerprints of recently evicted entries, five for each home line. They lie beside the segments and exist only
+//! while eviction is by use. The share of them that comes back decides how long probation should last.
 
 use crate::hash;
 use crate::segment::{HOMES, Segment};
@@ -11,13 +11,13 @@ const KEPT: usize = 5;
 const TOGETHER: usize = 20;
 /// Those of the first segments are allocated one by one, so that a small index stays small.
 const ALONE: usize = 8;
-/// A segment of fewer entries remembers nothing: the fingerprints would take as much as some of them.
+/// A segment of fewer entries keeps none: the fingerprints would take as much as some of them.
 const REMEMBERED_MIN: usize = 48;
 
-/// The fingerprints of one segment, of each home the latest first; 0 is none.
+/// The fingerprints of one segment: per home, the latest first; 0 is an empty place.
 type Rings = [[u16; KEPT]; HOMES];
 
-/// What is kept of one segment.
+/// The fingerprints and counts of one segment.
 #[derive(Clone, Copy)]
 struct Memory {
     rings: Rings,
@@ -36,7 +36,7 @@ pub(crate) struct Past {
     len: u32,
     // Numbers below `len` that no segment has.
     free: Vec<u32>,
-    // What became of those that went from probation, and from the main part.
+    // Fates of the entries evicted from probation, and from the main part.
     fates: [Fate; 2],
     // Fates since `probation` was last looked at.
     news: u32,
@@ -44,31 +44,31 @@ pub(crate) struct Past {
     probation: u32,
 }
 
-/// How many of the entries that went from one part came back while they were remembered.
+/// How many entries evicted from one part came back while their fingerprints were kept.
 #[derive(Copy, Clone, Default)]
 struct Fate {
     known: u32,
     back: u32,
 }
 
-/// The bit of a fingerprint that says where it went from.
+/// Bit of a fingerprint: the entry was evicted from the main part.
 const FROM_MAIN: u16 = 1 << 15;
-/// A tenth of the entries, as S3-FIFO has it: so much is on probation unless much comes back.
+/// A tenth of the entries, as in S3-FIFO: the size of probation unless many evicted entries come back.
 const PROBATION_MIN: u32 = 102;
-/// Half of them: as much where what is popular changes quickly.
+/// Half of the entries: the size of probation if popularity changes quickly.
 const PROBATION_MAX: u32 = 512;
-/// Probation grows when what went from it comes back at least so many tenths as often as what went from the main part.
-/// With 100,000 of a million objects that is 2 to 7 tenths where popularity stands still, 5 to 10 at churn of 3 %, 12 at
-/// churn of 10 % while probation is long. With 8, three traces of the grid missed 1 to 4 % more; with 12, churn of 10 % more
-/// than LRU.
+/// Probation grows if entries evicted from it come back at least this many tenths as often as those from the main
+/// part. With 100,000 of a million objects the ratio is 2 to 7 tenths for stable popularity, 5 to 10 at churn of 3 %,
+/// and 12 at churn of 10 % with a long probation. With 8, three traces of the grid missed 1 to 4 % more; with 12,
+/// churn of 10 % missed more than LRU.
 const BACK_TENTHS: u64 = 10;
-/// What goes from the main part is remembered for one home in so many: it tells how probation should be, and an entry
-/// that comes back gains nothing by it.
+/// Entries evicted from the main part are remembered for one home in this many. They serve only to set the size of
+/// probation: an entry that comes back gains nothing.
 const ASKED_HOMES: usize = 4;
 /// Fates of either part below which nothing is concluded.
 const KNOWN_MIN: u32 = 100;
-/// Probation is looked at after so many fates for each segment: they are those of a twentieth of its entries, were all
-/// homes asked.
+/// Fates per segment after which the size of probation is reconsidered. They are those of a twentieth of its entries
+/// if all homes were remembered.
 const NEWS_OF_SEGMENT: u32 = 5;
 const NEWS_MIN: u32 = 512;
 
@@ -94,13 +94,14 @@ impl Past {
             + self.free.capacity() * size_of::<u32>()
     }
 
-    /// How victims are chosen. Where popularity changes quickly old hits count less, and new entries are given more time.
+    /// Returns the present parameters of eviction. If popularity changes quickly, old hits count less and new entries
+    /// get more time.
     #[inline]
     pub(crate) fn way(&self) -> Way {
         Way { probation: self.probation as usize, is_fickle: self.probation > PROBATION_MIN }
     }
 
-    /// The queues of a segment that something is remembered of.
+    /// The queues of a segment that has fingerprints.
     #[inline]
     pub(crate) fn queues(&mut self, segment: &Segment) -> Option<&mut Queues> {
         segment.past_id().map(|id| &mut self.memory(id).queues)
@@ -114,7 +115,8 @@ impl Past {
         }
     }
 
-    /// The entries of the segment with this number are others now: they are counted before one goes.
+    /// Discards the counts of the segment with this number, because its entries have changed. They are counted again
+    /// before the next eviction.
     pub(crate) fn forget_queues(&mut self, id: Option<u32>) {
         if let Some(id) = id {
             self.memory(id).queues = Queues::UNKNOWN;
@@ -153,7 +155,7 @@ impl Past {
         }
     }
 
-    /// Remembers an entry of `segment` that goes from probation, or, for some homes, from its main part.
+    /// Remembers an entry of `segment` that is evicted from probation or, for some homes, from its main part.
     pub(crate) fn put(&mut self, segment: &mut Segment, hash: u64, from_main: bool) {
         let home = hash::home(hash);
         if from_main && !home.is_multiple_of(ASKED_HOMES) {
@@ -174,7 +176,7 @@ impl Past {
         }
     }
 
-    /// Whether an entry that comes to `segment` has gone from probation lately; it is forgotten.
+    /// Returns true if an entry that comes to `segment` was recently evicted from probation. Removes its fingerprint.
     pub(crate) fn take(&mut self, segment: &Segment, hash: u64) -> bool {
         let Some(id) = segment.past_id() else { return false };
         let home = hash::home(hash);

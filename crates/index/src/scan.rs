@@ -6,7 +6,7 @@ use crate::index::{Index, Slot};
 use crate::segment::{HOMES, LINES, Segment, after};
 use darter_slab::Handle;
 
-/// How far a scan or a sweep has come. 38 bits, the same in every index.
+/// The position of a scan or a sweep. 38 bits, the same in every index.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Position {
     pub(crate) line: u8,
@@ -29,11 +29,11 @@ impl Position {
 }
 
 impl Index {
-    /// Emits every entry whose home is the line at `at`; returns the position to go on from, `None` at the end.
+    /// Emits every entry whose home is the line at `at`; returns the next position, `None` at the end.
     ///
-    /// The order is by home line first and by hash within it, which splits and merges do not change: an entry that
-    /// is present from `START` to the end is emitted exactly once, whatever happens in between. `hash_of` is asked
-    /// for stashed entries, and for others only after a merge.
+    /// The order is by home line first and by hash within it, which splits and merges do not change: an entry that is
+    /// present from `START` to the end is emitted exactly once, whatever happens in between. `hash_of` is asked for
+    /// stashed entries, and for others only after a merge.
     pub fn scan(
         &self,
         at: Position,

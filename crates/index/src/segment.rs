@@ -29,7 +29,7 @@ impl Segment {
         segment
     }
 
-    /// How many bits of the place all entries share.
+    /// Number of leading bits of the place that all entries share.
     pub(crate) fn depth(&self) -> u8 {
         self.lines[HOMES].overflow
     }
@@ -39,7 +39,7 @@ impl Segment {
         self.lines.iter().map(|line| line.occupied().count_ones() as usize).sum()
     }
 
-    /// Puts an entry at home, next to it (making room there if need be) or into the stash. `None`: none had room.
+    /// Puts an entry at home, next to it (making room there if necessary) or into the stash. `None`: none had room.
     #[inline]
     pub(crate) fn place(&mut self, home: usize, entry: Entry, now: Due) -> Option<Spot> {
         match self.lines[home].vacant() {
@@ -79,8 +79,8 @@ impl Segment {
         entry
     }
 
-    /// Moves an entry that is at home in the full line `line` to the line after it, up to `pushes` lines in a row;
-    /// returns the slot it left.
+    /// Moves an entry that is at home in the full line `line` to the line after it, up to `pushes` lines in a row.
+    /// Returns the slot that became free.
     fn push_on(&mut self, line: usize, pushes: u32, now: Due) -> Option<usize> {
         let next = after(line);
         let vacant = self.lines[next].vacant();
@@ -93,7 +93,8 @@ impl Segment {
         Some(from)
     }
 
-    /// Moves an entry that was displaced into the full line `line` back to its home; returns the slot it left.
+    /// Moves an entry that was displaced into the full line `line` back to its home; returns the slot that became
+    /// free.
     fn push_back(&mut self, line: usize, now: Due) -> Option<usize> {
         let home = before(line);
         let to = self.lines[home].vacant()?;
@@ -117,7 +118,7 @@ pub(crate) fn after(home: usize) -> usize {
     if home == HOMES - 1 { 0 } else { home + 1 }
 }
 
-/// The line whose neighbour this home line is.
+/// The line before this home line.
 #[inline]
 pub(crate) fn before(home: usize) -> usize {
     if home == 0 { HOMES - 1 } else { home - 1 }

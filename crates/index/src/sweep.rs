@@ -1,4 +1,4 @@
-//! Streams over all lines for housekeeping: finding what has expired, and following records that move.
+//! Passes over all lines for housekeeping: finding expired entries, and following records that move.
 
 use crate::bucket::Bucket;
 use crate::due::Due;
@@ -23,11 +23,12 @@ impl Index {
         }
     }
 
-    /// Looks at up to `lines_max` lines from `from` on and reports the entries that have expired by `now_ms`; the
-    /// caller removes them by key afterwards. Returns where to go on, `START` after the end, and the lines looked at.
+    /// Examines up to `lines_max` lines from `from` on and reports the entries that have expired by `now_ms`. The
+    /// caller removes them by key afterwards. Returns the next position (`START` after the end) and the number of
+    /// lines examined.
     ///
-    /// `expiry_of` tells when an entry expires in Unix milliseconds; it is asked only in lines whose bound has passed.
-    /// An entry reported and not removed is reported again by the next pass.
+    /// `expiry_of` returns the expiry of an entry in Unix milliseconds; it is called only in lines whose bound has
+    /// passed. An entry reported and not removed is reported again by the next pass.
     pub fn sweep(
         &mut self,
         from: Position,

@@ -340,7 +340,7 @@ fn equal_hashes_cost_time_but_neither_memory_nor_entries() {
     let mut index = Index::new();
     (0..2000).for_each(|n| _ = insert(&mut index, hash_of, key(n)));
     assert!(index.bytes() < 4096 + 100_000, "{}", index.bytes());
-    // Around them the index grows and shrinks as ever.
+    // Meanwhile the index grows and shrinks as usual.
     (200_000..220_000).for_each(|n| _ = insert(&mut index, hash_of, key(n)));
     check(&index, hash_of, &(0..2000).chain(200_000..220_000).map(key).collect());
     (200_000..220_000).for_each(|n| remove(&mut index, hash_of, key(n)));
@@ -427,14 +427,14 @@ fn hits_saturate_and_follow_the_entry() {
     }
     for n in 0..20_000 {
         let slot = find(&index, random_hash, key(n)).unwrap();
-        assert_eq!(usize::from(index.standing(slot)), (n % 6).min(3));
+        assert_eq!(usize::from(index.eviction_rank(slot)), (n % 6).min(3));
     }
     (0..19_800).for_each(|n| remove(&mut index, random_hash, key(n)));
     (0..2000).for_each(|_| _ = index.merge_step(random_hash));
     assert!(index.bytes() < 5 * 4096);
     for n in 19_800..20_000 {
         let slot = find(&index, random_hash, key(n)).unwrap();
-        assert_eq!(usize::from(index.standing(slot)), (n % 6).min(3));
+        assert_eq!(usize::from(index.eviction_rank(slot)), (n % 6).min(3));
     }
 }
 

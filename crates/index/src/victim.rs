@@ -1,12 +1,12 @@
-//! Choosing what goes when memory is short: S3-FIFO within each segment.
+//! Choosing victims when memory is short: S3-FIFO within each segment.
 //!
-//! New entries are on probation; those that were hit by the time it ends move to the main part, the others go
-//! and leave a fingerprint behind, by which they are known should they come back soon: then they are in the main part
-//! from the start. A hit moves nothing: it counts in the entry's flags, up to three. Probation is first in, first out
-//! by the generation that an entry came with, three bits in its line; the main part is a queue of generations too, in
-//! which what was hit goes to the end.
+//! New entries are on probation. When it ends, entries with a hit move to the main part. The others are evicted and
+//! leave a fingerprint. An entry whose fingerprint is found when it comes back starts in the main part. A hit moves
+//! nothing: it counts in the entry's flags, up to three. Probation is first in, first out by the generation of an
+//! entry, three bits in its line. The main part is a queue of generations too, in which entries with hits move to the
+//! end.
 //!
-//! Called by `store` with a position that goes round all segments. Nothing is removed here.
+//! Called by `store` with a position that cycles through all segments. Nothing is removed here.
 
 use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN};
 use crate::hash;
@@ -16,30 +16,30 @@ use crate::scan::{Position, span_of};
 use crate::segment::{HOMES, LINES, Segment, Spot};
 use darter_slab::Handle;
 
-/// Of so many entries of the segments that are visited, one goes: two or three of a segment, one by one. Nine at a time
-/// miss 3 % more where the cache is a hundredth of the objects.
+/// One victim is chosen per this many entries of the visited segments: two or three of a segment, one by one. Nine at
+/// a time miss 3 % more if the cache holds a hundredth of the objects.
 const VISITED: usize = 144;
 /// Entries of the main part that are passed in one search: all of them once.
 const STEPS_MAX: usize = 640;
-/// Of the entries of a segment, so many of 1,024 are on probation where nothing is remembered.
+/// Share of probation in 1/1,024 of a segment's entries, if no fingerprints are kept.
 const PROBATION: usize = 102;
 /// Generations that come while an entry is on probation. Eight can be told apart.
 const PROBATION_GENERATIONS: usize = 5;
 const GENERATIONS: u8 = 8;
 /// Generations in which the main part is passed once.
 const MAIN_GENERATIONS: usize = 6;
-/// Entries that come to the main part before it is looked again whether the generation after this one has gone.
+/// Entries that come to the main part between two checks of whether the generation after this one is used up.
 const AGAIN_AFTER: u16 = 8;
 /// Hits on probation that lead to the main part. Exact S3-FIFO asks for two; with the fewer ghosts kept here one is
 /// better on every trace of the grid, by 2 % at 100,000 objects.
 const PROMOTION_HITS: u8 = 1;
 
-/// How victims are chosen, by what came back of earlier ones.
+/// Parameters of eviction, derived from the evicted entries that came back.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     /// Entries on probation, in 1/1024 of all.
     pub probation: usize,
-    /// An entry of the main part that is passed loses all its hits, not one.
+    /// A passed entry of the main part loses all its hits instead of one.
     pub is_fickle: bool,
 }
 
@@ -54,12 +54,12 @@ pub(crate) struct Queues {
     main: Queue,
 }
 
-/// Entries on probation or those of the main part, in the order in which they go: all of one generation, line by line,
-/// then those of the next. What is moved behind the hand meanwhile waits for another round.
+/// Entries on probation, or those of the main part, in the order of eviction: all of one generation, line by line,
+/// then those of the next. Entries that move behind the hand meanwhile wait for another round.
 #[derive(Clone, Copy)]
 struct Queue {
     len: u16,
-    // The generation that goes, and the line that is looked at next, or `UNKNOWN`.
+    // The generation being evicted, and the next line to examine, or `UNKNOWN`.
     age: u8,
     line: u8,
 }
@@ -111,7 +111,7 @@ impl Queues {
 }
 
 impl Queue {
-    /// The entry that goes next; `part` are the slots of the queue's entries in a line.
+    /// The next entry to evict; `part` returns the slots of the queue's entries in a line.
     #[inline]
     fn next(&mut self, lines: &[Bucket; LINES], part: impl Fn(&Bucket) -> u32) -> Option<Place> {
         // The first generation may have been begun in the middle: it comes once more in the end.
@@ -131,8 +131,8 @@ impl Queue {
 }
 
 impl Index {
-    /// Starts or stops counting generations and remembering what has gone: [`Index::choose`] works without, but
-    /// worse. Cost: a look at each segment when it stops.
+    /// Starts or stops counting generations and keeping fingerprints. [`Index::choose`] works without them, but
+    /// worse. Cost: a visit of each segment when it stops.
     pub fn remember(&mut self, on: bool) {
         if on == self.past.is_some() {
             return;
@@ -156,10 +156,10 @@ impl Index {
         past.put(segment, hash, is_main);
     }
 
-    /// Visits the segment at `at` and names one of its entries for removal, that which is least likely to be asked for
-    /// again, or none. The caller removes it before it goes on. Returns where to go on, `START` after the end.
+    /// Visits the segment at `at` and names the entry that is least likely to be used again, if one may be removed.
+    /// The caller removes it before the next call. Returns the next position, `START` after the end.
     ///
-    /// `may_go` says of an entry whether it may be removed at all. Cost: some ten lines of a segment that is filled.
+    /// `may_go` returns true if an entry may be removed. Cost: some ten lines of a filled segment.
     pub fn choose(
         &mut self,
         at: Position,
@@ -185,7 +185,7 @@ impl Index {
         visited -= if spot.is_some() { part } else { 0 };
         let end = span_of(segment, at.place).1;
         chosen.extend(spot.map(|spot| Slot { place: at.place, spot }));
-        // Where nothing may go, what was visited is not saved up for those that come next.
+        // If no entry may be removed, the visited entries are not counted for the segments that follow.
         self.visited = if spot.is_some() { visited } else { visited.min(part) } as u32;
         if spot.is_some() && visited >= part {
             return Position { line: 1, ..at };
@@ -193,7 +193,7 @@ impl Index {
         u32::try_from(end).map_or(Position::START, |place| Position { line: 0, place })
     }
 
-    /// Gives an entry on its way in what eviction wants to know of it.
+    /// Sets the fields of a new entry that eviction uses.
     #[inline(never)]
     pub(crate) fn stamp(&mut self, hash: u64, entry: &mut Entry) {
         let Some((segment, Some(past))) = self.segment_and_past(hash::place(hash)) else { return };
@@ -262,7 +262,7 @@ impl Segment {
         self.set_past_id(None);
     }
 
-    /// The entry that goes next.
+    /// The next entry to evict.
     fn choose(
         &mut self,
         way: Way,
@@ -294,8 +294,8 @@ impl Segment {
         }
     }
 
-    /// The oldest entry of the main part that was not hit since it came there or was passed; those that were are
-    /// passed, each for a hit, and are young again.
+    /// The oldest entry of the main part without a hit since it came there or was passed. Entries with hits are
+    /// passed: each loses a hit and gets the newest generation.
     fn next_in_main(
         &mut self,
         way: Way,
@@ -326,7 +326,7 @@ impl Segment {
         let (generation, oldest) = (self.main_generation(), queues.main.age);
         let next = (generation + 1) % GENERATIONS;
         let is_full = self.lines[HOMES].written < GENERATIONS.into();
-        // One that is being looked for must not get others; those of the time before would be taken for young ones.
+        // The generation being evicted must not get new entries: older ones would be taken for young.
         if generation == oldest || is_full && next != oldest {
             let comes = (queues.main.len / MAIN_GENERATIONS as u16).max(1);
             self.lines[HOMES].written = u16::from(next) + comes * u16::from(GENERATIONS);

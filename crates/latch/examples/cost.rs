@@ -1,9 +1,8 @@
-//! What ownership costs.
+//! Measures the cost of ownership.
 //!
 //! `cost time` prints nanoseconds per operation; `cost contended` hammers one shard from all threads. For
-//! instructions, divide by 1,000,000 what this prints:
-//! `valgrind --tool=callgrind --toggle-collect='cost::measured_*' --callgrind-out-file=/dev/null cost one`
-//! (or `ten`, `queue`, `mail`).
+//! instructions, divide by 1,000,000 what this prints: `valgrind --tool=callgrind --toggle-collect='cost::measured_*'
+//! --callgrind-out-file=/dev/null cost one` (or `ten`, `queue`, `mail`).
 
 use darter_latch::{Cell, Grant, Job, Mailbox, Runner, Waiter, acquire, drive, drive_one, queue_for};
 use std::hint::black_box;
@@ -73,7 +72,7 @@ fn task(id: u16) -> Box<Waiter<Task>> {
     Waiter::new(Task { wanted: [id], grant: Grant::empty() })
 }
 
-/// Take a shard nobody wants, change it, let it go.
+/// Take a free shard, change it, release it.
 #[inline(never)]
 fn measured_one(cells: Cells, worker: &mut Worker) {
     for n in 0..OPS {

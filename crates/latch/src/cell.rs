@@ -1,8 +1,8 @@
 //! `Cell`, a shard behind its ownership word, and `Held`, the token of the thread that owns it.
 //!
-//! The word says everything at once: free, owned, or owned with a stack of jobs that wait. A job is pushed only
-//! onto a word that says owned, and the word goes back to free only from "owned, nobody waits", both by
-//! compare-and-swap on that one word: there is no moment in which a job is queued and nobody is to run it.
+//! The word is free, owned, or owned with a stack of waiting jobs. A job is pushed only onto an owned word. The word
+//! becomes free only from "owned, no job waits". Both are one compare-and-swap on the word, so a queued job always
+//! has an owner that will run it.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -14,7 +14,7 @@ use core::ptr;
 use crate::sync::{AtomicPtr, Ordering, spin_loop};
 use crate::waiter::{Chain, Waiter};
 
-/// One shard: its data, who owns it and which jobs `W` wait for it. Lives as long as the process.
+/// One shard: its data, its ownership, and the jobs `W` that wait for it. Lives as long as the process.
 ///
 /// Shape: 128-byte aligned, two cache lines, because neighbours are fetched in pairs.
 #[repr(C, align(128))]
@@ -26,21 +26,21 @@ pub struct Cell<T, W> {
     data: UnsafeCell<T>, // the owner's
 }
 
-// SAFETY: `queue` and `data` are reached only through `Held`, of which one exists at a time (the word sees to it), so
-// sharing a cell is sending its data, and the jobs other threads leave, from thread to thread.
+// SAFETY: `queue` and `data` are reached only through `Held`. The word ensures that one `Held` exists at a time.
+// Sharing a cell therefore moves its data, and the jobs other threads leave, from thread to thread.
 unsafe impl<T: Send, W: Send> Sync for Cell<T, W> {}
 // SAFETY: a cell that can still be moved has never been taken (taking needs `&'static`); it owns what it holds.
 unsafe impl<T: Send, W: Send> Send for Cell<T, W> {}
 
-/// The job was left in the shard's queue; the owner, or an owner after it, will go on with it.
+/// The job was left in the shard's queue. The present owner, or a later one, will run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued;
 
-/// The ownership of a shard, with the job whose turn it is there.
+/// The ownership of a shard, with its next job.
 pub type Turn<T, W> = (Held<T, W>, Box<Waiter<W>>);
 
 impl<T, W> Cell<T, W> {
-    /// How far into the cell its data begins.
+    /// Offset of the data in the cell, in bytes.
     pub const DATA_AT: usize = mem::offset_of!(Self, data);
 
     /// A free shard. `id` is its index in the slice of cells.
@@ -53,7 +53,7 @@ impl<T, W> Cell<T, W> {
         }
     }
 
-    /// The data of a cell that was never leaked, or of one a model is done with.
+    /// Returns the data of a cell that was never leaked, or of one whose model has ended.
     #[cfg(test)]
     pub(crate) fn into_data(self) -> T {
         self.data.into_inner()
@@ -76,16 +76,16 @@ impl<T, W> Cell<T, W> {
     /// Takes the shard if it is free. Cost: one compare-and-swap.
     #[inline]
     pub fn try_take(&'static self) -> Option<Held<T, W>> {
-        // Acquire pairs with the Release in `Held::release`: what the last owner did to the data is seen here.
-        // Relaxed on failure: nothing is read on the strength of "busy".
+        // Acquire pairs with the Release in `Held::release`: the last owner's changes are visible here. Relaxed on
+        // failure: nothing is read on the strength of "busy".
         self.word
             .compare_exchange(ptr::null_mut(), owned(), Ordering::Acquire, Ordering::Relaxed)
             .ok()
             .map(|_| Held::new(self))
     }
 
-    /// Takes the shard, polling up to `spins` times when it is busy; gives up at once when jobs wait for it already,
-    /// because they go first.
+    /// Takes the shard if it is free, polling up to `spins` times while it is busy. Gives up immediately if jobs wait
+    /// for it, because they come first.
     #[inline]
     pub fn take_spinning(&'static self, spins: u32) -> Option<Held<T, W>> {
         match self.try_take() {
@@ -112,8 +112,8 @@ impl<T, W> Cell<T, W> {
         None
     }
 
-    /// Takes the shard if it is free and returns the waiter too; else leaves the waiter for the owner, behind all that
-    /// wait already. Once queued, the job may be running elsewhere before this returns.
+    /// Takes the shard if it is free and returns the waiter too. Otherwise queues the waiter behind those already
+    /// waiting. Once queued, the job may be running elsewhere before this returns.
     pub fn take_or_queue(&'static self, waiter: Box<Waiter<W>>) -> Result<Turn<T, W>, Queued> {
         let node = Box::into_raw(waiter);
         // Relaxed: the value is only compared against, whatever is done follows a successful swap.
@@ -126,10 +126,10 @@ impl<T, W> Cell<T, W> {
                 let older = if seen == owned() { ptr::null_mut() } else { seen };
                 // SAFETY: `node` is ours until a swap below publishes it.
                 unsafe { (*node).next = older };
-                // Release pairs with the Acquire swap in `Held::release`: link and job are seen by who takes them
-                // off. Pushes on top of ours are read-modify-writes of the same word, so that swap sees ours too,
-                // whichever push it reads from. A top that was taken off and pushed again meanwhile (ABA) is still
-                // the top, so the link is right.
+                // Release pairs with the Acquire swap in `Held::release`, which makes the link and the job visible to
+                // the thread that removes them. Pushes on top of ours are read-modify-writes of the same word, so
+                // that swap sees ours whichever push it reads from. A top that was removed and pushed again meanwhile
+                // (ABA) is still the top, so the link is right.
                 (node, Ordering::Release)
             };
             match self.word.compare_exchange_weak(seen, want, order, Ordering::Relaxed) {
@@ -150,18 +150,18 @@ impl<T, W> fmt::Debug for Cell<T, W> {
 
 /// Ownership of a shard: the only way to its data. Give it back with [`Held::release`].
 ///
-/// Dropping it gives the shard back too, but only if no job waits: a job that nobody will run would hang its client
-/// for ever, so then the process stops with a message. A caller that catches panics keeps the token outside the
-/// closure and stops the process itself, as data half changed is let go like any other.
+/// Dropping it also releases the shard, but only if no job waits. A job that is never run would hang its client, so
+/// the process stops with a message instead. A caller that catches panics must keep the token outside the closure and
+/// stop the process itself: the drop would release half-changed data.
 #[must_use = "a shard is given back with release(), which may return a job to run"]
 pub struct Held<T: 'static, W: 'static> {
     cell: &'static Cell<T, W>,
-    // As `&mut T` for the auto traits: without it a shared `Held` would lend `&T` to threads that `T` is not safe on.
+    // As `&mut T` for the auto traits. Otherwise a shared `Held` would lend `&T` to threads on which `T` is not safe.
     data: PhantomData<&'static mut T>,
 }
 
 impl<T, W> Held<T, W> {
-    /// Only for who has just moved the word from free to owned, or took a token apart.
+    /// Only for a caller that has just moved the word from free to owned, or has taken a token apart.
     #[inline(always)]
     fn new(cell: &'static Cell<T, W>) -> Self {
         Self { cell, data: PhantomData }
@@ -173,7 +173,7 @@ impl<T, W> Held<T, W> {
         self.cell.id
     }
 
-    /// Whether jobs wait: a hint for long work that could stop early. Cost: two plain loads.
+    /// Returns true if jobs wait: a hint for long work that could stop early. Cost: two plain loads.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         // Relaxed: a hint; a job missed now is found by `release`.
@@ -182,8 +182,8 @@ impl<T, W> Held<T, W> {
         word != owned() || unsafe { !(*self.cell.queue.get()).is_empty() }
     }
 
-    /// Lets go of the shard, or, when jobs wait for it, returns the oldest with the ownership: run it, then release
-    /// again. Cost: one compare-and-swap when nobody waits.
+    /// Releases the shard. If jobs wait for it, returns the oldest with the ownership: run it, then release again.
+    /// Cost: one compare-and-swap if no job waits.
     #[inline]
     pub fn release(self) -> Option<Turn<T, W>> {
         let cell = self.cell;
@@ -221,7 +221,7 @@ impl<T, W> Deref for Held<T, W> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: one `Held` exists per owned cell, and its borrow is this one.
+        // SAFETY: one `Held` exists per owned cell, and this borrow is of that one.
         unsafe { &*self.cell.data.get() }
     }
 }
@@ -266,9 +266,9 @@ pub fn prefetch<T>(value: &T) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn prefetch_for_write(line: *const i8) {
-    // The compiler's own hint for writing asks, where it may count on no more than the first x86-64, for a line to read: the
-    // write that follows has to ask the core that wrote last once more.
-    // SAFETY: a prefetch is a hint, it cannot fault and changes no register; a processor without this one does nothing.
+    // For the first x86-64, the compiler's own hint for writing fetches the line for reading only. The write that
+    // follows would then have to ask the core that wrote last again. SAFETY: a prefetch is a hint, it cannot fault
+    // and changes no register; a processor without this one does nothing.
     unsafe { core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
 }
 

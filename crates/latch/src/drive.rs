@@ -1,16 +1,16 @@
-//! The loop that lets go of shards and runs the jobs that waited for them.
+//! The loop that releases shards and runs the jobs that waited for them.
 //!
-//! Each shard let go yields at most one job, its oldest. A job that now has all it wants is run here; one that lacks
-//! more moves on to the queue of the next shard on its list, which is always a higher one. The loop is iterative,
-//! and bounded: past a budget of jobs run for others, the rest are handed over with what they own. Per shard, jobs
-//! run in the order in which they came, as the ownership goes from the oldest to the next and is never up for grabs
-//! while somebody waits. Nothing here waits, so the owner of a shard always gets on, so every queue moves.
+//! Each release yields at most one job, the oldest of the shard. A job that has all its shards is run here. A job
+//! that lacks one moves on to the queue of the next shard on its list, which always has a higher id. The loop is
+//! iterative and bounded: beyond a budget, jobs are handed over with the shards they own. Per shard, jobs run in
+//! order of arrival, because the ownership passes directly from one job to the next. Nothing here waits, so every
+//! owner proceeds and every queue moves.
 
 use crate::cell::{Cell, Held, Queued};
 use crate::grant::{Grant, acquire};
 use crate::waiter::{Chain, Waiter};
 
-/// What waits in a shard's queue: a piece of work with the list of shards it wants and those it has.
+/// A piece of work in a shard's queue, with the list of shards it wants and those it has.
 pub trait Job: Sized + 'static {
     /// The data of a shard.
     type Shard: 'static;
@@ -20,17 +20,17 @@ pub trait Job: Sized + 'static {
     fn need(&mut self) -> (&[u16], &mut Grant<Self::Shard, Self>);
 }
 
-/// What a thread does with jobs that own all they want.
+/// Runs jobs that own all the shards they want.
 pub trait Runner<W: Job> {
-    /// Runs a job and returns the shards it is done with: all of them, unless the job keeps some for later.
+    /// Runs a job and returns the shards that it no longer needs: all of them, unless the job keeps some for later.
     fn run(&mut self, job: Box<Waiter<W>>) -> Grant<W::Shard, W>;
 
     /// Sends a job, with the shards it owns, to where it will be run; it must not run it here.
     fn hand_over(&mut self, job: Box<Waiter<W>>);
 }
 
-/// Lets go of the shards of `grant`, runs up to `budget` jobs that waited for them or for the shards those jobs let
-/// go, and hands over the jobs beyond. Returns how many were run.
+/// Releases the shards of `grant` and runs up to `budget` jobs that waited for them or for the shards released by
+/// those jobs. Hands over the jobs beyond. Returns the number of jobs run.
 pub fn drive<W: Job>(
     cells: &'static [Cell<W::Shard, W>],
     grant: Grant<W::Shard, W>,
@@ -40,7 +40,7 @@ pub fn drive<W: Job>(
     turn(cells, grant, Chain::new(), runner, budget)
 }
 
-/// [`drive`] for one shard. Cost: that of [`Held::release`] when nobody waits.
+/// [`drive`] for one shard. Cost: that of [`Held::release`] if no job waits.
 #[inline]
 pub fn drive_one<W: Job>(
     cells: &'static [Cell<W::Shard, W>],
@@ -65,7 +65,7 @@ pub fn queue_for<W: Job>(
     loop {
         let (wanted, grant) = job.need();
         let Err(busy) = acquire(cells, wanted, grant, spins) else { return Some(job) };
-        // It may have come free since: then it is ours, and the search goes on above it.
+        // The shard may have come free since. Then the job owns it and continues with the shards above.
         match cells[usize::from(busy)].take_or_queue(job) {
             Err(Queued) => return None,
             Ok((held, back)) => {
@@ -76,7 +76,7 @@ pub fn queue_for<W: Job>(
     }
 }
 
-/// The rest of [`drive_one`], when [`Held::release`] gave a shard back with the job whose turn it is.
+/// The rest of [`drive_one`], after [`Held::release`] has returned a shard with its next job.
 #[cold]
 pub fn drive_waiting<W: Job>(
     cells: &'static [Cell<W::Shard, W>],
@@ -99,7 +99,7 @@ fn turn<W: Job>(
 ) -> u32 {
     let mut jobs_run = 0;
     loop {
-        // First everything is let go: a shard kept while a job runs would be a shard nobody can use.
+        // Release everything first: nobody can use a shard that is kept while a job runs.
         while let Some(held) = freed.pop() {
             if let Some((held, job)) = held.release() {
                 resume(cells, held, job, &mut ready);
@@ -115,7 +115,8 @@ fn turn<W: Job>(
     }
 }
 
-/// Gives `held` to the job that waited for it, and goes on for what it lacks; jobs that have all go to `ready`.
+/// Gives `held` to the job that waited for it and continues with the shards that job lacks. Complete jobs are added
+/// to `ready`.
 fn resume<W: Job>(
     cells: &'static [Cell<W::Shard, W>],
     held: Held<W::Shard, W>,

@@ -1,6 +1,6 @@
 //! `Grant`, the shards a job owns, and `acquire`, which takes several in ascending order.
 //!
-//! Everybody who owns one shard and goes for another goes upwards, so no circle of waiters can form.
+//! An owner only ever asks for shards above those it owns, so no circle of waiters can form.
 
 use core::fmt;
 use core::slice;
@@ -21,13 +21,13 @@ impl<T, W> Grant<T, W> {
         Self { held: SmallVec::new() }
     }
 
-    /// How many shards are owned.
+    /// Number of owned shards.
     #[inline]
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether no shard is owned.
+    /// Returns true if no shard is owned.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
@@ -63,9 +63,9 @@ impl<T, W> Grant<T, W> {
         self.held.push(held);
     }
 
-    /// Adds a shard that was had without waiting for it ([`Cell::try_take`]), wherever its id belongs.
+    /// Adds a shard that was taken without waiting ([`Cell::try_take`]), in order of its id.
     ///
-    /// Panics: it is owned already, which cannot be. Cost: O(shards owned).
+    /// Panics: the shard is owned already. Cost: O(shards owned).
     pub fn insert(&mut self, held: Held<T, W>) {
         let at = self.held.partition_point(|other| other.id() < held.id());
         assert!(self.held.get(at).is_none_or(|other| other.id() != held.id()), "a shard is owned once");
@@ -78,7 +78,7 @@ impl<T, W> Grant<T, W> {
         self.held.pop()
     }
 
-    /// Whether every one of `ids` is owned.
+    /// Returns true if every one of `ids` is owned.
     pub fn covers(&self, ids: &[u16]) -> bool {
         ids.iter().all(|&id| self.position(id).is_some())
     }
@@ -116,9 +116,9 @@ impl<T, W> fmt::Debug for Grant<T, W> {
 
 /// Takes the shards of `wanted` that `grant` lacks, in order, polling each busy one up to `spins` times.
 ///
-/// Shape: `wanted` strictly ascending, each an index into `cells`; what `grant` holds is the beginning of `wanted`.
-/// Errors: the id of the first busy shard; what was taken stays in `grant`, to go on with later.
-/// Panics: `wanted` is not ascending, or names no cell. Cost: a compare-and-swap each; one allocation beyond two shards.
+/// Shape: `wanted` strictly ascending, each an index into `cells`; the shards in `grant` are the beginning of
+/// `wanted`. Errors: the id of the first busy shard; shards taken so far stay in `grant` for the next try. Panics:
+/// `wanted` is not ascending, or names no cell. Cost: a compare-and-swap each; one allocation beyond two shards.
 #[inline]
 pub fn acquire<T, W>(
     cells: &'static [Cell<T, W>],

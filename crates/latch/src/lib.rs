@@ -1,10 +1,10 @@
-//! Shard ownership: who may touch a shard now, who is next, and how a job gets several shards at once.
+//! Shard ownership: the present owner, the jobs that wait, and taking several shards together.
 //!
-//! A [`Cell`] owns one shard's data and the queue of jobs that wait for it. A thread takes the cell ([`Held`]),
-//! works on the data as plain `&mut`, and lets go; if jobs wait, letting go yields the oldest of them *with* the
-//! ownership, so the one who was in the way runs it. [`acquire`] takes several cells in ascending order into a
-//! [`Grant`]; [`drive`] is the loop that lets go of a grant and runs what waited for it. [`Mailbox`] carries
-//! messages between threads. Called by `txn` and `server`.
+//! A [`Cell`] owns one shard's data and the queue of jobs that wait for it. A thread takes the cell ([`Held`]), works
+//! on the data as plain `&mut`, and releases it. If jobs wait, the release yields the oldest of them *with* the
+//! ownership, so the previous owner runs it. [`acquire`] takes several cells in ascending order into a [`Grant`];
+//! [`drive`] is the loop that releases a grant and runs the jobs that waited for it. [`Mailbox`] carries messages
+//! between threads. Called by `txn` and `server`.
 //!
 //! ```
 //! use darter_latch::{Cell, Grant, Job, Mailbox, Runner, Waiter, acquire, drive, queue_for};
@@ -34,10 +34,11 @@
 //! } else if let Some(job) = queue_for(cells, Waiter::new(Increment { wanted, grant }), 0) {
 //!     let grant = thread.run(job); // it came free meanwhile
 //!     drive(cells, grant, &mut thread, 64);
-//! } // else whoever is in the way runs it
+//! } // else the owner of the busy shard runs it
 //! ```
 //!
-//! Nothing here blocks, sleeps, wakes a thread, or spins without a bound: a loser queues a job and goes away.
+//! Nothing here blocks, sleeps, wakes a thread, or spins without a bound: a thread that loses queues a job and
+//! continues.
 
 mod cell;
 mod drive;

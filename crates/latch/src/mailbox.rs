@@ -1,7 +1,7 @@
 //! `Mailbox`: many threads push, one drains all at once, oldest first.
 //!
-//! Used for what a thread must do itself: answers for its connections, jobs handed over to it. It never wakes
-//! anybody; the caller of `push` does, on "was empty" or on a flag of the reader's.
+//! Used for what a thread must do itself: answers for its connections, jobs handed over to it. It wakes no thread.
+//! The caller of `push` does, if the mailbox was empty or the reader's flag says that it sleeps.
 
 use core::fmt;
 use core::ptr;
@@ -11,8 +11,8 @@ use crate::waiter::{Chain, Waiter};
 
 /// A many-to-one queue without a bound. Order is kept per pusher, and between pushers as their pushes took effect.
 ///
-/// Pushing and looking for emptiness are sequentially consistent, so a reader may say "asleep" in a SeqCst flag, then
-/// look with [`Mailbox::is_empty`], then sleep, while a pusher pushes, then reads that flag: one of them sees the other.
+/// Pushes and [`Mailbox::is_empty`] are sequentially consistent. A reader sets a SeqCst flag "asleep", checks
+/// `is_empty`, then sleeps; a pusher pushes, then reads the flag. One of them sees the other.
 #[repr(align(128))]
 pub struct Mailbox<T> {
     newest: AtomicPtr<Waiter<T>>,
@@ -29,13 +29,12 @@ impl<T> Mailbox<T> {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Adds a message; returns whether the mailbox was empty, that is, whether the reader may need waking. Allocates
-    /// the node.
+    /// Adds a message. Returns true if the mailbox was empty, so that the reader may need waking. Allocates the node.
     pub fn push(&self, message: T) -> bool {
         self.push_node(Waiter::new(message))
     }
 
-    /// As [`Mailbox::push`] for a message already in a node: a job that waited moves on without an allocation.
+    /// As [`Mailbox::push`], for a message already in a node. A job that waited moves on without an allocation.
     pub fn push_node(&self, message: Box<Waiter<T>>) -> bool {
         let node = Box::into_raw(message);
         // Relaxed: only compared against.
@@ -43,8 +42,8 @@ impl<T> Mailbox<T> {
         loop {
             // SAFETY: `node` is ours until the swap below publishes it.
             unsafe { (*node).next = older };
-            // Release (in SeqCst) pairs with the Acquire swap of the reader, for this push and, as later pushes are
-            // read-modify-writes of the same word, for those under it. SeqCst for the sleeping flag, see the type;
+            // Release (in SeqCst) pairs with the Acquire swap of the reader. Later pushes are read-modify-writes of
+            // the same word, so it also covers the pushes below this one. SeqCst for the sleeping flag, see the type;
             // on x86-64 it costs nothing more. A top that was drained and pushed again meanwhile is still the top.
             match self.newest.compare_exchange_weak(older, node, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return older.is_null(),
@@ -53,7 +52,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Whether nothing is in it. Cost: one load.
+    /// Returns true if nothing is in it. Cost: one load.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.newest.load(Ordering::SeqCst).is_null()
@@ -62,7 +61,7 @@ impl<T> Mailbox<T> {
     /// Takes all messages, oldest first, still in their nodes. Cost: one load when empty.
     #[inline]
     pub fn drain_nodes(&self) -> Chain<T> {
-        // Relaxed: a push missed here finds the mailbox empty and says so to its caller.
+        // Relaxed: the caller of a push that is missed here learns that the mailbox was empty.
         if self.newest.load(Ordering::Relaxed).is_null() {
             return Chain::new();
         }

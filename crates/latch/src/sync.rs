@@ -1,5 +1,5 @@
-//! The one place that names atomics, so that this crate's unit tests run the real code under the shuttle
-//! scheduler. Everything outside the unit tests, `tests/` included, gets the hardware's atomics.
+//! The only file that names atomics. This crate's unit tests therefore run the real code under the shuttle scheduler.
+//! Everything outside the unit tests, `tests/` included, gets the hardware's atomics.
 
 #[cfg(not(test))]
 pub(crate) use core::{

@@ -10,13 +10,13 @@ use core::ptr::{self, NonNull};
 
 /// A heap node that carries `W` through the queues of this crate; dereferences to it.
 pub struct Waiter<W> {
-    /// The node behind this one in a queue, the older one in a shared stack; meaningless outside both.
+    /// The next newer node in a queue, the next older node in a shared stack. Meaningless outside both.
     pub(crate) next: *mut Waiter<W>,
     load: W,
 }
 
-// SAFETY: `next` is only followed by whoever owns the queue or stack the node is in, never through a `Box<Waiter>`
-// or a reference, so a node on its own is as free to move to another thread as what it carries.
+// SAFETY: `next` is followed only by the owner of the queue or stack that holds the node, never through a
+// `Box<Waiter>` or a reference. A node on its own may therefore move to another thread if its content may.
 unsafe impl<W: Send> Send for Waiter<W> {}
 // SAFETY: a shared reference gives access to nothing but `&W`.
 unsafe impl<W: Sync> Sync for Waiter<W> {}
@@ -27,7 +27,7 @@ impl<W> Waiter<W> {
         Box::new(Waiter { next: ptr::null_mut(), load })
     }
 
-    /// Frees the node and returns what it carried.
+    /// Frees the node and returns its content.
     #[expect(clippy::boxed_local, reason = "the node lives in a box everywhere; this is its end")]
     pub fn into_inner(self: Box<Self>) -> W {
         self.load
@@ -56,7 +56,7 @@ impl<W: fmt::Debug> fmt::Debug for Waiter<W> {
     }
 }
 
-/// A FIFO of waiters that one thread owns; an iterator, oldest first. Drops what is left in it.
+/// A FIFO of waiters that one thread owns; an iterator, oldest first. Drops the waiters left in it.
 pub struct Chain<W> {
     head: *mut Waiter<W>, // oldest; null when empty
     tail: *mut Waiter<W>, // newest; meaningless when `head` is null
@@ -75,7 +75,7 @@ impl<W> Chain<W> {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), owns: PhantomData }
     }
 
-    /// Whether no waiter is in it.
+    /// Returns true if no waiter is in it.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.is_null()
@@ -84,7 +84,7 @@ impl<W> Chain<W> {
     /// Adds the newest waiter.
     pub fn push_back(&mut self, waiter: Box<Waiter<W>>) {
         let node = Box::into_raw(waiter);
-        // SAFETY: `node` came from a box this moment, nobody else can reach it.
+        // SAFETY: `node` has just come from a box, so no other thread can reach it.
         unsafe { (*node).next = ptr::null_mut() };
         if self.head.is_null() {
             self.head = node;
@@ -99,7 +99,7 @@ impl<W> Chain<W> {
     #[inline]
     pub fn pop_front(&mut self) -> Option<Box<Waiter<W>>> {
         let node = NonNull::new(self.head)?;
-        // SAFETY: the chain owns its nodes, each made by `Box::into_raw`, and gives this one up on the next line.
+        // SAFETY: the chain owns its nodes, each made by `Box::into_raw`, and forgets this one on the next line.
         let waiter = unsafe { Box::from_raw(node.as_ptr()) };
         self.head = waiter.next;
         Some(waiter)

@@ -1,4 +1,4 @@
-//! What the types promise to one thread: grants, chains, tokens, and the stop when jobs would be lost.
+//! The promises of the types to one thread: grants, chains, tokens, and the stop if jobs would be lost.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn a_token_reads_and_writes_its_shard() {
     assert!(cells[1].try_take().is_none());
     assert!(held.release().is_none());
     assert_eq!(*cells[1].take_spinning(10).unwrap(), 11);
-    // The temporary was dropped, nobody waited: that is a release.
+    // The temporary was dropped and no job waited: that is a release.
     assert!(cells[1].try_take().is_some());
 }
 
@@ -58,7 +58,7 @@ fn a_waiter_comes_back_when_the_shard_is_free() {
         assert_eq!(cells[0].take_or_queue(Waiter::new(job)).map(|_| ()), Err(Queued));
     }
     let (held, second) = held.release().unwrap();
-    // Later than what is in the owner's queue already.
+    // Behind the jobs already in the owner's queue.
     assert_eq!(cells[0].take_or_queue(Waiter::new(5)).map(|_| ()), Err(Queued));
     let mut order = vec![second.into_inner()];
     let mut next = held.release();
@@ -180,7 +180,7 @@ fn a_mailbox_says_when_it_was_empty() {
 
 const CHILD: &str = "DARTER_LATCH_TEST_CHILD";
 
-/// Runs in a process of its own, which the next test starts.
+/// Runs in a separate process, which the next test starts.
 #[test]
 fn child_drops_a_wanted_shard() {
     let Ok(queue) = std::env::var(CHILD) else { return };

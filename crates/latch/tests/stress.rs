@@ -206,7 +206,7 @@ fn the_order_of_each_thread_is_kept() {
     assert_eq!(cells[0].try_take().unwrap().last_of, [JOBS; THREADS]);
 }
 
-/// Housekeeping visits with `try_take` while jobs come and go; whoever is in the way runs what waits.
+/// Housekeeping visits with `try_take` while jobs come and finish. The owner of a busy shard runs the jobs that wait.
 #[test]
 fn visitors_and_jobs() {
     let cells = leak::<Vec<u64>, u64>(2, Vec::new);

@@ -1,10 +1,9 @@
-//! What a table costs: bytes per member and time per operation for the rows the design promises.
+//! Measures tables: bytes per member and time per operation for the rows the design promises.
 //!
-//! `cargo run --release -p darter-pack --example table_cost [row|all] [members]` prints a line per row.
-//! The row `worst` prints the longest single operations instead.
-//! With a phase as third argument (`make`, `insert`, `overwrite`, `get`, `remove`) it does only that to one
-//! table, after the insertions it needs; under `valgrind --tool=callgrind` the difference of two phases is
-//! the instructions of one (`make` only makes and hashes the keys).
+//! `cargo run --release -p darter-pack --example table_cost [row|all] [members]` prints a line per row. The row
+//! `worst` prints the longest single operations instead. With a phase as third argument (`make`, `insert`,
+//! `overwrite`, `get`, `remove`) it does only that to one table, after the insertions it needs; under `valgrind
+//! --tool=callgrind` the difference of two phases is the instructions of one (`make` only makes and hashes the keys).
 
 use std::io;
 use std::time::Instant;
@@ -191,9 +190,9 @@ fn one_phase(row: &str, members: usize, phase: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The longest single insertions and removals while a set grows to `members` and is emptied again. The
-/// same sequence runs several times and each operation counts with its shortest time, since a single one
-/// also shows what the machine did meanwhile.
+/// The longest single insertions and removals while a set grows to `members` and is emptied again. The same sequence
+/// runs several times and each operation counts with its shortest time, because a single run also measures other load
+/// of the machine.
 fn worst(members: usize) -> io::Result<()> {
     let hasher = KeyHasher::new(7);
     let hash = |key: &[u8]| hasher.hash(key);
@@ -257,7 +256,7 @@ fn small_hashes(members: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Processor time of this thread: what other processes take is not in it.
+/// Processor time of this thread, without that of other processes.
 fn thread_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists on Linux and `now` is a valid place for its answer.

@@ -1,9 +1,9 @@
-//! What the ordered types cost: bytes per member and time per operation.
+//! Measures the ordered types: bytes per member and time per operation.
 //!
 //! `cargo run --release -p darter-pack --example tree_cost [row|all] [members]` prints a line per row and operation.
-//! Each operation is a function of its own that is never inlined, so that
-//! `valgrind --tool=callgrind` and `callgrind_annotate --inclusive=yes` give its instructions.
-//! The row `worst` prints the longest single operations instead.
+//! Each operation is a function of its own that is never inlined, so that `valgrind --tool=callgrind` and
+//! `callgrind_annotate --inclusive=yes` give its instructions. The row `worst` prints the longest single operations
+//! instead.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -260,10 +260,11 @@ fn stream_trim(log: &mut StreamLog, arena: &mut Arena) {
     while log.remove_first(arena, 1) == 1 {}
 }
 
-/// The longest single operations of a sorted set, a list and a set of integers that grow to `members` and shrink again.
+/// The longest single operations of a sorted set, a list and a set of integers that grow to `members` and shrink
+/// again.
 ///
-/// The same operations run several times and each counts with its shortest time, so that what other processes did to
-/// one run does not show.
+/// The same operations run several times and each counts with its shortest time, so that load from other processes
+/// does not count.
 fn worst(members: u64) -> std::io::Result<()> {
     let hasher = KeyHasher::new(7);
     let mut shortest = [const { Vec::new() }; 4];
@@ -312,5 +313,5 @@ fn each(shortest: &mut Vec<u32>, count: u64, mut act: impl FnMut(usize)) {
     }
 }
 
-/// How often the operations of [`worst`] run.
+/// Number of times the operations of [`worst`] run.
 const RUNS: usize = 4;

@@ -64,7 +64,7 @@ impl<'a> Item<'a> {
         out.extend_from_slice(self.text(&mut Digits::new()));
     }
 
-    /// The text of the item in a vector of its own.
+    /// The text of the item in a new vector.
     pub fn to_vec(self) -> Vec<u8> {
         self.text(&mut Digits::new()).to_vec()
     }
@@ -77,7 +77,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the text is empty.
+    /// Returns true if the text is empty.
     pub fn is_empty(self) -> bool {
         matches!(self, Item::Bytes([]))
     }
@@ -95,8 +95,8 @@ impl<'a> Item<'a> {
 /// An item encoded for writing or comparing: a short head and, for strings, the bytes after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Coded<'a> {
-    // Tag and payload of an integer or of a string out of line, tag and length of another string; lowest
-    // byte first, zeros after the end.
+    // Lowest byte first, zeros after the end: tag and payload of an integer or of a string out of line; tag and
+    // length of another string.
     head: u64,
     // The ninth byte of the head, if it has one.
     ninth: u8,
@@ -158,7 +158,7 @@ impl<'a> Coded<'a> {
         false
     }
 
-    /// Whether [`Coded::spill`] has to be called before writing.
+    /// Returns true if [`Coded::spill`] has to be called before writing.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.long
@@ -181,7 +181,7 @@ impl<'a> Coded<'a> {
         Some(Coded { head, ninth: (len >> 24) as u8, head_len: SPILLED_BYTES as u8, long: false, body: &[] })
     }
 
-    /// Whether [`Coded::spill`] moved the string out of line.
+    /// Returns true if [`Coded::spill`] moved the string out of line.
     pub fn is_spilled(&self) -> bool {
         is_spilled(&self.head.to_le_bytes())
     }
@@ -212,14 +212,14 @@ impl<'a> Coded<'a> {
         copy_short(&mut out[head_len..head_len + self.body.len()], self.body);
     }
 
-    /// Whether this item can be written over the one that begins with `first`: both take the same few bytes, and neither
-    /// is out of line.
+    /// Returns true if this item can be written over the one that begins with `first`: both take the same few bytes,
+    /// and neither is out of line.
     #[inline]
     pub(crate) fn fits_over(&self, first: u8) -> bool {
         first < TAG_STRING && !self.long && self.len() == SIZES[first as usize] as usize
     }
 
-    /// As [`Coded::write`], where the bytes of `out` after the item are free to be overwritten: shorter.
+    /// Like [`Coded::write`], but the bytes of `out` after the item may be overwritten, which is shorter.
     #[inline]
     pub fn write_last(&self, out: &mut [u8]) {
         debug_assert!(!self.long);
@@ -232,7 +232,7 @@ impl<'a> Coded<'a> {
         copy_short(&mut out[head_len..head_len + self.body.len()], self.body);
     }
 
-    /// Whether the item encoded at the front of `bytes` is this one.
+    /// Returns true if the item encoded at the front of `bytes` equals this one.
     #[inline]
     pub fn is_at(&self, bytes: &[u8], arena: &Arena, spill: &Spill) -> bool {
         if self.long {
@@ -266,7 +266,7 @@ impl<'a> Coded<'a> {
         }
     }
 
-    /// [`Coded::is_at`] where fewer than eight bytes are left.
+    /// [`Coded::is_at`] if fewer than eight bytes are left.
     #[cold]
     fn is_at_end(&self, bytes: &[u8]) -> bool {
         let head_len = self.head_len as usize;
@@ -339,7 +339,8 @@ pub fn size(bytes: &[u8]) -> usize {
     if short != 0 { short as usize } else { long_size(bytes[0], bytes[1]) }
 }
 
-/// Bytes taken by an item that starts with these two bytes; of a one-byte item the second is another's.
+/// Bytes taken by an item that starts with these two bytes; after a one-byte item, the second belongs to the next
+/// item.
 #[inline]
 pub(crate) fn size_of(first: [u8; 2]) -> usize {
     let short = SIZES[first[0] as usize];
@@ -351,14 +352,14 @@ fn long_size(tag: u8, next: u8) -> usize {
     130 + ((tag & 7) as usize) * 256 + next as usize
 }
 
-/// Whether the item encoded at the front of `bytes` is out of line.
+/// Returns true if the item encoded at the front of `bytes` is out of line.
 #[inline]
 pub fn is_spilled(bytes: &[u8]) -> bool {
     matches!(bytes[0], TAG_BLOCK | TAG_BOXED)
 }
 
-/// Gives up what the item encoded at the front of `bytes` holds out of line: returns the arena block, which
-/// the caller frees, or removes the string from `spill`.
+/// Releases the out-of-line part of the item encoded at the front of `bytes`: returns the arena block, which the
+/// caller frees, or removes the string from `spill`.
 #[inline]
 pub fn release(bytes: &[u8], spill: &mut Spill) -> Option<Handle> {
     match bytes[0] {
@@ -383,7 +384,7 @@ pub fn block(bytes: &[u8]) -> Option<Handle> {
     (bytes[0] == TAG_BLOCK).then(|| Handle::from_raw(spilled_place(bytes).0))
 }
 
-/// Tells the item encoded at the front of `bytes`, which is in an arena block, that the block has moved.
+/// Updates the item encoded at the front of `bytes`, which is in an arena block, after the block has moved.
 pub fn set_block(bytes: &mut [u8], moved: Handle) {
     debug_assert_eq!(bytes[0], TAG_BLOCK);
     bytes[1..5].copy_from_slice(&moved.raw().to_le_bytes());
@@ -462,7 +463,7 @@ fn equal_ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
 pub const INLINE_BYTES_MAX: usize = 512;
 /// Bytes of the expiry time before an entry that has one, tag included.
 pub const EXPIRY_BYTES: usize = 7;
-/// Tag of the expiry time that stands before an entry.
+/// Tag of the expiry time in front of an entry.
 pub const TAG_EXPIRY: u8 = 0xF0;
 /// Latest expiry time an entry can carry, in Unix milliseconds.
 pub const EXPIRY_MS_MAX: u64 = (1 << 48) - 2;
@@ -476,7 +477,7 @@ const TAG_STRING: u8 = 0xC8;
 const TAG_BLOCK: u8 = 0xD0;
 const TAG_BOXED: u8 = 0xD1;
 
-/// Encoded size by tag; 0 where the next byte counts too.
+/// Encoded size by tag; 0 if the next byte counts too.
 static SIZES: [u8; 256] = {
     let mut sizes = [1u8; 256];
     let mut tag = 0;

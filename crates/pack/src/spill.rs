@@ -1,8 +1,8 @@
 //! Strings too long for a pack: an arena block of their own, or past 32 KiB a heap allocation.
 //!
-//! Called by the entry codec's owners (tables, lists, sorted sets, streams). A root holds one `Spill`;
-//! it costs 8 bytes until the first string past 32 KiB arrives. Who reads a tree in steps is noted here too, so that
-//! roots need no other pointer for it.
+//! Called by the entry codec's owners (tables, lists, sorted sets, streams). A root holds one `Spill`; it costs 8
+//! bytes until the first string past 32 KiB arrives. The stepwise readers of a tree are noted here too, so that roots
+//! need no other pointer.
 
 use crate::tree::window::Windows;
 
@@ -26,7 +26,7 @@ impl Spill {
         Spill(None)
     }
 
-    /// Whether it holds no allocation.
+    /// Returns true if it holds no allocation.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
@@ -54,7 +54,7 @@ impl Spill {
         (boxes.strings.len() - 1) as u32
     }
 
-    /// Takes the string of index `at` out; the table itself goes with its last string.
+    /// Removes and returns the string of index `at`. Frees the table itself with its last string.
     pub fn remove(&mut self, at: u32) -> Box<[u8]> {
         let Some(boxes) = self.0.as_mut() else { return Box::default() };
         let Some(string) = boxes.strings.get_mut(at as usize) else { return Box::default() };
@@ -65,13 +65,13 @@ impl Spill {
         string
     }
 
-    /// Whether somebody reads the collection in steps. Cost: a look at a null pointer while nothing is held.
+    /// Returns true if the collection has stepwise readers. Cost: a test of a null pointer while nothing is held.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         self.0.as_ref().is_some_and(|boxes| !boxes.windows.is_none())
     }
 
-    /// Who reads the collection in steps.
+    /// The stepwise readers of the collection.
     pub(crate) fn windows_mut(&mut self) -> &mut Windows {
         &mut self.0.get_or_insert_default().windows
     }

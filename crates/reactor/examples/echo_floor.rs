@@ -1,9 +1,9 @@
 //! The floor under every server here: receives, counts bytes, answers, and parses nothing.
 //!
-//! `echo_floor PORT DRIVER REQUEST_BYTES REPLY_BYTES [SPIN_US]` answers one fixed reply of `REPLY_BYTES` for each full
-//! `REQUEST_BYTES` a connection received, so what a bench tool measures against it is the kernel and the reactor.
-//! DRIVER is `epoll`, `uring` or `auto`. The reply reads as a RESP status or bulk when there is room for one. One
-//! thread; ends on SIGINT or SIGTERM and prints its CPU time.
+//! `echo_floor PORT DRIVER REQUEST_BYTES REPLY_BYTES [SPIN_US]` answers one fixed reply of `REPLY_BYTES` for each
+//! full `REQUEST_BYTES` a connection received, so a bench tool measures only the kernel and the reactor. DRIVER is
+//! `epoll`, `uring` or `auto`. The reply reads as a RESP status or bulk when there is room for one. One thread; ends
+//! on SIGINT or SIGTERM and prints its CPU time.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -106,7 +106,7 @@ fn serve(
     Ok(())
 }
 
-/// Sends what is pending; false when the connection is done for.
+/// Sends the pending bytes; returns false if the connection is broken.
 fn flush(reactor: &mut Reactor, token: Token, connections: &mut [Option<Connection>]) -> bool {
     let Some(connection) = at(connections, token) else { return true };
     if connection.unsent.is_empty() {
@@ -124,7 +124,7 @@ fn flush(reactor: &mut Reactor, token: Token, connections: &mut [Option<Connecti
     true
 }
 
-/// The connection of a token told in this turn, so its slot still is its own.
+/// The connection of a token of this turn, so that its slot is still its own.
 fn at(connections: &mut [Option<Connection>], token: Token) -> Option<&mut Connection> {
     connections.get_mut(token.index()).and_then(Option::as_mut)
 }

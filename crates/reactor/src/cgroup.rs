@@ -1,4 +1,4 @@
-//! What the control group of this process allows: processor share and memory, in both versions of the interface.
+//! The limits of this process's control group: processor share and memory, in both versions of the interface.
 //!
 //! Called by `cpu` and `process`. Any file that is absent or unreadable means no limit, never an error.
 
@@ -40,8 +40,8 @@ fn own_path<'a>(membership: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// `root/path` and its parents down to `root`. Inside a container the path may name directories that are not
-/// mounted; `root` itself is the container's own group then, and it is always in the list.
+/// `root/path` and its parents down to `root`. Inside a container the path may name directories that are not mounted;
+/// then `root` itself is the container's own group, and it is always in the list.
 fn lineage(root: &Path, path: &str) -> Vec<PathBuf> {
     let relative = Path::new(path.trim_start_matches('/'));
     relative.ancestors().map(|part| root.join(part)).collect()

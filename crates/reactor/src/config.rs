@@ -1,11 +1,11 @@
-//! What a caller may choose about a reactor. Read once, by `Reactor::new`.
+//! The settings of a reactor. Read once, by `Reactor::new`.
 
 use std::time::Duration;
 
-/// Which kernel interface carries the bytes. Both behave the same; every test runs on both.
+/// The kernel interface that carries the bytes. Both behave the same; every test runs on both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// io_uring where the kernel allows it and passes a live probe, else epoll with a note saying why.
+    /// io_uring if the kernel allows it and passes a live probe, else epoll with a note of the reason.
     #[default]
     Auto,
     /// epoll, always there.

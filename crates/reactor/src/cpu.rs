@@ -1,11 +1,11 @@
-//! Which cores this process may use, and keeping a thread on one of them.
+//! The cores that this process may use, and binding a thread to cores.
 
 use std::io;
 
 use crate::{cgroup, sys};
 
-/// Number of cores worth running a thread on: those the affinity mask allows, no more than the control group's
-/// quota rounded up; at least 1.
+/// Number of cores worth running a thread on: those of the affinity mask, at most the control group's quota rounded
+/// up, at least 1.
 pub fn usable_cores() -> usize {
     let allowed = allowed_cores().len().max(1);
     match cgroup::cpu_quota() {
@@ -48,7 +48,7 @@ pub fn keep_thread_on(cores: &[usize]) -> io::Result<()> {
     .map(drop)
 }
 
-/// Has the calling thread step back when others want its core: `nice` is 1..=19. Errors: the kernel refuses.
+/// Lowers the priority of the calling thread: `nice` is 1..=19. Errors: the kernel refuses.
 pub fn step_back(nice: i32) -> io::Result<()> {
     // SAFETY: plain numbers; on Linux the priority is that of the calling thread.
     sys::check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
@@ -57,7 +57,7 @@ pub fn step_back(nice: i32) -> io::Result<()> {
 // 8,192 cores, the kernel's own limit.
 const MASK_WORDS: usize = 128;
 
-/// Has the kernel end this thread's sleeps when they are over, where it would gather them within 50 microseconds.
+/// Makes the kernel end this thread's sleeps exactly, instead of gathering them within 50 microseconds.
 pub(crate) fn use_exact_timers() {
     // SAFETY: prctl takes no pointers here. It cannot fail with these arguments; if it did, sleeps would be longer.
     let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000) };

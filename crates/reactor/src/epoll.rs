@@ -22,7 +22,7 @@ pub(crate) struct Epoll {
     ready: Vec<libc::epoll_event>,
     ready_len: usize,
     buffer: Vec<u8>,
-    // Failures of epoll_ctl that are still to be told.
+    // Failures of epoll_ctl that are not reported yet.
     failed: Vec<(Token, io::Error)>,
     accept_again: Option<Instant>,
 }
@@ -40,7 +40,7 @@ impl Epoll {
     pub(crate) fn new(config: &Config, waker: &Waker) -> io::Result<Epoll> {
         // SAFETY: epoll_create1 takes no pointers.
         let fd = sys::owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // Edge-triggered: every ring of the eventfd is one event, and nobody has to read its counter.
+        // Edge-triggered: every ring of the eventfd is one event, and its counter need not be read.
         let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
         control(&fd, libc::EPOLL_CTL_ADD, waker.raw_fd(), edge, with_kind(0, Kind::Wake))?;
         Ok(Epoll {
@@ -132,7 +132,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Tells the sink what the wait found; returns how many events that made.
+    /// Passes the events of the wait to the sink; returns their number.
     pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
         let mut told = self.tell_failed(sink);
         self.accept_after_pause();
@@ -154,7 +154,7 @@ impl Epoll {
         Some(timeout.map_or(rest, |timeout| timeout.min(rest)))
     }
 
-    /// Tells of failures that the kernel does not report by itself, before anything newer of the same connection.
+    /// Reports failures that the kernel does not report by itself, before anything newer of the same connection.
     fn tell_failed(&mut self, sink: &mut impl FnMut(Event<'_>)) -> usize {
         let mut told = 0;
         for (token, error) in std::mem::take(&mut self.failed) {
@@ -177,7 +177,7 @@ impl Epoll {
             sink(Event::Writable { token });
             told += 1;
         } else if !connection.reads() && ready & GONE != 0 {
-            // Always reported, wanted or not: leave the set until somebody wants something of it.
+            // Always reported, wanted or not: remove the descriptor from the set until something is wanted of it.
             self.detach(token);
             return 0;
         }
@@ -241,7 +241,7 @@ impl Epoll {
         }
     }
 
-    /// Changes what a connection wants and tells the kernel if that made a difference.
+    /// Changes the interest in a connection, and tells the kernel if that makes a difference.
     fn change(&mut self, token: Token, edit: impl FnOnce(&mut Connection)) {
         let Some(connection) = self.connections.get_mut(token.0) else { return };
         edit(connection);

@@ -1,4 +1,4 @@
-//! What a turn tells the worker.
+//! The events of a turn.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use crate::{ListenerId, Socket, Token};
 pub enum Event<'a> {
     /// A client connected. Register the socket here, or hand it to another thread's reactor; dropping it closes it.
     Accepted {
-        /// Where it came in.
+        /// The listener.
         listener: ListenerId,
         /// The connection, non-blocking.
         socket: Socket,
     },
     /// Bytes arrived, never none. A connection may have several of these in one turn, in order.
     Data {
-        /// Whose.
+        /// The connection.
         token: Token,
         /// In a buffer of the reactor, gone after the call.
         bytes: &'a [u8],
@@ -24,19 +24,19 @@ pub enum Event<'a> {
     /// The peer will send no more. The connection stays until `close(token)`, so that replies to its last bytes can
     /// still be sent; no further `Data` comes.
     Closed {
-        /// Whose.
+        /// The connection.
         token: Token,
         /// Politely or not.
         reason: CloseReason,
     },
     /// A send may get further now; comes once per `want_writable`.
     Writable {
-        /// Whose.
+        /// The connection.
         token: Token,
     },
 }
 
-/// Why a connection gives no more bytes.
+/// The reason why a connection gives no more bytes.
 #[derive(Debug)]
 pub enum CloseReason {
     /// The peer finished writing (it may still read).

@@ -1,9 +1,9 @@
-//! The thread's door to the kernel: one [`Reactor`] per I/O thread, which accepts, receives and sends through
-//! epoll or io_uring and hands what arrived to the worker of that thread.
+//! The system calls of an I/O thread: one [`Reactor`] per thread, which accepts, receives and sends through epoll or
+//! io_uring and passes received bytes to the worker of that thread.
 //!
 //! Called by `server`, which forbids unsafe code; so the few other system calls a server needs live here too
-//! ([`cpu`], [`process`], [`ring`], [`signal`]). It parses nothing, buffers no output and knows no shards: bytes are lent to
-//! the sink for the length of one call, and what a send did not take stays with the caller.
+//! ([`cpu`], [`process`], [`ring`], [`signal`]). It parses nothing, buffers no output and knows no shards. Bytes are
+//! lent to the sink for the length of one call, and bytes that a send did not take stay with the caller.
 
 pub mod cpu;
 pub mod process;

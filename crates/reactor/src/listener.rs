@@ -15,7 +15,7 @@ use crate::socket::set_keepalive;
 use crate::sys::{self, RawAddress};
 use crate::{Config, Socket};
 
-/// Where to listen, or where a listener listens.
+/// The address to listen at, or that of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddr {
     /// A TCP address; port 0 lets the kernel choose one. An IPv6 address takes IPv6 clients only.
@@ -38,14 +38,14 @@ pub(crate) struct Listener {
     file: Option<(u64, u64)>,
 }
 
-/// What accepting once gave.
+/// The result of one accept.
 pub(crate) enum Accept {
     Socket(Socket),
     /// This one failed, the next may not.
     Skip,
     /// Nothing is waiting.
     Empty,
-    /// Out of descriptors or memory, or a fault nobody foresaw: try again after `ACCEPT_PAUSE`.
+    /// Out of descriptors or memory, or an unexpected fault: try again after `ACCEPT_PAUSE`.
     Pause,
 }
 
@@ -62,7 +62,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Where it really listens: the port the kernel chose is filled in.
+    /// The real address, with the port that the kernel chose.
     pub(crate) fn address(&self) -> &ListenAddr {
         &self.address
     }
@@ -100,7 +100,7 @@ impl Drop for Listener {
     }
 }
 
-/// Sorts the errors of accepting by what to do next.
+/// Sorts the errors of accepting by the reaction.
 pub(crate) fn accept_failure(error: &io::Error) -> Accept {
     match error.raw_os_error() {
         Some(libc::EAGAIN) => Accept::Empty,
@@ -150,9 +150,9 @@ fn open_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
     match mode {
         None => bind(fd.as_fd(), &raw)?,
         Some(mode) => {
-            // The umask makes the file appear with no more than its final rights: there is no open moment between
-            // bind and chmod. It belongs to the whole process, so listeners are opened before there is other work.
-            // SAFETY: umask takes no pointers and cannot fail.
+            // The umask makes the file appear with no more than its final rights: there is no unprotected moment
+            // between bind and chmod. It belongs to the whole process, so listeners are opened before other work
+            // begins. SAFETY: umask takes no pointers and cannot fail.
             let before = unsafe { libc::umask((!mode & 0o777) as libc::mode_t) };
             let bound = bind(fd.as_fd(), &raw);
             // SAFETY: as above.
@@ -194,7 +194,7 @@ fn unix_address(path: &Path) -> io::Result<RawAddress> {
     Ok(raw)
 }
 
-/// Removes a socket file nobody answers at; anything else in the way is an error.
+/// Removes a socket file without a listener; anything else in the way is an error.
 fn clear_stale_file(path: &Path) -> io::Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type(),
@@ -218,5 +218,5 @@ fn file_identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// How long accepting rests when the process or the machine has no descriptor left.
+/// Pause of accepting if the process or the machine has no descriptor left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

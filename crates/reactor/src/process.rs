@@ -1,4 +1,4 @@
-//! What the process uses and may use: memory, processor time, open files.
+//! Usage and limits of the process: memory, processor time, open files.
 
 use std::fs;
 use std::io;
@@ -38,8 +38,8 @@ pub fn memory() -> Memory {
     Memory { rss_bytes: field("VmRSS:"), rss_bytes_max: field("VmHWM:") }
 }
 
-/// Bytes this process may use before the kernel kills it: the control group's limit or the machine's memory,
-/// whichever is less; `None` if neither is known.
+/// Bytes this process may use before the kernel kills it: the control group's limit or the machine's memory, the
+/// smaller one; `None` if neither is known.
 pub fn memory_limit_bytes() -> Option<u64> {
     match (cgroup::memory_limit(), machine_memory_bytes()) {
         (Some(group), Some(machine)) => Some(group.min(machine)),
@@ -68,7 +68,7 @@ pub fn children_cpu_times() -> CpuTimes {
 }
 
 /// Lets the process open at least `wanted` files if the hard limit, or the right to raise it, allows; returns the
-/// limit that holds now, which may be less. Never lowers it.
+/// resulting limit, which may be less. Never lowers it.
 pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one rlimit into `limit`.
@@ -88,7 +88,7 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Bytes of address space that the process may still map; `None` where there is no limit.
+/// Bytes of address space that the process may still map; `None` without a limit.
 pub fn address_space_left() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one rlimit into `limit`.
@@ -115,7 +115,7 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
 fn usage(who: libc::c_int) -> CpuTimes {
     // SAFETY: rusage is plain integers; all-zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one rusage into `usage`; on an unknown `who` it stays zero.
+    // SAFETY: the kernel writes one rusage into `usage`; on an unknown argument it stays zero.
     unsafe { libc::getrusage(who, &raw mut usage) };
     CpuTimes { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }

@@ -1,7 +1,7 @@
-//! One thread's reactor: the face over the two drivers, and when to spin and when to sleep.
+//! One thread's reactor: the interface over the two drivers, and the choice between spinning and sleeping.
 //!
-//! Called by a worker thread that owns it. A worker's loop is: `turn` (collect what arrived), execute, `send` the
-//! replies, housekeeping. The sink of a turn has no access to the reactor, so nothing changes under a turn's feet.
+//! Called by a worker thread that owns it. A worker's loop is: `turn` (collect received bytes), execute, `send` the
+//! replies, housekeeping. The sink of a turn has no access to the reactor, so nothing changes during a turn.
 
 use std::io;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ enum Driver {
     Uring(Box<Uring>),
 }
 
-/// Runs the same expression on whichever driver there is.
+/// Runs the same expression on either driver.
 macro_rules! on {
     ($driver:expr, $name:ident => $body:expr) => {
         match $driver {
@@ -43,7 +43,7 @@ macro_rules! on {
 }
 
 impl Reactor {
-    /// Makes a reactor with no connections. Errors: no descriptors left, or `Uring` where the kernel refuses it.
+    /// Makes a reactor with no connections. Errors: no descriptors left, or `Uring` if the kernel refuses it.
     pub fn new(choice: DriverChoice, config: &Config) -> io::Result<Reactor> {
         let waker = Waker::new()?;
         let (driver, note) = match choice {
@@ -68,7 +68,7 @@ impl Reactor {
         }
     }
 
-    /// Why `Auto` did not take io_uring, for the log; `None` when it did or was not asked.
+    /// The reason why `Auto` did not take io_uring, for the log; `None` if it did or was not asked.
     pub fn driver_note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -86,17 +86,17 @@ impl Reactor {
         on!(&mut self.driver, driver => driver.listen(listener))
     }
 
-    /// Where a listener really listens, the port filled in; `None` for a stale id.
+    /// The real address of a listener, including the port; `None` for a stale id.
     pub fn local_addr(&self, id: ListenerId) -> Option<ListenAddr> {
         on!(&self.driver, driver => driver.listener_address(id).cloned())
     }
 
-    /// When accepted sockets probe a silent peer before anything else is said of them.
+    /// Default idle time before accepted sockets probe a silent peer.
     pub fn keepalive(&self) -> Option<Duration> {
         self.config.keepalive
     }
 
-    /// Closes a listener and removes its Unix path. Clients not yet told as `Accepted` are dropped.
+    /// Closes a listener and removes its Unix path. Clients not yet reported as `Accepted` are dropped.
     pub fn stop_listening(&mut self, id: ListenerId) {
         on!(&mut self.driver, driver => driver.stop_listening(id))
     }
@@ -116,11 +116,12 @@ impl Reactor {
         on!(&self.driver, driver => driver.connections_len())
     }
 
-    /// Tells the sink everything that happened; sleeps for it up to `timeout` (`None`: without end) if nothing did.
+    /// Passes all events to the sink; sleeps for them up to `timeout` (`None`: without end) if there are none.
     ///
-    /// Before sleeping, the reactor raises its sleeping flag and then calls `may_sleep`: it must look at every queue
-    /// whose posters call [`Waker::wake`], and answer false if one has work. Returns the number of events told; 0 is
-    /// normal after a wake, a timeout or a signal. Errors are faults of the driver itself, none are expected.
+    /// Before sleeping, the reactor raises its sleeping flag and then calls `may_sleep`. That function must check
+    /// every queue whose posters call [`Waker::wake`], and return false if one has work. Returns the number of
+    /// events; 0 is normal after a wake, a timeout or a signal. Errors are faults of the driver itself, none are
+    /// expected.
     pub fn turn(
         &mut self,
         timeout: Option<Duration>,
@@ -163,9 +164,9 @@ impl Reactor {
         std::thread::sleep(time);
     }
 
-    /// Sends what the kernel takes now, without waiting: `Ok(n)` with `n < bytes.len()` (0 included) means its buffer
-    /// is full; the caller keeps the rest and asks [`Reactor::want_writable`]. Errors: the connection is broken
-    /// (`NotConnected` for a stale token); close it.
+    /// Sends as much as the kernel takes now, without waiting: `Ok(n)` with `n < bytes.len()` (0 included) means its
+    /// buffer is full; the caller keeps the rest and calls [`Reactor::want_writable`]. Errors: the connection is
+    /// broken (`NotConnected` for a stale token); close it.
     #[inline]
     pub fn send(&mut self, token: Token, bytes: &[u8]) -> io::Result<usize> {
         match self.socket(token) {
@@ -174,8 +175,8 @@ impl Reactor {
         }
     }
 
-    /// Like [`Reactor::send`] for many connections with few calls into the kernel: appends to `took` what became of each
-    /// piece. False where the driver has no such calls: then nothing was sent, and `took` is as it was.
+    /// Like [`Reactor::send`] for many connections with few system calls: appends the result of each piece to `took`.
+    /// Returns false if the driver has no such calls: then nothing was sent, and `took` is unchanged.
     pub fn send_many(&mut self, pieces: &[(Token, &[u8])], took: &mut Vec<io::Result<usize>>) -> bool {
         match &mut self.driver {
             Driver::Epoll(_) => false,
@@ -183,13 +184,13 @@ impl Reactor {
         }
     }
 
-    /// Asks for one `Writable` when a send may get further, or has become pointless because the peer is gone.
+    /// Requests one `Writable` when a send may get further, or has become pointless because the peer has closed.
     pub fn want_writable(&mut self, token: Token) {
         on!(&mut self.driver, driver => driver.want_writable(token))
     }
 
-    /// Stops receiving, so that TCP slows the peer down. What the kernel had already handed over is still told; a
-    /// peer that leaves meanwhile is noticed after `resume`, or by a send.
+    /// Stops receiving, so that TCP slows the peer down. Bytes that the kernel had already delivered are still
+    /// reported. A peer that closes meanwhile is noticed after `resume`, or by a send.
     pub fn pause(&mut self, token: Token) {
         on!(&mut self.driver, driver => driver.pause(token))
     }
@@ -204,7 +205,7 @@ impl Reactor {
         on!(&mut self.driver, driver => driver.close(token))
     }
 
-    /// Ends our side of the stream after what was sent; the peer sees the end, we still receive.
+    /// Ends our side of the stream after the bytes sent. The peer sees the end; we still receive.
     pub fn shutdown_write(&mut self, token: Token) {
         if let Some(socket) = self.socket(token) {
             // A peer already gone makes this fail, and its `Closed` comes anyway.
@@ -222,13 +223,13 @@ impl Reactor {
         self.waker.before_sleep();
         let timeout = if may_sleep() { timeout } else { Some(Duration::ZERO) };
         let waited = on!(&mut self.driver, driver => driver.wait(timeout));
-        // The flag comes down before the sink runs: posters need not ring at a thread that is awake.
+        // The flag comes down before the sink runs: posters need not wake a thread that is awake.
         self.waker.after_sleep();
         waited?;
         on!(&mut self.driver, driver => driver.deliver(sink))
     }
 
-    /// Takes what is there without sleeping.
+    /// Collects present events without sleeping.
     fn poll(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
         on!(&mut self.driver, driver => {
             driver.wait(Some(Duration::ZERO))?;

@@ -1,8 +1,8 @@
-//! A ring of bytes in a file that is mapped into memory: what is pushed is the kernel's at once, without a call into
-//! it, and is there when the process has been killed.
+//! A ring of bytes in a file that is mapped into memory. Pushed bytes belong to the kernel immediately, without a
+//! system call, and survive a kill of the process.
 //!
-//! Used by the server's journal. One side pushes, the other takes what it has put elsewhere; both may run at the same
-//! time. It never reads its file: the counters that a later process finds there are told to it by the layout.
+//! Used by the server's journal. One side pushes; the other takes bytes after it has stored them elsewhere. Both may
+//! run at the same time. The ring never reads its file: a later process finds the counters through the layout.
 
 use std::fs::File;
 use std::io;
@@ -13,32 +13,33 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where things lie in the file, in bytes.
+/// Offsets in the file, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// A word of eight bytes: all that was ever pushed.
+    /// A word of eight bytes: the total of bytes pushed.
     pub end_at: usize,
     /// Another: what of it was taken.
     pub taken_at: usize,
-    /// Another: what the pushing side has announced last.
+    /// A second word: the last announcement of the pushing side.
     pub begun_at: usize,
     /// The bytes begin here; byte `n` of all lies at `n % capacity` behind it.
     pub data_at: usize,
-    /// How many of them there is room for.
+    /// The size of the ring in bytes.
     pub capacity: usize,
 }
 
 /// The side that pushes.
 pub struct Pusher {
     map: Arc<Map>,
-    // All that was ever pushed, and its place in the ring.
+    // The total of bytes pushed, and its place in the ring.
     end: u64,
     at: usize,
-    // Bytes up to this number have room, lie in one piece with the next, and end before the next quarter of the ring does.
+    // Bytes up to this number have room, are contiguous with the next, and end before the next quarter of the ring
+    // does.
     quick_end: u64,
 }
 
-/// How bytes were pushed.
+/// The result of a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
     /// All of them.
@@ -58,18 +59,18 @@ struct Map {
     base: NonNull<u8>,
     bytes: usize,
     layout: Layout,
-    // taken <= end <= taken + capacity; the words in the file follow them, and nobody here believes those
+    // taken <= end <= taken + capacity; the words in the file follow these, and are never read back
     end: AtomicU64,
     taken: AtomicU64,
 }
 
-// SAFETY: the mapping belongs to the value as an allocation would. Bytes `taken..end` are written by nobody, the others
-// by the one `Pusher` alone, which is neither cloned nor used by two threads at once.
+// SAFETY: the mapping belongs to the value as an allocation would. Bytes `taken..end` are never written. The others
+// are written only by the one `Pusher`, which is neither cloned nor used by two threads at once.
 unsafe impl Send for Map {}
 // SAFETY: as above; the counters are atomic.
 unsafe impl Sync for Map {}
 
-/// Makes `file` a ring that begins with `head`, with all its blocks and pages: to write to it never needs more room. The
+/// Makes `file` a ring that begins with `head`, with all its blocks and pages: writes to it never need more room. The
 /// head is on disk when this returns. Cost: a sync, and a write of all of it, about a millisecond for 4 MiB.
 ///
 /// Shape: `data_at` and `capacity` in pages of 4 KiB, the words aligned, behind the head and before `data_at`.
@@ -89,7 +90,7 @@ pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, T
     file.write_all_at(head, 0)?;
     // Before the zeros are written: after a loss of power the file has its head and its length, and nothing else is needed.
     file.sync_all()?;
-    // Pages that come by long writes lie together in memory: to write them to a disk takes the kernel a quarter of the time.
+    // Pages from long writes are contiguous in memory: writing them to a disk takes the kernel a quarter of the time.
     let zeros = vec![0; bytes.min(FILL_BYTES)];
     for at in (data_at..bytes).step_by(FILL_BYTES) {
         file.write_all_at(&zeros[..zeros.len().min(bytes - at)], at as u64)?;
@@ -109,15 +110,15 @@ pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, T
         return Err(io::Error::last_os_error());
     }
     let base = NonNull::<u8>::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-    // Where the kernel cannot do it ahead, each page is mapped when it is first written to.
-    // SAFETY: all of a mapping that was just made, whose contents this does not change.
+    // If the kernel cannot map the pages ahead, each is mapped at its first write. SAFETY: all of a mapping that was
+    // just made, whose contents this does not change.
     unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
     let map = Arc::new(Map { base, bytes, layout, end: AtomicU64::new(0), taken: AtomicU64::new(0) });
     Ok((Pusher { map: map.clone(), end: 0, at: 0, quick_end: 0 }, Taker { map }))
 }
 
 const PAGE: usize = 4096;
-/// A new ring's pages are had so many bytes at a time.
+/// The pages of a new ring are allocated this many bytes at a time.
 const FILL_BYTES: usize = 2 << 20;
 
 /// Gives `file` the blocks of a stretch without making it longer.
@@ -134,15 +135,15 @@ fn offset(bytes: u64) -> io::Result<libc::off_t> {
     libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Opens a file for writes past the kernel's memory: whole pages, from whole pages.
+/// Opens a file for direct writes: whole pages, from whole pages.
 ///
-/// Errors: there is none, or its file system knows no such writes.
+/// Errors: it is missing, or its file system does not support such writes.
 pub fn open_direct(path: &Path) -> io::Result<File> {
     File::options().write(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
-/// Whether a mapped file is as good as a written one there: where blocks are given once (ext4, XFS). Where each change
-/// takes new blocks, a full disk would end the process in the middle of a copy.
+/// Returns true if a mapped file is safe on this file system: if blocks are allocated once (ext4, XFS). If each
+/// change takes new blocks, a full disk would end the process in the middle of a copy.
 pub fn suits(file: &File) -> bool {
     let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the file is open, and there is room for the answer, which is read only if there is one.
@@ -159,8 +160,8 @@ pub fn suits(file: &File) -> bool {
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Copies bytes that the processor will not read again: whole lines go past its cache, for which nothing has to be
-/// fetched and nothing to make room. Whoever sees what is stored after this sees the copy.
+/// Copies bytes that the processor will not read again. Whole lines bypass its cache, so that no line is fetched or
+/// evicted for them. A thread that sees a later store sees the copy.
 ///
 /// # Safety
 ///
@@ -170,8 +171,8 @@ unsafe fn copy_away(bytes: &[u8], to: *mut u8) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
     let (before, rest) = bytes.split_at(to.align_offset(LINE).min(bytes.len()));
     let (lines, after) = rest.as_chunks::<LINE>();
-    // SAFETY: the three parts lie one behind the other in `to`, whose middle is aligned by the choice of the first; loads
-    // need no alignment, and each stays in its line.
+    // SAFETY: the three parts are contiguous in `to`, whose middle is aligned by the choice of the first. Loads need
+    // no alignment, and each stays in its line.
     unsafe {
         std::ptr::copy_nonoverlapping(before.as_ptr(), to, before.len());
         let mut place = to.add(before.len());
@@ -183,7 +184,7 @@ unsafe fn copy_away(bytes: &[u8], to: *mut u8) {
             place = place.add(LINE);
         }
         std::ptr::copy_nonoverlapping(after.as_ptr(), place, after.len());
-        // Such stores are in no order with others.
+        // Such stores are unordered with others.
         _mm_sfence();
     }
 }
@@ -208,8 +209,9 @@ impl Pusher {
             return self.push_over(bytes);
         }
         let map = &*self.map;
-        // SAFETY: `at + bytes.len()` is no more than `capacity`, and there is room for that many: `push_over` has seen to both
-        // up to `quick_end`. Between `end` and `taken + capacity` nobody reads, and only this side writes.
+        // SAFETY: `at + bytes.len()` is at most `capacity`, and there is room for that many: `push_over` has checked
+        // both up to `quick_end`. Bytes between `end` and `taken + capacity` are never read, and only this side
+        // writes.
         unsafe {
             let to = map.base.as_ptr().add(map.layout.data_at + self.at);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -232,8 +234,8 @@ impl Pusher {
         }
         let at = (begin % capacity as u64) as usize;
         let (first, second) = bytes.split_at(bytes.len().min(capacity - at));
-        // SAFETY: `at < capacity` and neither part passes the end of the mapping. Between `end` and `taken + capacity`
-        // nobody reads, and only this side writes.
+        // SAFETY: `at < capacity` and neither part passes the end of the mapping. Bytes between `end` and `taken +
+        // capacity` are never read, and only this side writes.
         unsafe {
             let data = map.base.as_ptr().add(map.layout.data_at);
             copy_away(first, data.add(at));
@@ -248,7 +250,7 @@ impl Pusher {
         if begin / quarter == end / quarter { Pushed::All } else { Pushed::Quarter }
     }
 
-    /// Stores a word in the file, before whatever this thread does next that others can see.
+    /// Stores a word in the file, before any later store of this thread that others can see.
     #[inline]
     pub fn announce(&self, word: u64) {
         let at = self.map.layout.begun_at;
@@ -263,7 +265,7 @@ impl Pusher {
     }
 }
 
-/// Bytes from this number on are copied past the processor's cache.
+/// From this length on, bytes are copied past the processor's cache.
 const LONG_BYTES: usize = 1024;
 
 impl Taker {
@@ -272,13 +274,13 @@ impl Taker {
         self.map.end.load(Ordering::Acquire)
     }
 
-    /// What of it was taken.
+    /// The total of bytes taken.
     pub fn taken(&self) -> u64 {
         self.map.taken.load(Ordering::Relaxed)
     }
 
-    /// The bytes from number `from` on, at most `len`, and only as far as they lie in one piece; none where `from` was
-    /// taken or not pushed.
+    /// The bytes from number `from` on, at most `len`, and only while contiguous; empty if `from` was taken or not
+    /// pushed.
     pub fn look(&self, from: u64, len: usize) -> &[u8] {
         let (taken, end) = (self.taken(), self.end());
         if from < taken || from >= end {
@@ -287,16 +289,16 @@ impl Taker {
         let capacity = self.map.layout.capacity;
         let at = (from % capacity as u64) as usize;
         let len = len.min(capacity - at).min((end - from) as usize);
-        // SAFETY: `at + len <= capacity`. Bytes from `taken` to `end` were written before `end` was stored, and are not
-        // written again before they are taken, for which this value has to be borrowed alone.
+        // SAFETY: `at + len <= capacity`. Bytes from `taken` to `end` were written before `end` was stored. They are
+        // not written again before they are taken, which requires an exclusive borrow of this value.
         unsafe {
             let data = self.map.base.as_ptr().add(self.map.layout.data_at);
             std::slice::from_raw_parts(data.add(at), len)
         }
     }
 
-    /// Counts `bytes` as pushed and taken that were put elsewhere; false unless all before them is taken, and `pusher` is
-    /// this ring's.
+    /// Counts `bytes` that were stored elsewhere as pushed and taken. Returns false unless all before them is taken,
+    /// and `pusher` is this ring's.
     pub fn skip(&mut self, pusher: &mut Pusher, bytes: u64) -> bool {
         let map = &*self.map;
         if !Arc::ptr_eq(&self.map, &pusher.map) || self.taken() != pusher.end {
@@ -311,7 +313,7 @@ impl Taker {
         true
     }
 
-    /// Gives the room of all bytes before number `to` back.
+    /// Frees the room of all bytes before number `to`.
     pub fn take(&mut self, to: u64) {
         let (taken, end) = (self.taken(), self.end());
         self.map.note(self.map.layout.taken_at, &self.map.taken, to.clamp(taken, end));
@@ -330,7 +332,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that was made for it, and nobody has a reference into it any more.
+        // SAFETY: this is the mapping that was made for it, and no reference into it exists any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

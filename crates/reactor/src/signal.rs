@@ -48,12 +48,12 @@ impl Signals {
             set_action(number, handle as extern "C" fn(libc::c_int) as libc::sighandler_t)?;
         }
         set_action(libc::SIGPIPE, libc::SIG_IGN)?;
-        // A file that grows past `ulimit -f` is an error of the write, as a full disk is.
+        // A file that grows past `ulimit -f` is an error of the write, like a full disk.
         set_action(libc::SIGXFSZ, libc::SIG_IGN)?;
         Ok(Signals { seen })
     }
 
-    /// Whether `take` has something. Cost: three loads.
+    /// Returns true if `take` has something. Cost: three loads.
     pub fn pending(&self) -> bool {
         counts() != self.seen
     }

@@ -1,4 +1,4 @@
-//! A connected stream socket, before a reactor has it and as it is asked for its names and options there.
+//! A connected stream socket, before it is registered with a reactor, and for reading its names and options there.
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,13 +56,13 @@ impl Socket {
         }
     }
 
-    /// Whether this is a Unix socket.
+    /// Returns true if this is a Unix socket.
     pub fn is_unix(&self) -> bool {
         self.peer.is_none()
     }
 
     /// Probes a silent peer after `idle`, then every third of it, and gives up after three; `None` never probes.
-    /// Accepted sockets do as [`Config`](crate::Config) says already. No effect on Unix sockets.
+    /// Accepted sockets already follow [`Config`](crate::Config). No effect on Unix sockets.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
         match self.peer {
             Some(_) => set_keepalive(self.fd.as_fd(), idle),

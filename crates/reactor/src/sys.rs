@@ -1,4 +1,4 @@
-//! Thin safe faces on the system calls that both drivers share. Nothing here keeps state.
+//! Thin safe wrappers of the system calls that both drivers share. Nothing here keeps state.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -45,7 +45,7 @@ pub(crate) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
 }
 
-/// Sends what the kernel takes without blocking; a full send buffer is `Ok(0)`.
+/// Sends as much as the kernel takes without blocking; a full send buffer is `Ok(0)`.
 #[inline]
 pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     loop {
@@ -71,7 +71,7 @@ fn sent(n: libc::ssize_t) -> Option<io::Result<usize>> {
     }
 }
 
-/// The same of a send that a ring has done: its result is negative for an error.
+/// The same for a send by a ring: its result is negative for an error.
 #[inline]
 pub(crate) fn sent_by_ring(result: i32) -> io::Result<usize> {
     match result {
@@ -81,7 +81,7 @@ pub(crate) fn sent_by_ring(result: i32) -> io::Result<usize> {
     }
 }
 
-/// Whether a receive or accept should simply be tried again later.
+/// Returns true if a receive or accept should simply be tried again later.
 #[inline]
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
@@ -138,7 +138,7 @@ impl RawAddress {
     pub(crate) fn internet(&self) -> Option<SocketAddr> {
         match i32::from(self.storage.ss_family) {
             libc::AF_INET => {
-                // SAFETY: the family says which sockaddr the storage holds; it is large and aligned enough for all.
+                // SAFETY: the family tells which sockaddr the storage holds; it is large and aligned enough for all.
                 let sin = unsafe { &*(&raw const self.storage).cast::<libc::sockaddr_in>() };
                 let ip = Ipv4Addr::from(sin.sin_addr.s_addr.to_ne_bytes());
                 Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(sin.sin_port))))

@@ -39,8 +39,8 @@ impl fmt::Debug for ListenerId {
     }
 }
 
-/// What a kernel event belongs to; travels in the top four bits of epoll's data and io_uring's user_data. Listeners
-/// (`Accept`, `CancelAccept`) and connections (the rest but `Wake`) have the same names, so only the kind tells them apart.
+/// The kind of a kernel event, in the top four bits of epoll's data and io_uring's user_data. Listeners (`Accept`,
+/// `CancelAccept`) and connections (the rest except `Wake`) have the same names, so only the kind distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Receive,
@@ -72,7 +72,7 @@ pub(crate) fn with_kind(name: u64, kind: Kind) -> u64 {
     name & NAME_MASK | (kind as u64) << 60
 }
 
-/// Takes a kernel event's datum apart; `None` for a kind this crate never wrote.
+/// Splits a kernel event's datum; `None` for a kind this crate never wrote.
 #[inline]
 pub(crate) fn split_kind(data: u64) -> Option<(Kind, u64)> {
     let kind = match data >> 60 {

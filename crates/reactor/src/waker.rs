@@ -1,7 +1,7 @@
 //! Waking a reactor from another thread, at the price of a load when it is awake.
 //!
-//! The sleeper raises a flag, then looks once more for work; the poster leaves its work, then looks at the flag.
-//! With a full fence between the two steps on both sides, one of them always sees the other.
+//! The sleeper raises a flag, then checks again for work; the poster leaves its work, then reads the flag. With a
+//! full fence between the two steps on both sides, one of them always sees the other.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -30,8 +30,8 @@ impl Waker {
 
     /// Ends the reactor's sleep if it sleeps.
     ///
-    /// Post the work first, where the `may_sleep` of that reactor's turn sees it, and call this after: an awake
-    /// reactor is not told anything. Cost: a fence and a load; a system call only for a sleeper, once per sleep.
+    /// Post the work first, where the `may_sleep` of that reactor's turn sees it, then call this. An awake reactor
+    /// gets no signal. Cost: a fence and a load; a system call only for a sleeper, once per sleep.
     #[inline]
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
@@ -40,12 +40,12 @@ impl Waker {
         }
     }
 
-    /// Whether the reactor sleeps, or is about to, and nobody has woken it yet.
+    /// Returns true if the reactor sleeps, or is about to, and no thread has woken it yet.
     pub fn is_asleep(&self) -> bool {
         self.0.sleeping.load(Ordering::Acquire)
     }
 
-    /// Makes the current or next sleep end at once, whatever `may_sleep` says. Always a system call.
+    /// Makes the current or next sleep end at once, even if `may_sleep` returns false. Always a system call.
     pub fn interrupt(&self) {
         self.ring();
     }

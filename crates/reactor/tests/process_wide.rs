@@ -1,4 +1,4 @@
-//! What touches the whole process and so cannot share it with other tests: signals, running out of descriptors,
+//! Tests that affect the whole process and cannot share it with other tests: signals, running out of descriptors,
 //! leaks of descriptors.
 
 use std::fs::{self, File};

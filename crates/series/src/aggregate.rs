@@ -1,10 +1,10 @@
-//! What becomes of the samples of a bucket: fifteen kinds of one number.
+//! Aggregation of the samples of a bucket: fifteen kinds of one number.
 
 use darter_base::fields::{FieldSource, Malformed};
 
 use crate::sample::Sample;
 
-/// How a bucket becomes a number.
+/// The aggregation of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -16,7 +16,7 @@ pub enum Kind {
     Sum,
     /// The mean.
     Avg,
-    /// How many values are not NaN.
+    /// Number of values that are not NaN.
     Count,
     /// The oldest value.
     First,
@@ -34,9 +34,9 @@ pub enum Kind {
     VarS,
     /// The mean weighted by time, values between samples interpolated.
     Twa,
-    /// How many values are NaN.
+    /// Number of values that are NaN.
     CountNan,
-    /// How many values there are.
+    /// Number of values.
     CountAll,
 }
 
@@ -91,7 +91,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|&kind| kind as u64 == number)
     }
 
-    /// Whether a value counts for this kind.
+    /// Returns true if a value counts for this kind.
     pub fn takes(self, value: f64) -> bool {
         match self {
             Kind::CountNan => value.is_nan(),
@@ -115,7 +115,7 @@ pub struct Bucket {
     first: f64,
     last: Option<Sample>,
     area: f64,
-    // Where the area begins.
+    // The start of the area.
     start: u64,
 }
 
@@ -196,7 +196,7 @@ impl Bucket {
         self.sum = sum;
     }
 
-    /// Whether a value was taken that counts for `kind`.
+    /// Returns true if a value was taken that counts for `kind`.
     pub fn has(&self, kind: Kind) -> bool {
         match kind {
             Kind::CountNan => self.nans > 0,
@@ -266,7 +266,7 @@ impl Bucket {
         }
     }
 
-    /// The numbers of the bucket as a file keeps them for `kind`.
+    /// The numbers of the bucket in the form of files, for `kind`.
     pub(crate) fn save(&self, kind: Kind, out: &mut dyn darter_base::fields::FieldSink) {
         match kind {
             Kind::Min | Kind::Max | Kind::Range => {
@@ -307,7 +307,8 @@ impl Bucket {
         }
     }
 
-    /// What [`Bucket::save`] wrote for `kind`, in the form of version `version`; `has_any` says whether a value counts.
+    /// Reads the output of [`Bucket::save`] for `kind`, in the form of version `version`; `has_any` is true if a
+    /// value counts.
     pub(crate) fn load(
         kind: Kind,
         version: u16,

@@ -69,7 +69,7 @@ impl<'a> BitReader<'a> {
         (word >> shift) as u64 & mask
     }
 
-    /// Whether more bits were read than there are.
+    /// Returns true if more bits were read than there are.
     pub fn is_past_end(&self) -> bool {
         self.at > self.bytes.len() as u64 * 8
     }

@@ -21,12 +21,12 @@ const NO_BUCKET: u64 = u64::MAX;
 const PARTS_MAX: u64 = 1 << 20;
 const SAMPLE_BYTES: u64 = 16;
 
-/// Whether the keys of other series are in a file.
+/// The keys of other series in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrossReferences {
-    /// They are: a file of the whole data.
+    /// They are kept: a file of all data.
     Kept,
-    /// They are not: a value that travels alone.
+    /// They are dropped: a single value.
     Dropped,
 }
 
@@ -68,12 +68,12 @@ impl Series {
         rules.iter().for_each(|rule| save_rule(rule, out));
     }
 
-    /// Writes what there is besides the samples, in the form of [`VERSION`].
+    /// Writes everything except the samples, in the form of [`VERSION`].
     pub fn save_root(&self, out: &mut dyn FieldSink) {
         self.save_head(CrossReferences::Kept, out);
     }
 
-    /// Reads what [`Series::save_root`] wrote. Fails if these are not the fields of a series.
+    /// Reads the output of [`Series::save_root`]. Fails if these are not the fields of a series.
     pub fn load_root(source: &mut dyn FieldSource) -> Result<Series, LoadFault> {
         load_root(source, VERSION)
     }
@@ -83,7 +83,7 @@ impl Series {
         gorilla::save(&self.piece(number, arena), 0, out);
     }
 
-    /// Adds the next piece of the samples. Fails if it is none or there is no room.
+    /// Adds the next piece of the samples. Fails if it is invalid or there is no room.
     pub fn load_piece(&mut self, source: &mut dyn FieldSource, arena: &mut Arena) -> Result<(), LoadFault> {
         let samples = gorilla::load(source)?;
         let is_newer = match (self.newest(), samples.first()) {
@@ -227,7 +227,7 @@ fn load_rule(source: &mut dyn FieldSource, version: u16) -> Result<Rule, LoadFau
     Ok(Rule { target, kind, bucket_ms, align_ms, current, bucket, before: None })
 }
 
-/// Reads one chunk of samples as they are.
+/// Reads one uncompressed chunk of samples.
 fn load_plain(source: &mut dyn FieldSource) -> Result<Vec<Sample>, LoadFault> {
     let (_base, count, size) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
     let bytes = source.string()?;

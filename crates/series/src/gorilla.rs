@@ -38,7 +38,7 @@ impl State {
             let fits = |width: &u32| (-(1_i64 << (width - 1))..1 << (width - 1)).contains(&change);
             match WIDTHS.iter().position(fits) {
                 Some(n) => {
-                    // As many ones as the place says, then a zero.
+                    // The given number of ones, then a zero.
                     bits.write((1 << (n + 1)) - 1, n as u32 + 2);
                     bits.write(change.cast_unsigned(), WIDTHS.get(n).copied().unwrap_or(64));
                 }
@@ -126,7 +126,7 @@ pub(crate) fn save(samples: &[Sample], bytes_min: u64, out: &mut dyn FieldSink) 
     out.string(&[&bytes]);
 }
 
-/// Reads one compressed chunk. Fails if it does not hold what it says.
+/// Reads one compressed chunk. Fails if its content contradicts its header.
 pub(crate) fn load(source: &mut dyn FieldSource) -> Result<Vec<Sample>, LoadFault> {
     let (size, count, bits_len) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
     let (value, time) = (source.unsigned()?, source.unsigned()?);
@@ -160,14 +160,15 @@ mod tests {
 
     use super::*;
 
-    /// Two samples ten seconds apart, then one after eleven: bits counted by hand from the format.
+    /// Two samples ten seconds apart, then one eleven seconds later: bits counted by hand from the format.
     #[test]
     fn bits_are_those_of_the_format() {
         let samples = [(1000, 1.0), (11_000, 1.0), (21_000, 1.0), (31_001, 1.0)];
         let samples = samples.map(|(time, value)| Sample::new(time, value));
         let mut fields: Vec<Field> = Vec::new();
         save(&samples, 0, &mut fields);
-        // 10,000 takes 5 ones, a zero and 15 bits; then a zero; then a one, a zero and 5 bits; and a bit for each value.
+        // 10,000 takes 5 ones, a zero and 15 bits. Then a zero. Then a one, a zero and 5 bits. Each value takes a
+        // bit.
         let bits_len = (5 + 15 + 1) + (1 + 1) + (2 + 5 + 1);
         assert_eq!(fields[2], Field::Unsigned(bits_len));
         let expected = 0b01111_u64 | 10_000 << 5 | 1 << 23 | 1 << 25;

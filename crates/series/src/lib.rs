@@ -22,7 +22,7 @@ pub use series::{Added, Change, Fed, Rule, Series, Settings};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// Why a series could not be built from a file.
+/// The reason why a series could not be built from a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadFault {
     /// The bytes do not describe a series.

@@ -1,4 +1,4 @@
-//! What a query answers: the samples of a span, filtered, or numbers of its buckets.
+//! The result of a query: the samples of a span, filtered, or numbers of its buckets.
 
 use darter_slab::Arena;
 
@@ -9,7 +9,7 @@ use crate::series::Series;
 /// Rows of an answer at most.
 const ROWS_MAX: usize = 1 << 26;
 
-/// Which time of a bucket its row has.
+/// The time of a bucket's row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stamp {
     /// Its start.
@@ -20,7 +20,7 @@ pub enum Stamp {
     End,
 }
 
-/// Whether buckets without samples have rows.
+/// The treatment of buckets without samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gaps {
     /// They have none.
@@ -38,7 +38,7 @@ pub enum Order {
     Down,
 }
 
-/// How samples become buckets.
+/// The division of samples into buckets.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Buckets {
     /// The numbers of a row.
@@ -101,7 +101,7 @@ impl Rows {
         self.times.len()
     }
 
-    /// Whether there is no row.
+    /// Returns true if there is no row.
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
@@ -160,7 +160,7 @@ impl Query {
         is_time && self.values.is_none_or(|(min, max)| sample.value >= min && sample.value <= max)
     }
 
-    /// Visits the samples of `from..=to` that the filters take, oldest first, until `visit` says no.
+    /// Visits the samples of `from..=to` that the filters take, oldest first, until `visit` returns false.
     fn each(
         &self,
         series: &Series,

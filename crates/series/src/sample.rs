@@ -1,4 +1,4 @@
-//! A sample, and what happens when two have the same time.
+//! A sample, and the policy for two of the same time.
 
 /// A value at a time.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -9,7 +9,7 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// The one NaN that is kept, whatever NaN was written.
+/// The only NaN that is stored, for any NaN written.
 const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 impl Sample {
@@ -19,7 +19,7 @@ impl Sample {
     }
 }
 
-/// What a second sample of the same time does.
+/// The effect of a second sample of the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Policy {
@@ -63,7 +63,7 @@ impl Policy {
         Policy::ALL.into_iter().find(|policy| name.eq_ignore_ascii_case(policy.name().as_bytes()))
     }
 
-    /// The policy of its number in a file; 0 is none.
+    /// The policy of its number in a file; 0 means no policy.
     pub fn of_number(number: u64) -> Option<Policy> {
         Policy::ALL.into_iter().find(|&policy| policy as u64 == number)
     }

@@ -1,4 +1,4 @@
-//! Bytes in blocks of 16 KiB of an arena: a snapshot that is under way copies one block, not the whole sketch.
+//! Bytes in blocks of 16 KiB of an arena: a running snapshot copies one block, not the whole sketch.
 //!
 //! A block that holds only zeros takes no memory until its first write.
 
@@ -57,7 +57,7 @@ impl Blocks {
         }
     }
 
-    /// Block `block` for writing, made if it is not there.
+    /// Block `block` for writing, created if it is missing.
     #[inline]
     fn block_mut<'a>(&mut self, arena: &'a mut Arena, block: usize) -> Result<&'a mut [u8], Full> {
         let handle = *self.handles.get(block).ok_or(Full)?;
@@ -99,7 +99,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Asks for the memory of byte `at`.
+    /// Prefetches the memory of byte `at`.
     #[inline]
     pub fn prefetch(&self, arena: &Arena, at: u64) {
         if let Some(&handle) = self.handles.get((at >> BLOCK_SHIFT) as usize)
@@ -181,12 +181,12 @@ impl Blocks {
         Ok(())
     }
 
-    /// The same blocks for a reader of the past; whoever has it never frees them.
+    /// The same blocks for a reader of the present state. The copy must never free them.
     pub fn frozen(&self) -> Blocks {
         Blocks { handles: self.handles.clone(), bytes: self.bytes, held: self.held }
     }
 
-    /// Gives back up to `blocks_max` blocks; true when all are. The contents are lost.
+    /// Frees up to `blocks_max` blocks; returns true if none is left. The contents are lost.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         let mut freed = 0;
         while let Some(handle) = self.handles.pop() {

@@ -99,8 +99,8 @@ impl Cms {
         (bytes.as_chunks().0.iter().map(|cell| u32::from_le_bytes(*cell)).collect(), self.count)
     }
 
-    /// Puts the sum of `sources` (contents of sketches of the same dimensions, each with its weight) in place of the own
-    /// contents. Fails, with the contents as they were, if a sum does not fit.
+    /// Replaces the contents by the sum of `sources` (contents of sketches of the same dimensions, each with its
+    /// weight). Fails, with the contents unchanged, if a sum does not fit.
     pub fn assign_sum(
         &mut self,
         arena: &mut Arena,
@@ -133,14 +133,14 @@ impl Cms {
         out.string(&self.cells.all(arena));
     }
 
-    /// Writes what there is besides the cells.
+    /// Writes everything except the cells.
     pub fn save_root(&self, out: &mut dyn FieldSink) {
         out.unsigned(self.width);
         out.unsigned(self.depth);
         out.unsigned(self.count);
     }
 
-    /// Reads what [`Cms::save_root`] wrote; cells are zero. Fails if these are not the fields of a sketch.
+    /// Reads the output of [`Cms::save_root`]; cells are zero. Fails if these are not the fields of a sketch.
     pub fn load_root(source: &mut dyn FieldSource) -> Result<Cms, LoadFault> {
         let (width, depth, count) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
         if width == 0 || depth == 0 {
@@ -163,7 +163,7 @@ impl Cms {
         Ok(cms)
     }
 
-    /// A value that is nothing until its root is read.
+    /// A value without content, until its root is read.
     pub fn empty() -> Cms {
         Cms { width: 1, depth: 0, count: 0, cells: Blocks::default() }
     }
@@ -173,7 +173,7 @@ impl Cms {
         self.cells.memory_bytes()
     }
 
-    /// The root for a reader of the past; whoever has it never frees its blocks.
+    /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Cms {
         Cms { width: self.width, depth: self.depth, count: self.count, cells: self.cells.frozen() }
     }
@@ -188,12 +188,12 @@ impl Cms {
         self.cells.parts(arena, from, len).concat()
     }
 
-    /// Writes what [`Cms::read`] gave. Fails if there are not as many or there is no room.
+    /// Writes the output of [`Cms::read`]. Fails if it is too long or there is no room.
     pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
         self.cells.write(arena, from, bytes)
     }
 
-    /// Gives back up to `blocks_max` blocks; true when all are.
+    /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         self.cells.free_step(arena, blocks_max)
     }

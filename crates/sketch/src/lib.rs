@@ -19,7 +19,7 @@ pub use cuckoo::Cuckoo;
 pub use digest::Digest;
 pub use topk::TopK;
 
-/// The arena has no room, or the wanted size exceeds what an arena can hold.
+/// The arena has no room, or the wanted size exceeds its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
@@ -27,7 +27,7 @@ pub struct Full;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
-/// Why a value could not be built from a file.
+/// The reason why a value could not be built from a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadFault {
     /// The bytes do not describe a valid value.

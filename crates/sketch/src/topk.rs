@@ -1,8 +1,8 @@
 //! The most frequent items of a stream, by HeavyKeeper: counters that decay when other items hit them.
 //!
-//! Chance decides which hits decay a counter. The random numbers come from a state that belongs to the value and is saved
-//! with it, so the same commands give the same value on a replica and after a replay. In an RDB file that state is in the
-//! pointer of the first heap row, which RedisBloom writes and does not read.
+//! Whether a hit decays a counter is random. The random numbers come from a state that belongs to the value and is
+//! saved with it, so the same commands give the same value on a replica and after a replay. In an RDB file that state
+//! is in the pointer of the first heap row, which RedisBloom writes and does not read.
 
 use darter_base::fields::{FieldSink, FieldSource};
 use darter_slab::Arena;
@@ -154,7 +154,7 @@ impl TopK {
         Ok(if most >= least { self.list(item, fingerprint, most) } else { None })
     }
 
-    /// Hits a counter that belongs to another item; returns whose it is then, and its count.
+    /// Hits a counter that belongs to another item; returns its new owner and count.
     fn contend(&mut self, holder: u32, mut count: u32, fingerprint: u32, increment: u32) -> (u32, u32) {
         for left in (1..=increment).rev() {
             if self.chance() < self.probability(count) {
@@ -167,7 +167,7 @@ impl TopK {
         (holder, count)
     }
 
-    /// Puts an item with its count into the heap; returns the item that left.
+    /// Puts an item with its count into the heap; returns the item removed for it.
     fn list(&mut self, item: &[u8], fingerprint: u32, count: u32) -> Option<Box<[u8]>> {
         if let Some(at) = self.find(item, fingerprint) {
             if let Some(row) = self.heap.get_mut(at) {
@@ -186,7 +186,7 @@ impl TopK {
         expelled
     }
 
-    /// Moves a row down to where its count belongs.
+    /// Moves a row down to the place of its count.
     fn sink(&mut self, mut at: usize) {
         let count = |heap: &[Row], at: usize| heap.get(at).map(|row| row.count);
         let own = count(&self.heap, at).unwrap_or(0);
@@ -194,7 +194,8 @@ impl TopK {
         while let Some(left) = count(&self.heap, 2 * at + 1) {
             let right = count(&self.heap, 2 * at + 2).unwrap_or(u32::MAX);
             let (child, of_child) = if left > right { (2 * at + 2, right) } else { (2 * at + 1, left) };
-            // The first step passes equal counts, later ones do not: RedisBloom's order, which decides who leaves next.
+            // The first step passes equal counts, later ones do not. This is RedisBloom's order, which decides the
+            // next item to leave.
             if of_child > own || (of_child == own && at != start) {
                 break;
             }
@@ -203,7 +204,7 @@ impl TopK {
         }
     }
 
-    /// Whether an item is in the list.
+    /// Returns true if an item is in the list.
     pub fn contains(&self, item: &[u8]) -> bool {
         self.find(item, murmur2(item, FINGERPRINT_SEED)).is_some()
     }
@@ -233,7 +234,7 @@ impl TopK {
         self.save_with(&self.cells.all(arena), out);
     }
 
-    /// Writes what there is besides the cells.
+    /// Writes everything except the cells.
     pub fn save_root(&self, out: &mut dyn FieldSink) {
         self.save_with(&[], out);
     }
@@ -259,7 +260,7 @@ impl TopK {
         }
     }
 
-    /// Reads what [`TopK::save_root`] wrote; cells are zero. Fails if these are not the fields of a list.
+    /// Reads the output of [`TopK::save_root`]; cells are zero. Fails if these are not the fields of a list.
     pub fn load_root(source: &mut dyn FieldSource, arena: &mut Arena) -> Result<TopK, LoadFault> {
         TopK::load(source, ROOT, arena)
     }
@@ -293,7 +294,7 @@ impl TopK {
         }
     }
 
-    /// A value that is nothing until its root is read.
+    /// A value without content, until its root is read.
     pub fn empty() -> TopK {
         TopK {
             width: 1,
@@ -311,7 +312,7 @@ impl TopK {
         self.cells.memory_bytes() + self.heap.capacity() * size_of::<Row>() + self.item_bytes
     }
 
-    /// The root for a reader of the past; whoever has it never frees its blocks.
+    /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> TopK {
         TopK { cells: self.cells.frozen(), heap: self.heap.clone(), ..*self }
     }
@@ -326,12 +327,12 @@ impl TopK {
         self.cells.parts(arena, from, len).concat()
     }
 
-    /// Writes what [`TopK::read`] gave. Fails if there are not as many or there is no room.
+    /// Writes the output of [`TopK::read`]. Fails if it is too long or there is no room.
     pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
         self.cells.write(arena, from, bytes)
     }
 
-    /// Gives back up to `blocks_max` blocks; true when all are.
+    /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         self.cells.free_step(arena, blocks_max)
     }

@@ -1,8 +1,8 @@
-//! What the arena costs: bytes per block, and operations to count instructions of.
+//! Measures the arena: bytes per block, and instructions per operation.
 //!
-//! `slab_cost` prints used and committed bytes when filled, churned, half freed, compacted. `alloc`, `free` (after
-//! as many allocs), `churn` run a million of one operation (less the loop: `nothing`) for
-//! `valgrind --tool=callgrind --toggle-collect='slab_cost::measured_*' --callgrind-out-file=/dev/null`.
+//! `slab_cost` prints used and committed bytes when filled, churned, half freed, compacted. `alloc`, `free` (after as
+//! many allocs), `churn` run a million of one operation (less the loop: `nothing`) for `valgrind --tool=callgrind
+//! --toggle-collect='slab_cost::measured_*' --callgrind-out-file=/dev/null`.
 
 use darter_slab::{Arena, Handle};
 

@@ -28,7 +28,7 @@ const PREFETCH_LINES: usize = 5;
 /// blocks of the same arena, never memory outside of it. One that is beyond the reservation panics.
 #[repr(C)]
 pub struct Arena {
-    // What every block is found by, and what `maxmemory` asks for, side by side.
+    // The blocks and their page records, beside the numbers that `maxmemory` reads.
     region: Region,
     used_bytes: usize,
     committed_units: usize,
@@ -39,9 +39,9 @@ pub struct Arena {
     keeping: [u64; class::COUNT.div_ceil(64)],
     // First units of the runs that `compact` empties. Those still marked as such are in no list.
     emptying: Vec<u32>,
-    // Blocks that are kept before they change, or seen in the place of what is there.
+    // Blocks kept before their first change, or older blocks shown in place of the present ones.
     past: Option<Box<Past>>,
-    // Large blocks that are read bit by bit.
+    // Large blocks that are read in slices.
     pins: Vec<large::Pin>,
 }
 
@@ -64,10 +64,10 @@ impl Bin {
 /// Empty pages that count as taken, at most.
 const EMPTY_COUNTED_UNITS: usize = (1 << 20) / UNIT_BYTES;
 
-/// Larger arenas are not given back in one go.
+/// Larger arenas are not given back with one call.
 const CLEARED_UNITS_MAX: u32 = 256;
 
-/// Each class keeps up to 8 freed blocks at hand, so that replacing values of one size touches no page record.
+/// Each class keeps up to 8 freed blocks, so that replacing values of one size touches no page record.
 const KEPT_MASK: usize = 7;
 
 impl Arena {
@@ -117,7 +117,7 @@ impl Arena {
         Some(h)
     }
 
-    /// Frees a block. Nothing happens when the handle names no block of this arena. One that is freed twice may be
+    /// Frees a block. Does nothing if the handle names no block of this arena. A block that is freed twice may be
     /// handed out twice, or stop the process.
     #[inline]
     pub fn free(&mut self, h: Handle) {
@@ -161,8 +161,8 @@ impl Arena {
     pub fn block(&self, h: Handle) -> &[u8] {
         touched::note();
         let bytes = self.size(h);
-        // SAFETY: `size` checked that the unit is below `units`; no class is longer than the guard behind the last, and
-        // a large block lies below `units` whole.
+        // SAFETY: `size` checked that the unit is below `units`. No class is longer than the guard behind the last
+        // unit, and a large block lies whole below `units`.
         unsafe { std::slice::from_raw_parts(self.region.at(h.raw()), bytes) }
     }
 
@@ -180,7 +180,7 @@ impl Arena {
     pub fn tail(&self, h: Handle) -> &[u8] {
         touched::note();
         let bytes = self.tail_bytes(h);
-        // SAFETY: `tail_bytes` checked that the block starts in the mapping and counted what follows.
+        // SAFETY: `tail_bytes` checked that the block starts in the mapping and counted the bytes that follow.
         unsafe { std::slice::from_raw_parts(self.region.at(h.raw()), bytes) }
     }
 
@@ -209,8 +209,8 @@ impl Arena {
         }
     }
 
-    /// Asks for the block's first cache lines, as many as a value of a quarter of a kilobyte lies in: who looks only at the
-    /// first when it has come waits for the others one after the other. Harmless with any handle.
+    /// Prefetches the block's first cache lines, as many as a value of 256 bytes occupies. Prefetching only the first
+    /// would leave the caller waiting for the others one after another. Harmless with any handle.
     #[inline]
     pub fn prefetch(&self, h: Handle) {
         let block = self.region.blocks().wrapping_add(h.raw() as usize * 8);
@@ -224,7 +224,7 @@ impl Arena {
         let _ = block;
     }
 
-    /// Asks for the cache line of byte `at` of the block. Harmless with any handle and any `at`.
+    /// Prefetches the cache line of byte `at` of the block. Harmless with any handle and any `at`.
     #[inline]
     pub fn prefetch_at(&self, h: Handle, at: usize) {
         let byte = self.region.blocks().wrapping_add(h.raw() as usize * 8).wrapping_add(at);
@@ -250,14 +250,14 @@ impl Arena {
         self.committed_units * UNIT_BYTES
     }
 
-    /// Bytes of pages that the kernel holds for the arena: those with blocks and the empty ones not given back yet. Of the
-    /// latter only so many as may be kept at hand: where more are empty, they are on their way to the kernel.
+    /// Bytes of pages that the kernel holds for the arena: those with blocks, and the empty ones not given back yet.
+    /// Counts at most `EMPTY_COUNTED_UNITS` of the empty ones, because the others are about to be given back.
     #[inline]
     pub fn occupied_bytes(&self) -> usize {
         (self.committed_units + (self.runs.dirty_units() as usize).min(EMPTY_COUNTED_UNITS)) * UNIT_BYTES
     }
 
-    /// Bytes of what is known about the pages up to the highest one in use.
+    /// Bytes of the page records up to the highest page in use.
     pub fn page_record_bytes(&self) -> usize {
         (self.runs.top() as usize - 1) * size_of::<Page>()
     }
@@ -276,8 +276,8 @@ impl Arena {
         self.runs.release(&mut self.region, pages_max)
     }
 
-    /// Drops every block. Memory goes back with one system call when there is little, as the kernel takes some hundred
-    /// nanoseconds a page; else it is one empty run from now on, which [`Arena::release_empty`] gives back bit by bit.
+    /// Drops every block. A small arena is given back with one system call, at some hundred nanoseconds a page. A
+    /// larger one becomes one empty run, which [`Arena::release_empty`] gives back in steps.
     pub fn clear(&mut self) {
         debug_assert!(self.pins.is_empty(), "dropped a block that is being read");
         self.pins = Vec::new();
@@ -369,8 +369,8 @@ impl Arena {
         }
     }
 
-    /// Gives `class` another run; returns its first unit. The first run of a class is as short as can be, and the next
-    /// two are not long either, so that a shard with a few blocks of each class stays small.
+    /// Gives `class` another run; returns its first unit. The first run of a class is as short as possible and the
+    /// next two are short, so that a shard with a few blocks of each class stays small.
     #[cold]
     #[inline(never)]
     fn add_run(&mut self, class: usize) -> Option<u32> {
@@ -408,7 +408,8 @@ impl Arena {
         self.runs.put(pages, unit, u32::from(units));
     }
 
-    /// Puts a run that has room first in its class: the fullest runs are filled first and the others can empty.
+    /// Puts a run that has room at the front of its class, so that the fullest runs are filled first and the others
+    /// can empty.
     #[inline(never)]
     fn list(&mut self, class: usize, unit: u32) {
         let head = std::mem::replace(&mut self.bins[class].partial, unit);

@@ -2,7 +2,7 @@
 
 use crate::page::UNIT_BYTES;
 
-/// Classes are numbered 1..`COUNT`; 0 is what the kernel's zeros say and means no class.
+/// Classes are numbered 1..`COUNT`. 0, the content of untouched memory, means no class.
 pub(crate) const COUNT: usize = 145;
 /// Bytes of the largest class.
 pub(crate) const BYTES_MAX: usize = 32 << 10;
@@ -16,7 +16,7 @@ pub(crate) static BYTES: [u16; 256] = block_bytes();
 /// Units of a run, once a class has outgrown its first small ones.
 pub(crate) static RUN_UNITS: [u8; COUNT] = run_units();
 
-/// Units of the second and third run of a class: two where two blocks fit in them.
+/// Units of the second and third run of a class: two if two blocks fit in them.
 pub(crate) static FEW_UNITS: [u8; COUNT] = few_units();
 
 /// The class of a block of `bytes`, 1..=`BYTES_MAX`.

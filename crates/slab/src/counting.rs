@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests that prove that a path allocates nothing.
+//! An allocator that counts, for tests which prove that a path allocates nothing.
 //!
 //! A test names [`Counting`] in its `#[global_allocator]`; no product does.
 
@@ -19,7 +19,7 @@ pub fn made() -> u64 {
 }
 
 fn count() {
-    // A thread that is ending has no counter any more, and nobody asks.
+    // A thread that is ending has no counter any more.
     let _ = MADE.try_with(|made| made.set(made.get() + 1));
 }
 

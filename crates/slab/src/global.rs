@@ -1,5 +1,5 @@
-//! The general allocator for everything that is not in the keyspace: buffers, tables, connections. Mimalloc, but for the
-//! longest blocks, which are mappings of their own.
+//! The general allocator for everything outside the keyspace: buffers, tables, connections. Mimalloc, except that the
+//! longest blocks are separate mappings.
 //!
 //! The binary names [`Allocator`] in its `#[global_allocator]`; the server's housekeeping calls [`give_back`]. Small
 //! alignments take the plain entry points: the aligned ones over-allocate when no page of the size class exists yet.
@@ -17,14 +17,15 @@ unsafe extern "C" {
 /// mimalloc as the process's allocator.
 pub struct Allocator;
 
-/// A block of so many bytes is a mapping: freed, it is the kernel's at once, and grown, its pages move without a copy.
-/// Shorter ones are often used again at once, as by scripts: a mapping that is new each time costs a fault a page.
+/// Blocks of at least this many bytes are mappings. They return to the kernel when freed, and grow without a copy.
+/// Shorter blocks are often reused immediately, for example by scripts, and a new mapping would cost a page fault for
+/// each page.
 const MAPPED_BYTES_MIN: usize = 32 << 20;
 /// The kernel's pages, which a mapping is aligned to.
 const PAGE_BYTES: usize = 4096;
-/// Freed blocks of so many bytes are counted for [`give_back`].
+/// Freed blocks of at least this many bytes are counted for [`give_back`].
 const COUNTED_BYTES_MIN: usize = 16 << 10;
-/// So many of those bytes are worth a look for pages to give back.
+/// Number of such bytes that makes a search for empty pages worthwhile.
 const WORTH_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -32,12 +33,12 @@ thread_local! {
     static SEEN_ROUND: Cell<u32> = const { Cell::new(0) };
 }
 
-// How often some thread had freed so much that all are to look for pages.
+// Counts the times a thread has freed enough that all threads should look for empty pages.
 static ROUND: AtomicU32 = AtomicU32::new(0);
 
-/// Gives what was freed back to the kernel, which mimalloc does only when it is asked for memory again. Each thread that
-/// uses long buffers calls it once a second: what one of them has freed may be another's. Cost: nothing where little was
-/// freed since; else as [`purge`].
+/// Gives freed memory back to the kernel. Mimalloc by itself does so only at the next allocation. Each thread that
+/// uses long buffers calls it once a second, because a thread may free memory of another. Cost: nothing if little was
+/// freed since the last call; else as [`purge`].
 pub fn give_back() {
     if FREED_BYTES.replace(0) >= WORTH_BYTES {
         ROUND.fetch_add(1, Relaxed);
@@ -48,14 +49,14 @@ pub fn give_back() {
     }
 }
 
-/// Gives all empty pages of this thread's, and those that are no thread's, back to the kernel. Cost: a look at each page
-/// of the thread, some ten nanoseconds, and a system call for each run of empty ones.
+/// Gives all empty pages of this thread, and those of ended threads, back to the kernel. Cost: some ten nanoseconds
+/// for each page of the thread, and a system call for each run of empty ones.
 pub fn purge() {
     // SAFETY: it frees nothing that is in use; a thread may call it at any time.
     unsafe { mi_collect(true) };
 }
 
-/// Whether mimalloc's natural alignment is enough: 8 bytes always, 16 from 16 bytes on.
+/// Returns true if mimalloc's natural alignment is enough: 8 bytes always, 16 from 16 bytes on.
 #[inline]
 fn is_plain(align: usize, bytes: usize) -> bool {
     align <= 8 || (align <= 16 && bytes >= 16)
@@ -68,11 +69,11 @@ fn is_mapped(align: usize, bytes: usize) -> bool {
 
 #[cold]
 fn note_freed(bytes: usize) {
-    // A thread that is ending has no counter any more, and what it leaves is taken up by others.
+    // A thread that is ending has no counter any more; other threads take over its memory.
     let _ = FREED_BYTES.try_with(|freed| freed.set(freed.get().saturating_add(bytes)));
 }
 
-/// A mapping of zeros; null where the kernel refuses.
+/// A mapping of zeros; null if the kernel refuses.
 #[cold]
 fn map(bytes: usize) -> *mut u8 {
     // SAFETY: a fresh anonymous mapping at an address the kernel picks touches no existing memory.
@@ -97,12 +98,12 @@ fn map(bytes: usize) -> *mut u8 {
 unsafe fn remap(block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
     let (old, align) = (layout.size(), layout.align());
     if is_mapped(align, old) && is_mapped(align, bytes) {
-        // SAFETY: the block is a mapping of `old` bytes; moved or not, nobody else refers to it.
+        // SAFETY: the block is a mapping of `old` bytes, and only the caller refers to it, moved or not.
         let moved = unsafe { libc::mremap(block.cast(), old, bytes, libc::MREMAP_MAYMOVE) };
         return if moved == libc::MAP_FAILED { std::ptr::null_mut() } else { moved.cast() };
     }
-    // SAFETY: the new layout is valid as the caller says; both blocks have the bytes copied, and are two; the old one is
-    // the caller's to free.
+    // SAFETY: the caller says that the new layout is valid. Both blocks hold the copied bytes and do not overlap. The
+    // old block is the caller's to free.
     unsafe {
         let to = Allocator.alloc(Layout::from_size_align_unchecked(bytes, align));
         if !to.is_null() {
@@ -113,9 +114,9 @@ unsafe fn remap(block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
     }
 }
 
-// SAFETY: every method passes the layout on unchanged; mimalloc gives blocks of at least that size and alignment,
-// `mi_free` takes blocks of every entry point, and none of them unwinds. A block is a mapping if its layout says so, which
-// is the same when it is freed.
+// SAFETY: every method passes the layout on unchanged. Mimalloc gives blocks of at least that size and alignment,
+// `mi_free` takes blocks of every entry point, and none of them unwinds. The layout decides whether a block is a
+// mapping, and it is the same when the block is freed.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -9,7 +9,7 @@ impl Handle {
     /// No block. Never returned by `Arena::alloc`.
     pub const NONE: Handle = Handle(0);
 
-    /// Whether this is [`Handle::NONE`].
+    /// Returns true if this is [`Handle::NONE`].
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0

@@ -1,5 +1,5 @@
-//! What is known about each 4 KiB unit of the arena, kept apart from the data so that live blocks have no
-//! neighbours to be cut by and empty pages can be given back whole.
+//! The records of each 4 KiB unit of the arena. They lie apart from the data, so that data blocks stay contiguous and
+//! empty pages can be given back whole.
 
 /// Bytes of one unit, the kernel's page.
 pub(crate) const UNIT_BYTES: usize = 4096;
@@ -7,7 +7,7 @@ pub(crate) const UNIT_BYTES: usize = 4096;
 pub(crate) const UNIT_GRANULES: u32 = (UNIT_BYTES / 8) as u32;
 /// No free block in the list, or no block left that was never used.
 pub(crate) const NOTHING: u16 = u16::MAX;
-/// `class` of a unit that was never used: what the kernel's zeros say.
+/// `class` of a unit that was never used: the zero of untouched memory.
 pub(crate) const UNUSED: u8 = 0;
 /// `class` of both ends of a run that is one block longer than any class; its length is kept as an empty run's.
 pub(crate) const LARGE: u8 = 0xfd;
@@ -15,7 +15,7 @@ pub(crate) const LARGE: u8 = 0xfd;
 pub(crate) const DIRTY: u8 = 0xfe;
 /// `class` of both ends of an empty run that was given back to the kernel.
 pub(crate) const CLEAN: u8 = 0xff;
-/// Flag in `span`: not the first unit of its run; the low bits say how many units back that is.
+/// Flag in `span`: not the first unit of its run. The low bits are the distance back to the first unit.
 const INNER: u8 = 0x80;
 /// Flag in `span` of a run's first unit: the run is being emptied and gives no blocks.
 const EMPTYING: u8 = 0x40;
@@ -53,7 +53,7 @@ impl Page {
         self.span & !EMPTYING
     }
 
-    /// Whether the run is being emptied.
+    /// Returns true if the run is being emptied.
     pub(crate) fn is_emptying(&self) -> bool {
         self.span & (EMPTYING | INNER) == EMPTYING
     }
@@ -68,7 +68,7 @@ impl Page {
         self.span &= !EMPTYING;
     }
 
-    /// Whether no block of the run can be handed out.
+    /// Returns true if no block of the run can be handed out.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.free & self.fresh == NOTHING

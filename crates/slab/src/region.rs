@@ -4,18 +4,18 @@ use crate::page::{Page, UNIT_BYTES};
 use std::io;
 use std::ptr::NonNull;
 
-/// Bytes mapped behind the last unit. A free list link is 16 bits of granules and lies in memory that a stale
-/// handle may have overwritten; following a broken one must stay inside the mapping.
+/// Bytes mapped behind the last unit. A free list link has 16 bits of granules and lies in memory that a stale handle
+/// may have overwritten. A broken link must stay inside the mapping.
 const GUARD_BYTES: usize = 2 * (u16::MAX as usize + 1) * 8;
 /// Reservations are whole multiples of this, so that the page records fill whole kernel pages.
 const STEP_BYTES: usize = 256 * UNIT_BYTES;
 /// All that a 32-bit handle can name.
 const RESERVE_BYTES_MAX: usize = 8 << 32;
 
-/// An address range of zeros that the kernel fills in as it is touched.
+/// An address range of zeros. The kernel provides memory as it is touched.
 pub(crate) struct Region {
-    // `pages` points at `units` page records, `blocks` at `units` units and the guard, both inside one mapping
-    // that starts at `pages`, lives as long as this value and is reachable through nothing else.
+    // `pages` points at `units` page records, `blocks` at `units` units and the guard. Both are inside one mapping
+    // that starts at `pages`, lives as long as this value and is reachable only through it.
     pages: NonNull<Page>,
     blocks: NonNull<u8>,
     units: u32,
@@ -116,7 +116,7 @@ impl Region {
         self.discard_from_start(records_bytes(self.units) + top.min(self.units) as usize * UNIT_BYTES);
     }
 
-    /// Forgets what is known of the units below `top`; the units stay as they are.
+    /// Clears the records of the units below `top`; the units keep their content.
     pub(crate) fn discard_records(&mut self, top: u32) {
         self.discard_from_start(records_bytes(top.min(self.units)));
     }

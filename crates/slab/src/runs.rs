@@ -6,8 +6,8 @@
 use crate::page::{CLEAN, DIRTY, Page, UNIT_BYTES};
 use crate::region::Region;
 
-/// Lists 1..`LISTS - 1` hold runs of exactly that many units, the last one longer runs. No class needs as many
-/// units as the shortest of those, so that the first run of the last list always does.
+/// List `n` of 1..`LISTS - 1` holds runs of exactly `n` units; the last list holds longer runs. No class needs as
+/// many units as the shortest of those, so that the first run of the last list always does.
 const LISTS: usize = 32;
 
 /// Long runs looked at for a block longer than any class; past them the arena grows.
@@ -35,7 +35,8 @@ impl Runs {
         Runs { top: 1, dirty: Lists::new(), clean: Lists::new(), dirty_units: 0 }
     }
 
-    /// One empty run of all units below `top`, at least two, resident as far as they were used.
+    /// Creates one empty run of all units below `top`, at least two. Its units count as resident as far as they were
+    /// used.
     pub(crate) fn all_empty(pages: &mut [Page], top: u32) -> Runs {
         let mut runs = Runs { top, ..Runs::new() };
         runs.link(pages, 1, top - 1, DIRTY);
@@ -76,7 +77,8 @@ impl Runs {
         self.join(pages, first, units, DIRTY);
     }
 
-    /// Gives at most `pages_max` resident empty units back to the kernel, the longest runs first; returns how many.
+    /// Gives at most `pages_max` resident empty units back to the kernel, the longest runs first; returns their
+    /// number.
     pub(crate) fn release(&mut self, region: &mut Region, pages_max: u32) -> usize {
         let mut left = pages_max;
         while left > 0 && self.dirty.filled != 0 {

@@ -57,7 +57,7 @@ impl Checked {
         self.arena.free(h);
     }
 
-    /// All blocks have their bytes, and every counter is what a walk over the pages says.
+    /// Checks that all blocks have their bytes, and that every counter agrees with a walk over the pages.
     fn check(&mut self) {
         for (&raw, bytes) in &self.blocks {
             let h = Handle::from_raw(raw);
@@ -158,7 +158,7 @@ fn a_block_that_is_read_stays_until_its_last_reader_is_done() {
     assert!(arena.pin(h) && arena.pin(h) && arena.is_pinned(h));
     assert_eq!(arena.left_behind_bytes(h), 0, "it is still in use");
     arena.free(h);
-    // It counts no more, but nobody else gets its pages.
+    // The block is no longer counted, but its pages are not reused.
     assert_eq!((arena.used_bytes(), arena.empty_bytes()), (used - (5 << 20), 0));
     assert_eq!(arena.left_behind_bytes(h), 5 << 19, "each reader has a half of it");
     let other = arena.alloc(5 << 20).unwrap();
@@ -169,7 +169,7 @@ fn a_block_that_is_read_stays_until_its_last_reader_is_done() {
     arena.unpin(h);
     arena.unpin(h);
     assert_eq!((arena.empty_bytes(), arena.is_pinned(h)), (5 << 20, false));
-    // One that nobody frees is as it was before.
+    // A block that was not freed is unchanged.
     assert!(arena.pin(other));
     arena.unpin(other);
     assert!(arena.block(other).iter().all(|&byte| byte == 8));
@@ -258,7 +258,7 @@ fn clear_forgets_everything_and_gives_memory_back() {
         checked.blocks.clear();
         checked.handles.clear();
         checked.check();
-        // Megabytes are given back by and by, in pieces as large as asked for.
+        // Megabytes are given back in steps, in pieces as large as asked for.
         let empty = checked.arena.empty_bytes();
         assert!(checked.arena.committed_bytes() == 0 && empty > 2 << 20);
         assert_eq!(checked.arena.release_empty(10), 10 * 4096);
@@ -289,7 +289,7 @@ fn any_handle_is_harmless() {
         arena.prefetch(h);
     }
     arena.prefetch(Handle::from_raw(u32::MAX));
-    // Free lists were scribbled over; what they give now is wrong but inside the arena.
+    // The free lists were overwritten. Handles from them are wrong now, but inside the arena.
     for n in 1..200 {
         let h = arena.alloc(n).unwrap();
         arena.block_mut(h).fill(0xff);
@@ -305,7 +305,7 @@ fn a_broken_free_list_stays_inside_the_mapping() {
     let mut arena = Arena::with_reserve(1 << 20).unwrap();
     let handles: Vec<Handle> = std::iter::from_fn(|| arena.alloc(8)).collect();
     let last = *handles.last().unwrap();
-    // More than are kept at hand, so that links are written, and then spoiled.
+    // More than each class keeps, so that links are written, and then overwritten.
     for &h in &handles[handles.len() - 40..] {
         arena.free(h);
     }
@@ -368,7 +368,7 @@ fn the_general_allocator_keeps_alignment_and_bytes() {
     }
 }
 
-/// Half of the blocks go, at random; a pass brings memory back to what is stored, and breaks nothing.
+/// Half of the blocks are freed at random. A pass reduces memory to the stored bytes, and damages nothing.
 #[test]
 fn compaction_brings_memory_back_after_deletes() {
     for seed in 0..4 {
@@ -386,7 +386,7 @@ fn compaction_brings_memory_back_after_deletes() {
         assert!(expected * 100 > before * 45);
         let mut moved = 0;
         for at in (0..30_000).chain(0..30_000) {
-            // Writers go on during the first half; what they swap behind `at` is met in the second.
+            // Writers continue during the first half. Blocks that they move behind `at` are seen in the second half.
             let is_busy = seed % 2 == 1 && moved < 12_000;
             if is_busy && rng.below(10) == 0 {
                 assert!(checked.alloc(30 + rng.below(60), &mut rng));

@@ -1,7 +1,7 @@
-//! How many blocks a thread has asked for, in debug builds: what a test holds against a bound where a clock would only
-//! say how busy the machine is.
+//! Counts the blocks that a thread has accessed, in debug builds. Tests bound this count because a clock would only
+//! measure the load of the machine.
 //!
-//! Called by the arena; read by the server's account of what a command does while it holds its shards.
+//! Called by the arena; read by the server's account of the work a command does while it holds its shards.
 
 #[cfg(debug_assertions)]
 thread_local! {

@@ -1,8 +1,9 @@
 //! A sparse array: texts at places from 0 to 2^64 - 2, as Redis 8.8 has it.
 //!
-//! Sixty-four places next to each other share a block of the arena: a bit for each that is taken, then the texts in order.
-//! A long text has a block of its own. Blocks are replaced, never changed, so that a reader of the past sees the array as
-//! it was; the root shares its pages of handles with such a reader. Called by the array commands and by files.
+//! Sixty-four places next to each other share a block of the arena: a bit for each that is taken, then the texts in
+//! order. A long text has a block of its own. Blocks are replaced, never changed, so that a reader of an older state
+//! sees the former array; the root shares its pages of handles with such a reader. Called by the array commands and
+//! by files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub struct Array {
     /// Numbers of the pages, for a reader of the past that asks for one after another.
     order: Vec<u64>,
     count: u64,
-    /// The place that was inserted at last.
+    /// The place of the last insertion.
     pub cursor: Option<u64>,
     arena_bytes: usize,
     blocks_len: usize,
@@ -177,7 +178,7 @@ impl Array {
         Ok(self.count - before)
     }
 
-    /// Removes the texts of `from..=to`; returns how many there were.
+    /// Removes the texts of `from..=to`; returns their number.
     ///
     /// Errors: no room for what stays; some may be gone.
     pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
@@ -207,7 +208,7 @@ impl Array {
         })
     }
 
-    /// Replaces a block by one with the places of `keep` and those of `puts`, which are sorted.
+    /// Replaces a block by one with the places of `keep` and those of `puts`, both sorted.
     fn change_block(
         &mut self,
         arena: &mut Arena,
@@ -308,7 +309,7 @@ impl Array {
         }
     }
 
-    /// Visits the texts of `from..=to`, lowest place first, until `visit` says no.
+    /// Visits the texts of `from..=to`, lowest place first, until `visit` returns false.
     pub fn each(&self, arena: &Arena, from: u64, to: u64, visit: &mut dyn FnMut(u64, &[u8]) -> bool) {
         let (first, last) = (split(from).0, split(to).0);
         if from > to {
@@ -359,7 +360,7 @@ impl Array {
         }
     }
 
-    /// The root for a reader of the past; whoever has it never frees its blocks.
+    /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Array {
         Array { order: self.pages.keys().copied().collect(), ..self.clone() }
     }
@@ -375,7 +376,7 @@ impl Array {
         Some((join(page, 0, 0), join(page, u8::MAX, 63)))
     }
 
-    /// Gives back up to about `blocks_max` blocks; true when all are.
+    /// Frees up to about `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
             let Some(mut last) = self.pages.last_entry() else { break };

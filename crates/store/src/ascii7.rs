@@ -7,12 +7,12 @@ pub const fn packed_len(len: usize) -> usize {
     len - len / 8
 }
 
-/// Whether every byte is plain ASCII.
+/// Returns true if every byte is plain ASCII.
 pub fn fits(text: &[u8]) -> bool {
     text.is_ascii()
 }
 
-/// Words of eight characters that are unpacked together, without a look at the length of anything.
+/// Words of eight characters that are unpacked together, without length checks.
 const BLOCK_WORDS: usize = 8;
 
 const LOW7: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -27,7 +27,7 @@ fn squeeze(word: u64) -> u64 {
     (w & 0x0fff_ffff) | ((w >> 32) << 28)
 }
 
-/// The opposite of [`squeeze`]. What is above the low 56 bits makes no difference.
+/// The opposite of [`squeeze`]. Ignores the bits above the low 56.
 #[inline]
 fn spread(word: u64) -> u64 {
     let w = (word & 0x0fff_ffff) | ((word >> 28) << 32);
@@ -38,7 +38,7 @@ fn spread(word: u64) -> u64 {
 /// Packs `text` into `out`, which holds exactly `packed_len(text.len())` bytes.
 pub fn pack(text: &[u8], out: &mut [u8]) {
     debug_assert_eq!(out.len(), packed_len(text.len()));
-    // The last len % 8 bytes are stored as they are; there may be seven of them.
+    // The last len % 8 bytes, up to seven, are stored unpacked.
     let (body, tail) = out.split_at_mut(text.len() / 8 * 7);
     let from = text.chunks_exact(8);
     tail.copy_from_slice(from.remainder());
@@ -58,7 +58,7 @@ pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) {
     for block in blocks {
         let mut told = [0u8; 8 * BLOCK_WORDS];
         for (nth, eight) in told.chunks_exact_mut(8).enumerate() {
-            // Eight bytes, one too many, which `spread` does not look at; the last ones have one before them instead.
+            // Eight bytes are read. `spread` ignores the eighth; the last word is read one byte earlier instead.
             let is_last = nth == BLOCK_WORDS - 1;
             let word = block[7 * nth - usize::from(is_last)..]
                 .first_chunk()
@@ -72,7 +72,7 @@ pub fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) {
         word[..7].copy_from_slice(seven);
         out.extend_from_slice(&spread(u64::from_le_bytes(word)).to_le_bytes());
     }
-    // The last len % 8 characters are stored as they are.
+    // The last len % 8 characters are stored unpacked.
     out.extend_from_slice(tail);
 }
 

@@ -1,8 +1,8 @@
-//! What a command did to which key, for those who asked to know.
+//! The log of changes to keys, for those that listen.
 //!
-//! Every mutation reports one [`Event`]. With nobody listening that costs a counter and a branch;
-//! otherwise the shard keeps the change until the command ends, and the executor passes it to
-//! watchers, blocked clients, client caches and notifications before the shard is let go.
+//! Every mutation reports one [`Event`]. Without listeners this costs a counter and a branch. Otherwise the shard
+//! keeps the change until the command ends. The executor then passes it to watchers, blocked clients, client caches
+//! and notifications before it releases the shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ impl Class {
 /// An event: its class and the name Redis publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Which letter of `notify-keyspace-events` lets it through.
+    /// The letter of `notify-keyspace-events` that enables it.
     pub class: Class,
     /// The published name, such as `set` or `expire`.
     pub name: &'static str,
@@ -61,7 +61,7 @@ impl Event {
     pub const EVICTED: Event = Event::new(Class::EVICTED, "evicted");
     /// A key was deleted.
     pub const DEL: Event = Event::new(Class::GENERIC, "del");
-    /// A key appeared that was not there.
+    /// A key was created.
     pub const NEW: Event = Event::new(Class::NEW, "new");
 }
 
@@ -72,13 +72,13 @@ pub struct Change {
     pub db: usize,
     /// The key.
     pub key: Box<[u8]>,
-    /// What happened.
+    /// The event.
     pub event: Event,
     /// Later changes have larger numbers, over all shards.
     pub order: u64,
 }
 
-/// Who listens to a shard's changes, one bit each.
+/// The listeners to a shard's changes, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Listeners(pub u8);
 
@@ -93,8 +93,13 @@ impl Listeners {
     pub const TRACKING: Listeners = Listeners(8);
     /// Every change is journalled.
     pub const JOURNAL: Listeners = Listeners(16);
+    /// The journal's records go to replicas too.
+    pub const REPLICAS: Listeners = Listeners(32);
 
-    /// Whether any of `other`'s bits is set.
+    /// Those that are told of each change by the command that ran, and need no list of changes.
+    const BY_COMMAND: Listeners = Listeners(Self::JOURNAL.0 | Self::REPLICAS.0);
+
+    /// Returns true if any of `other`'s bits is set.
     pub fn any(self, other: Listeners) -> bool {
         self.0 & other.0 != 0
     }
@@ -109,15 +114,94 @@ impl Listeners {
     }
 }
 
-/// What the server itself took away: the journal cannot see it in the command that was running.
+/// What the journal writes beside the command that runs, or in its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Loss {
+pub struct JournalNote {
     /// Database number.
     pub db: usize,
     /// The key.
     pub key: Box<[u8]>,
-    /// Only dead members of its collection went, or all of it with the last of them.
-    pub is_members: bool,
+    /// What happened to it.
+    pub what: Noted,
+}
+
+/// What happened to the key of a [`JournalNote`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Noted {
+    /// The server removed it by itself: the command that ran does not say so.
+    Lost,
+    /// The server removed dead members of it by itself, or all of it with the last of them.
+    LostMembers,
+    /// The command removed it: this is written in the command's place.
+    Removed,
+    /// The command did what these words do at any time: they are written in the command's place.
+    Said(JournalWords, Vocabulary),
+}
+
+impl Noted {
+    /// Whether it is written in the place of the command that ran.
+    pub fn replaces_command(&self) -> bool {
+        matches!(self, Noted::Removed | Noted::Said(..))
+    }
+}
+
+/// The readers of the journal's records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JournalReaders {
+    /// Nobody: there is no journal.
+    None,
+    /// This server alone, with the clock that a record has.
+    Files,
+    /// Replicas of any version since Redis 7.0 too, whose clocks differ.
+    Replicas,
+}
+
+/// Which servers know the words of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vocabulary {
+    /// Redis 7.0 and later: replicas get the words.
+    Old,
+    /// Some later server: replicas get the value that the command has left.
+    New,
+}
+
+/// The words of a command, one behind the other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct JournalWords {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl JournalWords {
+    /// Appends a word.
+    pub fn push(&mut self, word: &[u8]) {
+        self.bytes.extend_from_slice(word);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no word.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The words in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| self.bytes.get(*start..*end).unwrap_or_default())
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for JournalWords {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(words: I) -> JournalWords {
+        let mut all = JournalWords::default();
+        words.into_iter().for_each(|word| all.push(word));
+        all
+    }
 }
 
 /// The changes of the command that runs, and how many there ever were.
@@ -126,16 +210,16 @@ pub struct Loss {
 pub struct ChangeLog {
     total: u64,
     listeners: Listeners,
-    // there is something to pass on; implied by `pending` and `losses`
+    // there are changes to pass on; implied by `pending` and `notes`
     is_touched: bool,
     // for the journal: something changed since it last asked
     is_changed: bool,
     pending: Vec<Change>,
-    losses: Vec<Loss>,
+    notes: Vec<JournalNote>,
 }
 
 impl ChangeLog {
-    /// Bytes from its beginning that a change writes which nobody listens to.
+    /// Bytes from its beginning that a change without listeners writes.
     pub(crate) const HOT_BYTES: usize = std::mem::offset_of!(ChangeLog, pending);
 
     /// Notes that `event` happened to `key`.
@@ -153,10 +237,10 @@ impl ChangeLog {
             self.is_changed = true;
             self.is_touched = true;
             if event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0 {
-                self.losses.push(Loss { db, key: key.into(), is_members: false });
+                self.note(db, key, Noted::Lost);
             }
         }
-        if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {
+        if self.listeners.0 & !Listeners::BY_COMMAND.0 != 0 {
             self.keep(db, key, event);
         }
     }
@@ -164,7 +248,29 @@ impl ChangeLog {
     /// Notes that dead members of the collection at `key` were removed, for the journal.
     pub fn lost_members(&mut self, db: usize, key: &[u8]) {
         if self.listeners.any(Listeners::JOURNAL) {
-            self.losses.push(Loss { db, key: key.into(), is_members: true });
+            self.note(db, key, Noted::LostMembers);
+        }
+    }
+
+    fn note(&mut self, db: usize, key: &[u8], what: Noted) {
+        self.notes.push(JournalNote { db, key: key.into(), what });
+    }
+
+    /// Returns the readers of the journal. A body asks before it makes words for [`ChangeLog::say`].
+    #[inline]
+    pub fn journal_readers(&self) -> JournalReaders {
+        match self.listeners {
+            listeners if !listeners.any(Listeners::JOURNAL) => JournalReaders::None,
+            listeners if listeners.any(Listeners::REPLICAS) => JournalReaders::Replicas,
+            _ => JournalReaders::Files,
+        }
+    }
+
+    /// Has the journal write `what` of `key` in the place of the command that runs, if it has reported a change.
+    #[cold]
+    pub fn say(&mut self, db: usize, key: &[u8], what: Noted) {
+        if self.is_changed {
+            self.note(db, key, what);
         }
     }
 
@@ -174,23 +280,23 @@ impl ChangeLog {
         if self.listeners.any(Listeners::JOURNAL) {
             self.is_changed = true;
             self.is_touched = true;
-            self.losses.push(Loss { db, key: key.into(), is_members: false });
+            self.note(db, key, Noted::Lost);
         }
-        if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {
+        if self.listeners.0 & !Listeners::BY_COMMAND.0 != 0 {
             self.keep(db, key, event);
         }
     }
 
     /// Notes an event that changes nothing a snapshot would hold (a miss, say).
     pub fn push_uncounted(&mut self, db: usize, key: &[u8], event: Event) {
-        if self.listeners.0 & !Listeners::JOURNAL.0 != 0 {
+        if self.listeners.0 & !Listeners::BY_COMMAND.0 != 0 {
             self.keep(db, key, event);
         }
     }
 
     #[cold]
     fn keep(&mut self, db: usize, key: &[u8], event: Event) {
-        // Only what is listened to is numbered, so that shards nobody watches share nothing.
+        // Only changes with listeners are numbered, so that shards without listeners share no counter.
         let order = ORDER.fetch_add(1, Ordering::Relaxed);
         self.pending.push(Change { db, key: key.into(), event, order });
         self.is_touched = true;
@@ -210,33 +316,33 @@ impl ChangeLog {
         }
     }
 
-    /// Whether changes wait to be passed on, be it to the journal alone.
+    /// Returns true if changes wait to be passed on, even if only to the journal.
     #[inline]
     pub fn has_pending(&self) -> bool {
         self.is_touched
     }
 
-    /// What waits to be passed on.
+    /// The changes that wait to be passed on.
     pub fn pending(&self) -> &[Change] {
         &self.pending
     }
 
-    /// Takes what waits; what the journal has not asked for yet stays with it.
+    /// Takes the waiting changes. The journal's own notes stay until it asks for them.
     pub fn take(&mut self) -> Vec<Change> {
         self.is_touched = false;
         std::mem::take(&mut self.pending)
     }
 
-    /// Whether something changed that the journal has not asked for yet.
+    /// Returns true if something changed that the journal has not asked for yet.
     #[inline]
     pub fn is_journalled(&self) -> bool {
         self.is_changed
     }
 
-    /// Whether the journal alone listens and has nothing to hear of but the command itself; takes that.
+    /// Returns true, and clears the note, if only the journal listens and needs nothing but the command itself.
     #[inline]
     pub fn take_plain(&mut self) -> bool {
-        let is_plain = self.is_changed && self.losses.is_empty() && self.pending.is_empty();
+        let is_plain = self.is_changed && self.notes.is_empty() && self.pending.is_empty();
         if is_plain {
             self.is_changed = false;
             self.is_touched = false;
@@ -244,11 +350,12 @@ impl ChangeLog {
         is_plain
     }
 
-    /// Takes what the server itself took away since the journal last asked. With that the journal knows of all changes.
-    pub fn take_losses(&mut self) -> Vec<Loss> {
+    /// Takes what is to be written beside the command, or in its place, since the journal last asked. With that the
+    /// journal knows of all changes.
+    pub fn take_notes(&mut self) -> Vec<JournalNote> {
         self.is_changed = false;
         self.is_touched = !self.pending.is_empty();
-        std::mem::take(&mut self.losses)
+        std::mem::take(&mut self.notes)
     }
 
     /// Starts or stops keeping changes for `which`.
@@ -256,7 +363,7 @@ impl ChangeLog {
         self.listeners.set(which, on);
         if !self.listeners.any(Listeners::JOURNAL) {
             self.is_changed = false;
-            self.losses.clear();
+            self.notes.clear();
         }
     }
 }

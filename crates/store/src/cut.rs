@@ -1,8 +1,8 @@
-//! A snapshot of one shard while it goes on changing: what stood at the cut is written before it changes.
+//! A snapshot of one shard while it changes: entries are written in their state at the cut before they change.
 //!
 //! The server begins a cut with all shards held, so that all begin at the same point in time. From then on every
-//! change first writes the home line of its key, some ten keys at most, unless it is written already; between
-//! changes the server walks over the rest in short steps. Nothing is copied aside and nothing is written twice.
+//! change first writes the home line of its key, some ten keys at most, unless it is written already. Between changes
+//! the server walks over the rest in short steps. Nothing is copied and nothing is written twice.
 
 mod frozen;
 mod pieces;
@@ -22,7 +22,7 @@ use crate::text::Text;
 
 use frozen::Frozen;
 
-/// A key as it stood at the cut.
+/// A key in its state at the cut.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     /// Its database.
@@ -38,32 +38,32 @@ pub struct Entry<'a> {
 pub enum Body<'a> {
     /// A string.
     Text(Text<'a>),
-    /// A collection, and where its packs are.
+    /// A collection, and the arena of its packs.
     Object(&'a Object, &'a Arena),
 }
 
-/// Takes the keys of one shard as they are written. It is called with the shard held and must be quick.
+/// Takes the keys of one shard as they are written. Called with the shard held, so it must be quick.
 pub trait Keeper: Send {
     /// Takes one key; each comes once, in no order.
     fn keep(&mut self, entry: Entry<'_>);
-    /// Takes the key of a value that is too large for one go; its `total` members follow in pieces, written under type
-    /// byte `kind`.
+    /// Takes the key of a value that is too large to write at once. Its `total` members follow in pieces, written
+    /// under type byte `kind`.
     fn keep_in_pieces(&mut self, db: usize, record: Record<'_>, kind: u8, total: u64)
     -> Box<dyn PieceKeeper>;
-    /// Is told that so many bytes more, or less, are in memory because of the cut.
+    /// Reports a change of the memory that is held because of the cut, in bytes.
     fn note_kept(&mut self, bytes: isize);
 }
 
 /// Takes the pieces of one large value, with the shard held.
 pub trait PieceKeeper: Send {
-    /// Takes a piece: a value of its own in the format of RDB, without type byte. `before` elements were in the pieces
-    /// that this keeper took earlier; those of a list come in order.
+    /// Takes a piece: a separate value in the format of RDB, without type byte. `before` elements were in earlier
+    /// pieces of this keeper. Those of a list come in order.
     fn keep(&mut self, before: u64, piece: &[u8]);
     /// Another one for pieces of the same value.
     fn another(&self) -> Box<dyn PieceKeeper>;
 }
 
-/// A cut that is under way in one shard.
+/// A running cut of one shard.
 pub(crate) struct Cut {
     keeper: Box<dyn Keeper>,
     // The database that is walked, by its number at the cut, and how far.
@@ -75,14 +75,14 @@ pub(crate) struct Cut {
     early: u64,
     // Large values that are being written in pieces, by their numbers.
     guarded: Vec<u32>,
-    // Large trees that are being written as they were, by the numbers of their values.
+    // Large trees that are written in their state at the cut, by the numbers of their values.
     frozen: BTreeMap<u32, Frozen>,
-    // Those that are written and give back what was kept.
+    // Trees that are written and still free their pre-images.
     adrift: Vec<Frozen>,
 }
 
 impl Cut {
-    /// Whether this value is being written in pieces.
+    /// Returns true if this value is being written in pieces.
     pub(crate) fn goes_through(&self, id: u32) -> bool {
         self.guarded.contains(&id) || self.frozen.contains_key(&id)
     }
@@ -92,8 +92,8 @@ impl Cut {
 pub(crate) const YOUNGER: u16 = u16::MAX;
 
 impl Shard {
-    /// Begins a cut: from now on `keeper` gets every key that is there now, as it is now. `epoch` is above 0 and other
-    /// than that of the thousands of cuts before. The caller has ended the cut before.
+    /// Begins a cut: `keeper` gets every present key in its present state. `epoch` is above 0 and differs from those
+    /// of the thousands of cuts before. The previous cut must have ended.
     pub fn begin_cut(&mut self, epoch: u16, keeper: Box<dyn Keeper>) {
         debug_assert!(self.cut.is_none() && epoch > 0);
         for (number, db) in self.dbs.iter_mut().enumerate() {
@@ -113,13 +113,13 @@ impl Shard {
         }));
     }
 
-    /// Whether a cut is under way.
+    /// Returns true if a cut is running.
     #[inline]
     pub fn has_cut(&self) -> bool {
         self.cut.is_some()
     }
 
-    /// Writes keys of up to `homes_max` index lines that are not written yet; true when all are. Cost: some
+    /// Writes keys of up to `homes_max` index lines that are not written yet; returns true if all are. Cost: some
     /// microseconds a line, or as long as its largest value takes.
     pub fn walk_cut(&mut self, homes_max: usize) -> bool {
         let mut left = homes_max;
@@ -166,7 +166,7 @@ impl Shard {
     /// Writes a bit of one large value.
     fn write_pieces(&mut self) {
         let Shard { cut: Some(cut), arena, objects, .. } = self else { return };
-        // Trees first: a value that has no key any more is given up when nothing of it is left to be written.
+        // Trees first. A value without a key is released as soon as all of it is written.
         if let Some(frozen) = cut.adrift.last_mut() {
             let kept = frozen.kept_bytes();
             if frozen.forget() {
@@ -189,7 +189,7 @@ impl Shard {
         }
     }
 
-    /// To be called before value `id` changes; if true, [`Shard::end_change`] is to be called after it.
+    /// To be called before value `id` changes. If it returns true, [`Shard::end_change`] must be called afterwards.
     #[inline]
     pub(crate) fn begin_change(&mut self, id: u32) -> bool {
         self.cut.is_some() && self.begin_kept_change(id)
@@ -217,7 +217,7 @@ impl Shard {
         }
     }
 
-    /// Ends a cut, whether all is written or not; returns who kept it and how many keys were written early.
+    /// Ends a cut, complete or not. Returns its keeper and the number of keys written early.
     pub fn end_cut(&mut self) -> Option<(Box<dyn Keeper>, u64)> {
         let mut cut = *self.cut.take()?;
         let kept: usize = cut.frozen.values().chain(&cut.adrift).map(Frozen::kept_bytes).sum();
@@ -238,7 +238,7 @@ impl Shard {
         Some((cut.keeper, cut.early))
     }
 
-    /// To be called before the key of this hash changes in any way, or comes or goes.
+    /// To be called before the key of this hash is created, changed or removed.
     #[inline]
     pub(crate) fn write_first(&mut self, db: usize, hash: u64) {
         if self.cut.is_some() {
@@ -264,7 +264,7 @@ impl Shard {
         db.index.mark(hash);
     }
 
-    /// To be called after a key came: in an index that had no memory its home could not be marked before.
+    /// To be called after a key was added: in an index without memory its home could not be marked before.
     #[inline]
     pub(crate) fn wrote_first(&mut self, db: usize, hash: u64) {
         if self.cut.is_some() {
@@ -272,7 +272,7 @@ impl Shard {
         }
     }
 
-    /// Takes a database that was emptied: what the cut has not written of it stays until it has.
+    /// Takes a database that was emptied. Its unwritten entries stay until the cut has written them.
     pub(crate) fn set_aside(&mut self, db: Db) {
         match &mut self.cut {
             Some(cut) if db.cut_number != YOUNGER => cut.emptied.push(db),
@@ -285,7 +285,7 @@ impl Shard {
     pub(crate) fn clear_ruins(&mut self, lines_max: usize) -> bool {
         let Some(mut db) = self.ruins.pop() else { return true };
         let mut handles = Vec::new();
-        // Line by line, as the homes of stashed records cannot be told once some are freed.
+        // Line by line, because the homes of stashed records are unknown once some are freed.
         let (next, _) = db.index.move_records(db.ruined_to, lines_max, |handle| {
             handles.push(handle);
             None
@@ -302,7 +302,7 @@ impl Shard {
     }
 }
 
-/// What hands records and their values to a keeper.
+/// Passes records and their values to a keeper.
 pub(crate) struct Writer<'a> {
     keeper: &'a mut dyn Keeper,
     guarded: &'a mut Vec<u32>,

@@ -5,17 +5,17 @@ use darter_index::{Index, Position};
 use crate::cut::YOUNGER;
 use crate::labels::Labels;
 
-/// The index of one database and what is counted about it.
+/// The index of one database and its counters.
 pub struct Db {
     pub(crate) index: Index,
     pub(crate) expiring: usize,
     /// Keys with members that expire.
     pub(crate) timed: usize,
-    /// Its number when the cut that is under way began.
+    /// Its number at the start of the running cut.
     pub(crate) cut_number: u16,
     /// Its time series.
     pub(crate) labels: Labels,
-    /// How far it is freed, once it was emptied.
+    /// The position up to which it is freed, after it was emptied.
     pub(crate) ruined_to: Position,
 }
 
@@ -36,12 +36,12 @@ impl Db {
         self.index.len()
     }
 
-    /// Whether there is no key.
+    /// Returns true if there is no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Places for keys in the index as it is.
+    /// Slots of the index at its present size.
     pub fn slots(&self) -> usize {
         self.index.slots()
     }

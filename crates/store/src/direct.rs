@@ -1,6 +1,6 @@
-//! The two hottest operations in one piece each: reading a string, and setting one without conditions.
+//! The two hottest operations, each in one function: reading a string, and setting one without conditions.
 //!
-//! They do what [`crate::Keyed`] does, with one look at the index and without its generality.
+//! They do the same as [`crate::Keyed`], with one lookup in the index and without its generality.
 
 mod collection;
 mod item;
@@ -15,11 +15,11 @@ use crate::shard::{Full, GIANT_BYTES, Key, Shard};
 use crate::text::Text;
 
 impl Shard {
-    /// Gives `serve` the value of a string that is stored plainly, as nearly all are, for a command that reads; counts a
-    /// hit when it says that it has taken it.
+    /// Passes the value of a plainly stored string to `serve`, for a reading command. Counts a hit if `serve` returns
+    /// true.
     ///
-    /// Returns what was found when it has not, or was not asked; that does not say that there is no string. Nothing is
-    /// counted then: see [`Shard::read_found`] and [`Shard::read_looked`].
+    /// If `serve` refuses it or was not called, returns the lookup. The key may still have a string, and nothing is
+    /// counted: see [`Shard::read_found`] and [`Shard::read_looked`].
     #[inline(always)]
     pub fn read_plain(
         &mut self,
@@ -39,7 +39,7 @@ impl Shard {
                         return Some(Look { handle, start, end });
                     }
                     self.counters.hits += 1;
-                    // Of a key that is read much, the count is full.
+                    // The count of a frequently read key is full.
                     if self.counts_uses && !probe.is_hit_often() {
                         self.note_use(db, key.hash, handle);
                     }
@@ -51,7 +51,7 @@ impl Shard {
         if !probe.overflows() {
             return Some(Look::NOTHING);
         }
-        // A plain one found elsewhere is as well read as any other.
+        // A plain string away from home is read by the general way.
         let look = self.look_away(db, key.hash, key.bytes);
         if !self.plain_at(look).is_some_and(serve) {
             return Some(look);
@@ -60,7 +60,7 @@ impl Shard {
         None
     }
 
-    /// The value of a string that [`Shard::read_plain`] found and that was not taken; counts a hit. `None`: it is not
+    /// The value of a string that [`Shard::read_plain`] found but `serve` refused; counts a hit. `None`: it is not
     /// stored plainly.
     pub fn read_found(&mut self, db: usize, key: Key<'_>, look: Look) -> Option<&[u8]> {
         self.plain_at(look)?;
@@ -90,8 +90,8 @@ impl Shard {
         }
     }
 
-    /// Finds a key for one of the operations below, which must follow at once. Nothing is counted, and a key whose time
-    /// is up is found too.
+    /// Finds a key for one of the operations below, which must follow immediately. Counts nothing, and also finds an
+    /// expired key.
     #[inline(always)]
     pub fn look(&self, db: usize, key: Key<'_>) -> Look {
         let Some(mut probe) = self.dbs.get(db).and_then(|db| db.index.probe(key.hash)) else {
@@ -105,7 +105,7 @@ impl Shard {
         if probe.overflows() { self.look_away(db, key.hash, key.bytes) } else { Look::NOTHING }
     }
 
-    /// What is at `handle`, if it is the key called `name`.
+    /// The record at `handle`, if its key is `name`.
     #[inline(always)]
     fn look_at(&self, handle: Handle, name: &[u8]) -> Option<Look> {
         match record::match_key(self.arena.tail(handle), name) {
@@ -119,7 +119,8 @@ impl Shard {
     #[inline(never)]
     fn look_away(&self, db: usize, hash: u64, name: &[u8]) -> Look {
         let Some(db) = self.dbs.get(db) else { return Look::NOTHING };
-        // One in seven keys is away from home in an index that is filled as usual, nearly all of them next to it.
+        // One in seven keys is away from its home line in a usually filled index, nearly all of them in the next
+        // line.
         for handle in db.index.probe_next(hash).into_iter().flatten() {
             if let Some(look) = self.look_at(handle, name) {
                 return look;
@@ -133,8 +134,8 @@ impl Shard {
         found.unwrap_or(Look::NOTHING)
     }
 
-    /// Overwrites a string that is stored plainly by another of its length that would be too, and reports `event`;
-    /// returns whether it did. If not, nothing has changed: see [`Shard::set_looked`].
+    /// Overwrites a string that is stored plainly by another plain one of its length, and reports `event`. Returns
+    /// true if it did. Otherwise nothing has changed: see [`Shard::set_looked`].
     #[inline(always)]
     pub fn overwrite_plain(
         &mut self,
@@ -157,8 +158,8 @@ impl Shard {
         true
     }
 
-    /// Gives `change` the value of a string that is stored plainly, to be changed in place, and reports `event` when it
-    /// says that it has; returns whether it did. If not, nothing has changed, be it that no such string is there.
+    /// Passes the value of a plainly stored string to `change`, which may change it in place. Reports `event` and
+    /// returns true if `change` returns true. Otherwise, or without such a string, nothing has changed.
     #[inline(always)]
     pub fn change_plain(
         &mut self,
@@ -212,7 +213,7 @@ impl Shard {
         Record { tail: self.arena.tail(look.handle) }.text().map(Some).ok_or(WrongType)
     }
 
-    /// Whether what was found is a string of more than `bytes`.
+    /// Returns true if the found value is a string of more than `bytes`.
     pub fn is_longer(&self, look: Look, bytes: usize) -> bool {
         if look.end != 0 || look.handle.is_none() {
             return look.end - look.start > bytes;
@@ -260,7 +261,7 @@ impl Shard {
         if !self.overwrite_plain(db, key, look, value, event) {
             self.write_first(db, key.hash);
             if look.end == 0 || !self.overwrite_in_block(look.handle, value) {
-                // It counts the use itself.
+                // `put_text` counts the use itself.
                 crate::Keyed::find(self, db, key, now_ms).put_text(value, Expiry::None)?;
             } else if self.counts_uses {
                 self.note_use(db, key.hash, look.handle);
@@ -282,26 +283,26 @@ impl Shard {
         true
     }
 
-    /// Whether a value must not be written over the plain string at `handle`: it would be packed, somebody reads what is
-    /// there, or it is so long that others should be served in between. Cost: a comparison where the value is short.
+    /// Returns true if a value must not be written over the plain string at `handle`: it would be packed, the old one
+    /// has a stepwise reader, or it is long enough to be written in slices. Cost: one comparison for a short value.
     #[inline(always)]
     fn is_unfit(&self, handle: Handle, value: &[u8]) -> bool {
         value.len() >= record::PACK_BYTES_MIN && self.is_unfit_long(handle, value)
     }
 
-    /// The rest of [`Shard::is_unfit`], called out of the way of short values.
+    /// The rest of [`Shard::is_unfit`], not inlined, for long values.
     #[inline(never)]
     fn is_unfit_long(&self, handle: Handle, value: &[u8]) -> bool {
         value.len() >= GIANT_BYTES || record::is_worth_packing(value) || self.is_read_in_place(handle, value)
     }
 }
 
-/// Where a key was found.
+/// The position of a found key.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     // `NONE`: it is not there.
     handle: Handle,
-    // Of the value in the record, where it is a plain string; `end` is 0 where it is not.
+    // Offset of the value in the record of a plain string; `end` is 0 for all others.
     start: usize,
     end: usize,
 }

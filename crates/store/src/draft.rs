@@ -1,8 +1,8 @@
 //! Collections, and long strings, that are being built and have no key yet.
 //!
-//! A command that stores a large result builds it bit by bit, with the shard free in between, and gives it a key in one
-//! go when it is complete. Until then nobody sees it: no scan, no snapshot, no eviction. Called by `command` and the
-//! server, always with the shard held.
+//! A command with a large result builds it in slices, with the shard free in between. It gives it a key when it is
+//! complete. Until then it is invisible to scans, snapshots and eviction. Called by `command` and the server, always
+//! with the shard held.
 
 use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::record::{self, Meta};
 use crate::shard::{PINNED_BYTES_MIN, Shard};
 
-/// A string without a key: its bytes stand in its block where they will stand in the record.
+/// A string without a key. Its bytes lie at their final offset in the block of the later record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextDraft {
     number: u32,
@@ -20,11 +20,11 @@ pub(crate) struct TextDraft {
     len: usize,
 }
 
-/// A draft, and what changing it asks for.
+/// A draft, and the arguments for changing it.
 pub struct Draft<'a> {
     /// The collection.
     pub object: &'a mut Object,
-    /// Where its packs are.
+    /// The arena of its packs.
     pub arena: &'a mut Arena,
     /// Hashes members and fields.
     pub hasher: KeyHasher,
@@ -38,7 +38,7 @@ impl Shard {
         id
     }
 
-    /// The draft of this number, to go on with.
+    /// The draft of this number, to be continued.
     pub fn draft_mut(&mut self, number: u32) -> Option<Draft<'_>> {
         self.drafts.contains(&number).then(|| Draft {
             object: self.objects.get_mut(number),
@@ -54,15 +54,15 @@ impl Shard {
         Some(self.objects.remove(number))
     }
 
-    /// Frees a draft that nobody wants any more, by and by.
+    /// Frees an abandoned draft in steps.
     pub fn drop_draft(&mut self, number: u32) {
         if let Some(object) = self.take_draft(number) {
             self.discard(object);
         }
     }
 
-    /// Makes room for a string of `len` bytes that is to be at `key`, without a deadline; returns its number. `None`: it is
-    /// too short to be worth it, or there is no room.
+    /// Makes room for a string of `len` bytes, later stored at `key` without a deadline; returns its number. `None`:
+    /// it is too short to gain from this, or there is no room.
     pub fn begin_text_draft(&mut self, key: &[u8], len: usize) -> Option<u32> {
         if len < PINNED_BYTES_MIN {
             return None;
@@ -74,7 +74,7 @@ impl Shard {
         Some(number)
     }
 
-    /// Writes the bytes of such a string from `at` on.
+    /// Writes bytes of the draft string from `at` on.
     pub fn fill_text_draft(&mut self, number: u32, at: usize, bytes: &[u8]) {
         let Some(draft) = self.text_drafts.iter().find(|draft| draft.number == number) else { return };
         let value_at = record::text_record_len_before(draft.key_len, draft.len);
@@ -86,13 +86,13 @@ impl Shard {
         }
     }
 
-    /// Has the next record of this very shape take the block of the string, which is complete; to be followed by
-    /// [`Shard::drop_text_draft`] once the command has run.
+    /// Makes the next record of exactly this shape take the block of the string, which is complete. The caller must
+    /// follow with [`Shard::drop_text_draft`] after the command.
     pub fn use_text_draft(&mut self, number: u32) {
         self.text_draft_used = self.text_drafts.iter().position(|draft| draft.number == number);
     }
 
-    /// Frees such a string, unless a record has taken its block.
+    /// Frees a draft string, unless a record has taken its block.
     pub fn drop_text_draft(&mut self, number: u32) {
         self.text_draft_used = None;
         let Some(at) = self.text_drafts.iter().position(|draft| draft.number == number) else { return };
@@ -100,7 +100,7 @@ impl Shard {
         self.free_record(draft.block);
     }
 
-    /// The block for a record, if one that is complete but for its head is there for it.
+    /// The block for a record, if a draft string, complete except for its head, exists for it.
     #[cold]
     pub(crate) fn take_text_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
         let draft = self.text_drafts.get(self.text_draft_used?)?;
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((view.root.len(), view.root.get(view.arena, 2_499)), (2_500, Some(Item::Int(4_998))));
         shard.drop_draft(drafts[1]);
         shard.flush_db(0);
-        while !shard.bury(64) {}
+        while !shard.free_some(64) {}
         assert_eq!((shard.drafts_len(), shard.objects.len(), shard.arena.used_bytes()), (0, 0, 0));
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let long_name = "k".repeat(300);
         for name in ["k", &long_name] {
             let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
-            // One that would be packed, and would fit where the last one is.
+            // A string that would be packed, and would fit in the place of the last one.
             for len in [100_000, 70_000, 3 << 20, 3 << 20] {
                 let value: Vec<u8> = (0..len).map(|at| b'a' + (at % 23) as u8).collect();
                 let number = shard.begin_text_draft(key.bytes, len).expect("it is long");
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(shard.drafts_len(), 1, "a deadline has no room before it");
         assert_eq!(shard.flush_db(0), 1);
         shard.drop_text_draft(number);
-        while !shard.bury(64) {}
+        while !shard.free_some(64) {}
         assert_eq!((shard.drafts_len(), shard.arena.used_bytes()), (0, 0));
     }
 }

@@ -1,7 +1,7 @@
-//! Making room: which keys go when a shard may not grow, and how much a shard may grow before it has to ask.
+//! Making room: the choice of victims when a shard may not grow, and the amount that a shard may grow before it must ask.
 //!
-//! Called by the server when [`Shard::is_pressed`] says so, and by housekeeping. What goes is told to the change log as
-//! `evicted`; large collections are freed piece by piece afterwards.
+//! Called by the server when [`Shard::is_over_quota`] returns true, and by housekeeping. Removed keys are reported to the
+//! change log as `evicted`. Large collections are freed in steps afterwards.
 
 use darter_index::{Position, Slot};
 
@@ -9,36 +9,36 @@ use crate::change::Event;
 use crate::record::Record;
 use crate::shard::{Key, Shard};
 
-/// What goes first.
+/// The order of eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// What is least likely to be asked for again, by the uses that the index counts.
+    /// The key that is least likely to be used again, by the uses that the index counts.
     LeastUsed,
     /// Anything.
     Random,
-    /// What expires soonest.
+    /// The key that expires soonest.
     SoonestExpiry,
 }
 
-/// What may be evicted, and in which order.
+/// The keys that may be evicted, and the order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// What goes first.
+    /// The order.
     pub order: Order,
     /// Keys without a deadline stay.
     pub only_expiring: bool,
 }
 
-/// What one call evicted.
+/// The result of one call of [`Shard::evict`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Evicted {
-    /// Keys, those whose time was up included.
+    /// Keys, those that had expired included.
     pub keys: usize,
     /// Bytes of their blocks that are free now.
     pub bytes: usize,
 }
 
-/// How much one call of [`Shard::relieve`] may do.
+/// Bounds of one call of [`Shard::evict_over_quota`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// Keys evicted at most.
@@ -47,13 +47,13 @@ pub struct Effort {
     pub lines_max: usize,
 }
 
-/// A shard's part in the memory limit, and where eviction goes on.
+/// A shard's part in the memory limit, and the position of eviction.
 #[derive(Debug)]
 pub(crate) struct Pressure {
-    // Resident bytes of the arena, and bytes of its live blocks, above which the shard has to ask.
+    // Resident bytes of the arena, and bytes of its live blocks, above which the shard must ask.
     resident_max: usize,
     used_max: usize,
-    // Bytes of live blocks that are left when it has paid. used_goal <= used_max
+    // Bytes of live blocks after it has evicted enough. used_goal <= used_max
     used_goal: usize,
     db: usize,
     at: Position,
@@ -76,54 +76,54 @@ impl Default for Pressure {
 }
 
 /// Blocks of deleted collections freed in one call.
-const GRAVE_BLOCKS: usize = 256;
+const LAZY_BLOCKS: usize = 256;
 /// Empty pages given back in one call.
 const PAGES_PER_CALL: usize = 256;
 const PAGE_BYTES: usize = 4096;
-/// A shard that has paid for its growth keeps this part of its pages empty at most, for the next write.
+/// The empty pages that a shard keeps for the next write after it has evicted enough: at most this part of its pages.
 const EMPTY_PART: usize = 64;
-/// Free blocks that are kept between the live ones: what sizes vary by. A small shard has less room for that.
+/// Free blocks that are kept between the live ones: the variation of sizes. A small shard has less room for that.
 const SLACK_BYTES: usize = 32 << 10;
 const SLACK_PART: usize = 32;
 const SLACK_PART_MAX: usize = 4;
-/// In an arena of fewer bytes what is kept at hand is a part worth giving back.
+/// In an arena of fewer bytes the kept free blocks are a part worth giving back.
 const KEPT_MATTERS_BYTES: usize = 1 << 20;
-/// Keys looked at for one that is evicted by chance, or by its deadline.
+/// Keys looked at for one that is evicted at random, or by its deadline.
 const TRIES: usize = 32;
-/// Keys with a deadline among which the soonest goes.
+/// Number of keys with a deadline among which the soonest is chosen.
 const SOONEST_OF: usize = 10;
 /// Visits of index segments in one call: past them the caller may ask again.
 const VISITS_MAX: usize = 48;
 
 impl Shard {
-    /// Whether the shard has grown past what it was allowed. Cost: three loads and two comparisons.
+    /// Returns true if the shard has grown beyond its allowance. Cost: three loads and two comparisons.
     #[inline]
-    pub fn is_pressed(&self) -> bool {
+    pub fn is_over_quota(&self) -> bool {
         self.arena.used_bytes() > self.pressure.used_max
             || self.arena.occupied_bytes() > self.pressure.resident_max
     }
 
-    /// Lets the shard grow by `bytes` from now on before [`Shard::is_pressed`] says so.
+    /// Allows the shard to grow by `bytes` before [`Shard::is_over_quota`] returns true.
     pub fn allow_growth(&mut self, bytes: usize) {
         self.pressure.used_max = self.arena.used_bytes().saturating_add(bytes);
         self.pressure.used_goal = self.pressure.used_max;
         self.pressure.resident_max = self.arena.occupied_bytes().saturating_add(bytes);
     }
 
-    /// From now on the shard may take back what it has lost since it was last allowed to grow; it is asked for what more it
-    /// takes once that is more than `batch_bytes`.
+    /// From now on [`Shard::is_over_quota`] returns true if the resident bytes grow, or if the used bytes exceed their
+    /// goal by more than `batch_bytes`.
     pub fn hold_growth(&mut self, batch_bytes: usize) {
         self.pressure.resident_max = self.arena.occupied_bytes();
         self.pressure.used_max = self.pressure.used_goal.saturating_add(batch_bytes);
     }
 
-    /// Makes [`Shard::is_pressed`] say so until growth is held or allowed.
+    /// Makes [`Shard::is_over_quota`] return true until growth is held or allowed.
     pub fn allow_nothing(&mut self) {
         self.pressure.resident_max = 0;
     }
 
-    /// Starts or stops counting uses of keys and remembering those that were evicted, which [`Order::LeastUsed`] goes
-    /// by. Cost: a look at each index segment when that changes.
+    /// Starts or stops counting uses of keys and keeping fingerprints of evicted ones, which [`Order::LeastUsed`]
+    /// needs. Cost: a visit of each index segment on a change.
     pub fn remember_uses(&mut self, on: bool) {
         if self.remembers != on {
             self.remembers = on;
@@ -132,27 +132,33 @@ impl Shard {
         }
     }
 
-    /// Stops noting uses for the time of one command, or goes on with it.
+    /// Pauses counting uses for one command, or resumes it.
     #[inline]
     pub fn pause_uses(&mut self, on: bool) {
         self.counts_uses = self.remembers && !on;
         self.pauses_uses = on;
     }
 
-    /// Whether it does.
+    /// Returns true if it does.
     pub fn pauses_uses(&self) -> bool {
         self.pauses_uses
     }
 
-    /// Gives memory back while the whole process has `over_bytes` too many, or 0 when it just may not grow: pages that
-    /// are empty, then what this shard has gained since it was last asked, then, where free blocks are spread over
-    /// pages that hold others, by moving records together, else by evicting more.
+    /// Frees memory while the process is `over_bytes` over its limit; 0 means that it may not grow. First gives back
+    /// empty pages. Then reclaims what this shard has gained since the last call: by moving records together if free
+    /// blocks are spread over used pages, else by evicting more.
     ///
-    /// Without a rule nothing is evicted. Returns the keys that were. Cost: bounded by `effort`.
-    pub fn relieve(&mut self, rule: Option<Rule>, over_bytes: usize, now_ms: u64, effort: Effort) -> usize {
+    /// Without a rule nothing is evicted. Returns the number of evicted keys. Cost: bounded by `effort`.
+    pub fn evict_over_quota(
+        &mut self,
+        rule: Option<Rule>,
+        over_bytes: usize,
+        now_ms: u64,
+        effort: Effort,
+    ) -> usize {
         let resident = self.arena.occupied_bytes();
-        self.bury(GRAVE_BLOCKS);
-        // This looks at every size class for free blocks that are kept at hand: much only where the shard is small.
+        self.free_some(LAZY_BLOCKS);
+        // This searches every size class for kept free blocks, which is worthwhile only in a small shard.
         if over_bytes > 0 || self.arena.committed_bytes() < KEPT_MATTERS_BYTES {
             self.arena.release_empty(PAGES_PER_CALL);
             self.merge_segments();
@@ -166,9 +172,9 @@ impl Shard {
             left = 0;
         }
         let Some(rule) = rule else { return 0 };
-        // What this shard has gained is part of what the process has too much.
+        // The growth of this shard is part of the excess of the process.
         let wanted = gained.max(left);
-        if wanted == 0 || effort.keys_max == 0 || self.graves_len() > 0 {
+        if wanted == 0 || effort.keys_max == 0 || self.lazy_free_len() > 0 {
             return 0;
         }
         let evicted = self.evict(rule, now_ms, wanted, effort.keys_max);
@@ -179,7 +185,7 @@ impl Shard {
         if self.keys_len() == 0 {
             self.merge_segments();
         }
-        // What stayed here as empty pages would be too much as before, and other keys would go for it.
+        // Empty pages kept here would count as excess again, and other keys would be evicted for them.
         let kept = if left > 0 { 0 } else { self.arena.committed_bytes() / EMPTY_PART };
         let empty = self.arena.empty_bytes();
         if empty > kept {
@@ -188,9 +194,9 @@ impl Shard {
         evicted.keys
     }
 
-    /// Evicts by `rule` until `bytes` of blocks are free or `keys_max` keys have gone; dead keys met on the way go
-    /// first. Evicting nothing does not mean that there is nothing: ask again, as many times as
-    /// [`Shard::evict_calls_max`] says.
+    /// Evicts by `rule` until `bytes` of blocks are free or `keys_max` keys were removed. Expired keys found on the
+    /// way are removed first. Evicting nothing does not mean that no key is left: call again, up to
+    /// [`Shard::evict_calls_max`] times.
     pub fn evict(&mut self, rule: Rule, now_ms: u64, bytes: usize, keys_max: usize) -> Evicted {
         let before = self.arena.used_bytes();
         let mut evicted = Evicted::default();
@@ -202,7 +208,7 @@ impl Shard {
                 Order::LeastUsed => self.evict_least_used(rule, now_ms, keys_max - evicted.keys),
                 Order::Random | Order::SoonestExpiry => match self.sample_victim(rule) {
                     Some((db, slot)) => self.evict_at(db, slot, now_ms),
-                    // Those with a deadline are too few to be met by chance.
+                    // Keys with a deadline are too few for random samples.
                     None => self.evict_least_used(rule, now_ms, 1),
                 },
             };
@@ -215,7 +221,7 @@ impl Shard {
         evicted
     }
 
-    /// Calls of [`Shard::evict`] after which every key has been looked at.
+    /// Calls of [`Shard::evict`] after which every key has been examined.
     pub fn evict_calls_max(&self) -> usize {
         2 + 2 * self.index_bytes() / 4096 / VISITS_MAX
     }
@@ -248,7 +254,7 @@ impl Shard {
         keys
     }
 
-    /// A key that may go, by chance or by its deadline among some.
+    /// A key that may be evicted: a random one, or the one with the soonest deadline of several.
     fn sample_victim(&mut self, rule: Rule) -> Option<(usize, Slot)> {
         let wanted = |record: Record<'_>| {
             !record.is_sticky() && (!rule.only_expiring || record.deadline_ms().is_some())
@@ -277,7 +283,7 @@ impl Shard {
         soonest.map(|(_, slot)| (db, slot))
     }
 
-    /// A database by chance, the more likely the more keys it has.
+    /// A random database, weighted by its number of keys.
     fn random_db(&mut self, only_expiring: bool) -> Option<usize> {
         let weight = |db: &crate::db::Db| if only_expiring { db.expiring } else { db.index.len() };
         let all: usize = self.filled_dbs().iter().map(weight).sum();
@@ -290,7 +296,7 @@ impl Shard {
         })
     }
 
-    /// Removes a key to make room. Returns the keys that went, which is one.
+    /// Removes a key to make room. Returns the number of removed keys, which is one.
     fn evict_at(&mut self, db: usize, slot: Slot, now_ms: u64) -> usize {
         let mut name = std::mem::take(&mut self.pressure.name);
         let record = self.record_at(db, slot);

@@ -1,5 +1,5 @@
-//! The active side of expiry: a sweep that opens only index lines whose bound has passed, for keys and for
-//! collections with members that expire alike.
+//! The active side of expiry: a sweep that opens only index lines whose bound has passed. It removes keys, and
+//! expired members of collections.
 
 use darter_index::Position;
 
@@ -9,26 +9,26 @@ use crate::object::Type;
 use crate::record::{Record, Value};
 use crate::shard::{Key, Shard};
 
-/// Where a shard's sweep goes on.
+/// The position of a shard's sweep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sweep {
     db: usize,
     at: Position,
 }
 
-/// What one step of a sweep did.
+/// The result of one step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
     /// Index lines looked at.
     pub lines: usize,
-    /// Keys and members removed because their time was up.
+    /// Keys and members removed because they had expired.
     pub expired: usize,
     /// The keys among them.
     pub keys: usize,
 }
 
 impl Shard {
-    /// Looks at up to `lines_max` index lines from `sweep` on and removes keys that are dead at `now_ms`.
+    /// Examines up to `lines_max` index lines from `sweep` on and removes keys that are dead at `now_ms`.
     ///
     /// Cost: a few nanoseconds a line, plus the removal of each dead key.
     pub fn sweep(&mut self, sweep: &mut Sweep, now_ms: u64, lines_max: usize) -> Swept {
@@ -82,12 +82,12 @@ impl Shard {
         self.dbs[db].expiring > 0 || self.timed > 0 && !self.dbs[db].is_empty()
     }
 
-    /// Whether a sweep could find anything, now or later.
+    /// Returns true if a sweep could find anything, now or later.
     pub fn may_expire(&self) -> bool {
         self.timed > 0 || self.expiring() > 0
     }
 
-    /// Whether a collection here has members that expire.
+    /// Returns true if a collection here has members that expire.
     #[inline]
     pub fn has_timed(&self) -> bool {
         self.timed > 0
@@ -100,8 +100,8 @@ impl Shard {
 }
 
 impl Keyed<'_> {
-    /// Removes members of the collection here whose time is up, going through at most `packs_max` packs,
-    /// and the key with the last of them; reports the events and returns how many went.
+    /// Removes expired members of the collection, examining at most `packs_max` packs, and the key with the last of
+    /// them. Reports the events and returns the number of removed members.
     ///
     /// Cost: one comparison while no collection of the shard has members that expire.
     #[inline]
@@ -109,7 +109,7 @@ impl Keyed<'_> {
         if self.shard.timed == 0 { 0 } else { self.expire_members_of(packs_max) }
     }
 
-    /// As [`Keyed::expire_members`] over many packs, until enough members have gone for one visit.
+    /// Like [`Keyed::expire_members`], over many packs, until enough members were removed for one visit.
     fn expire_many(&mut self) -> usize {
         let mut removed = 0;
         for _ in 0..PACKS_PER_KEY / PACKS_PER_STEP {
@@ -154,7 +154,7 @@ impl Keyed<'_> {
         removed
     }
 
-    /// Books that the collection here, whose members expired from `before` on, does so from `after` on.
+    /// Records that the earliest expiry of the collection's members changed from `before` to `after`.
     #[cold]
     pub(crate) fn note_members(&mut self, before: Option<u64>, after: Option<u64>) {
         for timed in [&mut self.shard.timed, &mut self.shard.dbs[self.db].timed] {
@@ -164,7 +164,7 @@ impl Keyed<'_> {
         self.note_next_expiry(after);
     }
 
-    /// Tells the index when the collection here is to be looked at.
+    /// Tells the index when the collection must be examined.
     pub(crate) fn note_next_expiry(&mut self, at_ms: Option<u64>) {
         if let (Some(slot), Some(ms)) = (self.slot, at_ms) {
             self.shard.dbs[self.db].index.note_expiry(slot, ms, self.now_ms);
@@ -179,8 +179,8 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Packs of one collection that a sweep looks at before it goes on to other keys, and members it removes:
-/// some tens of microseconds.
+/// Packs of one collection that a sweep examines before it continues with other keys, and members it removes: some
+/// tens of microseconds.
 const PACKS_PER_KEY: usize = 1024;
 const PACKS_PER_STEP: usize = 16;
 const REMOVED_PER_KEY: usize = 256;
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!((shard.timed, timed_in(&shard)), (0, [0, 0]));
         put_hash(&mut shard, b"h", &[("a", Some(NOW + 1000))]);
         shard.flush_db(0);
-        while !shard.bury(100) {}
+        while !shard.free_some(100) {}
         assert_eq!((shard.timed, timed_in(&shard)), (0, [0, 0]));
         let set = crate::SetValue::new();
         assert_eq!(Collection::next_expiry_ms(&set), None);

@@ -1,12 +1,12 @@
-//! Memcached's part of a record: client flags, CAS token, time of the last access, marks. Each takes room only where
-//! it is needed.
+//! Memcached's part of a record: client flags, CAS token, time of the last access, marks. Each takes room only if it
+//! is needed.
 //!
 //! ```text
 //! byte 0     has access:1 | has flags:1 | has cas:1 | marks:4 | has frequency:1
 //! 0 or 4 B   last access, Unix seconds
 //! 0 or 4 B   client flags
 //! 0 or 8 B   CAS token
-//! 0 or 1 B   frequency that RESTORE gave it
+//! 0 or 1 B   frequency set by RESTORE
 //! ```
 //!
 //! Called by `record`, which puts it between deadline and key, and by `item`.
@@ -16,13 +16,13 @@
 pub struct Extras {
     /// Client flags.
     pub flags: u32,
-    /// The CAS token, once somebody has asked for it: until then no client knows one, so none is kept.
+    /// The CAS token, after a client has asked for it. Until then no client knows one, so none is kept.
     pub cas: Option<u64>,
-    /// When it was last used, Unix seconds, where somebody wants to know.
+    /// Time of the last use, Unix seconds, if a client has asked for it.
     pub access_s: Option<u32>,
-    /// What is known of it besides.
+    /// Further marks.
     pub marks: Marks,
-    /// What RESTORE said that OBJECT FREQ is to answer; in no file.
+    /// The OBJECT FREQ value set by RESTORE; not saved in files.
     pub frequency: Option<u8>,
 }
 
@@ -33,12 +33,12 @@ pub struct Marks(pub u8);
 impl Marks {
     /// Has been read since it was stored.
     pub const FETCHED: Marks = Marks(1);
-    /// Was invalidated: whoever reads it is told that it is stale.
+    /// Was invalidated: readers are told that it is stale.
     pub const STALE: Marks = Marks(2);
-    /// Somebody was told to fetch it anew.
+    /// A client was told to fetch it again.
     pub const WON: Marks = Marks(4);
 
-    /// Whether `which` is set.
+    /// Returns true if `which` is set.
     pub fn has(self, which: Marks) -> bool {
         self.0 & which.0 != 0
     }
@@ -107,13 +107,13 @@ impl Extras {
         }
     }
 
-    /// Whether what begins with `first` has the same fields, and thus the same length.
+    /// Returns true if extras that begin with `first` have the same fields, and thus the same length.
     #[inline]
     pub(crate) fn has_fields_of(&self, first: u8) -> bool {
         self.first() & FIELDS == first & FIELDS
     }
 
-    /// The client flags in what [`Extras::encode`] wrote.
+    /// The client flags in encoded extras.
     #[inline]
     pub(crate) fn flags_of(bytes: &[u8]) -> u32 {
         let [first, rest @ ..] = bytes else { return 0 };
@@ -135,14 +135,14 @@ impl Extras {
         Extras { flags, cas, access_s, marks: Marks(first >> MARKS_SHIFT & MARKS), frequency }
     }
 
-    /// Notes an access in what [`Extras::encode`] wrote, where a time of access is kept.
+    /// Notes an access in encoded extras, if they keep a time of access.
     #[inline]
     pub(crate) fn touch(bytes: &mut [u8], now_s: u32) {
         let fetched = bytes[0] | Marks::FETCHED.0 << MARKS_SHIFT;
         if bytes[0] != fetched {
             bytes[0] = fetched;
         }
-        // most reads come in the second of another, and leave the line as it is
+        // most reads come in the same second as another, and leave the line unchanged
         if fetched & ACCESS != 0 && bytes[1..5] != now_s.to_le_bytes() {
             bytes[1..5].copy_from_slice(&now_s.to_le_bytes());
         }
@@ -150,7 +150,7 @@ impl Extras {
 }
 
 impl Extras {
-    /// Notes a use by another protocol in what [`Extras::encode`] wrote, where a time is kept.
+    /// Notes a use by another protocol in encoded extras, if they keep a time.
     #[inline]
     pub(crate) fn note_use(bytes: &mut [u8], now_s: u32) {
         if bytes[0] & ACCESS != 0 && bytes[1..5] != now_s.to_le_bytes() {

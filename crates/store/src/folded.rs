@@ -1,7 +1,8 @@
-//! Small collections without a root of their own: a record holds the handle of their only block, and the
-//! root is made anew for each use.
+//! Small collections without a root: a record holds the handle of their only block, and the root is rebuilt for each
+//! use.
 //!
-//! For a change it is made on the stack; for readers, who hold it as long as the shard, in [`Scratch`].
+//! For a change it is built on the stack. For readers, which hold it as long as the shard, it is built in
+//! [`Scratch`].
 
 use std::cell::{Cell, OnceCell};
 
@@ -14,7 +15,7 @@ use crate::record::Payload;
 use crate::set_value::SetValue;
 
 impl Object {
-    /// The payload that says all about this collection, if it is small enough.
+    /// The payload that fully describes this collection, if it is small enough.
     #[inline]
     pub(crate) fn fold(&self, arena: &Arena) -> Option<Payload<'static>> {
         let block = match self {
@@ -41,7 +42,7 @@ impl Object {
     }
 }
 
-/// Roots made for readers: they stay until the shard is next looked into for a key.
+/// Roots built for readers: they stay until the next lookup in the shard.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     len: Cell<usize>,
@@ -55,7 +56,7 @@ pub(crate) struct Scratch {
 const ROWS: usize = 24;
 
 impl Scratch {
-    /// Keeps a root; `None` when there are far too many.
+    /// Keeps a root; `None` if there are far too many.
     #[inline]
     pub fn put(&self, object: Object) -> Option<&Object> {
         let n = self.len.get();

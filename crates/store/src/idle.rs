@@ -1,8 +1,8 @@
-//! How long a key was not used.
+//! Idle times of keys.
 //!
-//! Nothing is kept of a key that nobody has asked about: all that is known of it then is when any key of its shard was
-//! last used. Whoever asks, or sets it, has the time kept from then on, in the key's extras, until the key is set anew.
-//! Called for OBJECT IDLETIME, DEBUG OBJECT and RESTORE.
+//! Normally no time is kept per key; only the last use of any key of its shard is known. A request for the idle time
+//! of a key, or setting it, makes its extras keep the time from then on, until the key is set anew. Called for OBJECT
+//! IDLETIME, DEBUG OBJECT and RESTORE.
 
 use darter_slab::Handle;
 
@@ -11,7 +11,7 @@ use crate::keyed::Keyed;
 use crate::record::{self, Record};
 use crate::shard::Shard;
 
-/// When keys of a shard were last used.
+/// The last uses of keys of a shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
     // Hits that are not uses: of EXISTS, TTL and TYPE.
@@ -23,7 +23,8 @@ pub(crate) struct Uses {
 }
 
 impl Shard {
-    /// Notes whether keys have been used since this was last called: the more often, the better known is when.
+    /// Notes whether keys have been used since the last call. The time of a use is as exact as the calls are
+    /// frequent.
     pub fn note_uses(&mut self, now_ms: u64) {
         let seen = self.counters.hits.wrapping_sub(self.uses.glances).wrapping_add(self.changes.total());
         if seen != self.uses.seen || self.uses.last_ms == 0 {
@@ -31,7 +32,7 @@ impl Shard {
         }
     }
 
-    /// Keeps the time of a use in the record at `handle`, where it has room for one.
+    /// Keeps the time of a use in the record at `handle`, if it has room for one.
     #[inline]
     pub(crate) fn keep_use(&mut self, handle: Handle, now_ms: u64) {
         if (Record { tail: self.arena.tail(handle) }).extras_len() > 0 && !self.pauses_uses {
@@ -41,8 +42,8 @@ impl Shard {
 }
 
 impl Keyed<'_> {
-    /// Seconds for which the key was not used, or fewer where that is not known; it is known from now on. `None`: there
-    /// is no key.
+    /// Seconds since the last use of the key, or fewer if that is not known. The time is kept from now on. `None`:
+    /// there is no key.
     pub fn idle_seconds(&mut self) -> Option<u64> {
         let now_ms = self.now_ms;
         self.slot?;
@@ -58,18 +59,18 @@ impl Keyed<'_> {
         Some(u64::from(seconds(now_ms).saturating_sub(last_s)))
     }
 
-    /// Makes a key one that was not used for so many seconds.
+    /// Sets the idle time of a key.
     pub fn set_idle_seconds(&mut self, idle_s: u64) {
         let idle_s = u32::try_from(idle_s).unwrap_or(u32::MAX);
         self.set_last_use(seconds(self.now_ms).saturating_sub(idle_s));
     }
 
-    /// What RESTORE said that OBJECT FREQ is to answer, if it did and the key was not set since.
+    /// The OBJECT FREQ value set by RESTORE, unless the key was set since.
     pub fn said_frequency(&self) -> Option<u8> {
         self.extras().and_then(|extras| extras.frequency)
     }
 
-    /// Keeps what OBJECT FREQ is to answer, in the key's extras.
+    /// Keeps the OBJECT FREQ value in the key's extras.
     pub fn say_frequency(&mut self, frequency: u8) {
         let extras = self.extras().unwrap_or_default();
         let _ = self.set_extras(Extras { frequency: Some(frequency), ..extras });
@@ -77,7 +78,7 @@ impl Keyed<'_> {
 
     fn set_last_use(&mut self, last_s: u32) {
         let extras = self.extras().unwrap_or_default();
-        // Without room for it, it is not known.
+        // If there is no room, the time is not known.
         let _ = self.set_extras(Extras { access_s: Some(last_s), ..extras });
     }
 }
@@ -111,10 +112,10 @@ mod tests {
         }
         shard.note_uses(NOW);
         assert_eq!(idle(&mut shard, "none", 9), None);
-        assert!(Keyed::glance(&mut shard, 0, key("a"), NOW + 5000).exists());
+        assert!(Keyed::untouched(&mut shard, 0, key("a"), NOW + 5000).exists());
         assert_eq!(idle(&mut shard, "a", 10), Some(10));
         assert_eq!(shard.read_text(0, key("b"), NOW + 20_000).map(|text| text.is_some()), Ok(true));
-        // "b" may have been what was used
+        // the use may have been of "b"
         assert_eq!((idle(&mut shard, "a", 30), idle(&mut shard, "b", 30)), (Some(30), Some(0)));
         assert_eq!(idle(&mut shard, "b", 33), Some(3));
         shard.pause_uses(true);

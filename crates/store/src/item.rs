@@ -1,7 +1,7 @@
 //! A key as a memcached item: a string with extras.
 //!
-//! Called by the server's memcached commands. Every command of another protocol that changes the value makes its CAS
-//! token another one, or forgets it, which is the same: the next who asks gets a new one.
+//! Called by the server's memcached commands. A change of the value by another protocol replaces its CAS token, or
+//! forgets it, which has the same effect: the next request creates a new one.
 
 use darter_slab::Arena;
 
@@ -11,7 +11,7 @@ use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
 use crate::shard::{Full, deadline_after};
 
 impl Keyed<'_> {
-    /// Memcached's part of the key; nothing where no memcached client has set or marked it.
+    /// Memcached's part of the key; `None` if no memcached client has set or marked it.
     pub fn extras(&self) -> Option<Extras> {
         self.record().and_then(Record::extras)
     }
@@ -67,7 +67,7 @@ impl Keyed<'_> {
         true
     }
 
-    /// Changes the extras of a key that is there; nothing happens where none is.
+    /// Changes the extras of an existing key; does nothing if the key is missing.
     ///
     /// Errors: no room for the longer record; nothing changed.
     pub fn set_extras(&mut self, extras: Extras) -> Result<(), Full> {
@@ -82,7 +82,7 @@ impl Keyed<'_> {
         self.reshape(slot, meta)
     }
 
-    /// Notes that a memcached client has read the item, where that is kept: in those that one has stored.
+    /// Notes that a memcached client has read the item, if it keeps that: items stored by such a client do.
     #[inline]
     pub fn note_access(&mut self, now_s: u32) {
         let Some(slot) = self.slot else { return };
@@ -93,7 +93,7 @@ impl Keyed<'_> {
         }
     }
 
-    /// The CAS token of the key; one that has none gets it now. Nothing where no key is.
+    /// The CAS token of the key; creates one if it has none. `None` if the key is missing.
     ///
     /// Errors: no room for the longer record.
     pub fn cas(&mut self) -> Result<Option<u64>, Full> {
@@ -109,12 +109,12 @@ impl Keyed<'_> {
         Ok(cas)
     }
 
-    /// Keys of this shard that have expired so far: more after a lookup than before it when it found a dead one.
+    /// Keys of this shard that have expired so far. A lookup that finds an expired key increases the number.
     pub fn expired_count(&self) -> u64 {
         self.shard.counters.expired
     }
 
-    /// Sets or clears marks of a key that is there.
+    /// Sets or clears marks of an existing key.
     ///
     /// Errors: no room for the longer record.
     pub fn mark(&mut self, which: Marks, on: bool) -> Result<(), Full> {

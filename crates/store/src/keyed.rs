@@ -1,6 +1,6 @@
-//! One key's place in its shard: what a command sees of the keyspace.
+//! One key's position in its shard: the view that a command has of the keyspace.
 //!
-//! The lookup happens once, when the place is made; a key whose time is up is removed then.
+//! The lookup happens once, in the constructor, which removes an expired key.
 
 use darter_base::hash::KeyHasher;
 use darter_index::Slot;
@@ -12,9 +12,10 @@ use crate::record::{self, Expiry, Kind, Meta, Payload, Record, Value};
 use crate::shard::{Full, Key, PINNED_BYTES_MIN, Shard, deadline_after};
 use crate::text::Text;
 
-/// A string of so many bytes that grows gets room to grow on; the blocks of shorter ones are rounded up anyway.
+/// A string of at least this many bytes gets spare room when it grows; the blocks of shorter ones are rounded up
+/// anyway.
 const ROOM_FROM_BYTES: usize = 1 << 20;
-/// That room at most.
+/// Limit of that room.
 const ROOM_BYTES_MAX: usize = 32 << 20;
 
 /// The value is not of the type the command works on.
@@ -42,11 +43,11 @@ impl From<Full> for Refused {
     }
 }
 
-/// A collection to read: its root, and what the root's methods ask for.
+/// A collection to read: its root, and the arguments of the root's methods.
 pub struct View<'a, T> {
     /// The collection.
     pub root: &'a T,
-    /// Where its packs are.
+    /// The arena of its packs.
     pub arena: &'a Arena,
     /// Hashes members and fields.
     pub hasher: KeyHasher,
@@ -61,12 +62,12 @@ impl<T> Clone for View<'_, T> {
 // Not derived: that would ask for `T: Copy`.
 impl<T> Copy for View<'_, T> {}
 
-/// What changing a collection came to.
+/// The result of changing a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edited<R> {
-    /// What the change returned.
+    /// The value that the change returned.
     pub result: R,
-    /// The last member went, and the key with it.
+    /// The last member was removed, and the key with it.
     pub is_gone: bool,
 }
 
@@ -77,9 +78,9 @@ pub struct Keyed<'a> {
     key: Key<'a>,
     pub(crate) now_ms: u64,
     pub(crate) slot: Option<Slot>,
-    // Where the record is, if there is one: what the index has at `slot`.
+    // The record, if there is one: the handle of the index at `slot`.
     handle: Handle,
-    /// The key went with the last member of its collection.
+    /// The key was removed with the last member of its collection.
     was_emptied: bool,
 }
 
@@ -112,8 +113,8 @@ impl<'a> Keyed<'a> {
         keyed
     }
 
-    /// [`Keyed::read`] for a command that asks about the key, not for its value: that is no use of it.
-    pub fn glance(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
+    /// [`Keyed::read`] for a command that asks about the key, not for its value. It does not count as a use.
+    pub fn untouched(shard: &'a mut Shard, db: usize, key: Key<'a>, now_ms: u64) -> Keyed<'a> {
         let mut keyed = Keyed::find(shard, db, key, now_ms);
         if keyed.exists() {
             keyed.shard.counters.hits += 1;
@@ -124,7 +125,7 @@ impl<'a> Keyed<'a> {
         keyed
     }
 
-    /// Makes a use of what was a [`Keyed::glance`].
+    /// Counts a [`Keyed::untouched`] as a use after all.
     pub fn use_glanced(&mut self) {
         if self.exists() {
             self.shard.uses.glances -= 1;
@@ -138,7 +139,7 @@ impl<'a> Keyed<'a> {
         self.shard.changes.push_uncounted(self.db, self.key.bytes, MISS);
     }
 
-    /// What a cut does before the key changes where it lies.
+    /// Lets a running cut write the key before it changes in place.
     #[inline]
     pub(crate) fn write_first(&mut self) {
         self.shard.write_first(self.db, self.key.hash);
@@ -154,18 +155,18 @@ impl<'a> Keyed<'a> {
         self.now_ms
     }
 
-    /// Whether the key is there.
+    /// Returns true if the key exists.
     #[inline]
     pub fn exists(&self) -> bool {
         self.slot.is_some()
     }
 
-    /// Where the record is, if the key is there.
+    /// The handle of the record, if the key exists.
     pub(crate) fn handle(&self) -> Option<Handle> {
         self.slot.map(|_| self.handle)
     }
 
-    /// The record, if the key is there.
+    /// The record, if the key exists.
     #[inline]
     pub fn record(&self) -> Option<Record<'_>> {
         let slot = self.slot?;
@@ -173,7 +174,7 @@ impl<'a> Keyed<'a> {
         Some(Record { tail: self.shard.arena.tail(self.handle) })
     }
 
-    /// The type of the value, if the key is there.
+    /// The type of the value, if the key exists.
     pub fn kind(&self) -> Option<Type> {
         self.record().map(Record::value_type)
     }
@@ -189,7 +190,7 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// The string value for a reply, without the second look at `self` that a borrow would need.
+    /// The string value for a reply, consuming `self`.
     ///
     /// Errors: the value has another type.
     #[inline]
@@ -250,7 +251,7 @@ impl<'a> Keyed<'a> {
         if record.kind() == Kind::Raw {
             let wanted = record.payload_at() + 4 + len;
             let size = self.shard.arena.size(handle);
-            // A reader's block stays as it is; any that is read is long, whatever becomes of it.
+            // A block that is read in slices must not change. Such a block is always long.
             let is_free = size < PINNED_BYTES_MIN || !self.shard.arena.is_pinned(handle);
             if wanted <= size && is_free && record.extras().is_none_or(|e| e.cas.is_none()) {
                 record::raw_resize(self.shard.arena.tail_mut(handle), len);
@@ -260,7 +261,7 @@ impl<'a> Keyed<'a> {
         let meta = record.meta().without_cas();
         let Some(text) = record.text() else { unreachable!("the caller checked the type") };
         let kept = text.bytes();
-        // One that grows will most often grow again.
+        // A string that grows will probably grow again.
         let is_growing = len > kept.len() && len >= ROOM_FROM_BYTES;
         let room = if is_growing { (len / 8).min(ROOM_BYTES_MAX) } else { 0 };
         let prefix = kept[..kept.len().min(len)].to_vec();
@@ -278,12 +279,12 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// The deadline in Unix milliseconds; `None` when the key is missing or lives for ever.
+    /// The deadline in Unix milliseconds; `None` if the key is missing or has no deadline.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.record().and_then(Record::deadline_ms)
     }
 
-    /// Sets or clears the deadline of a key that is there; returns whether it is there.
+    /// Sets or clears the deadline of a key; returns whether the key exists.
     ///
     /// Errors: no room for the longer record; nothing changed.
     pub fn set_deadline(&mut self, deadline_ms: Option<u64>) -> Result<bool, Full> {
@@ -397,7 +398,7 @@ impl<'a> Keyed<'a> {
         Ok(Some(Edited { result, is_gone }))
     }
 
-    /// [`Keyed::edit`] of a collection without a root of its own.
+    /// [`Keyed::edit`] of a collection without a root.
     #[inline(always)]
     fn edit_folded<T: Collection, R>(
         &mut self,
@@ -411,7 +412,7 @@ impl<'a> Keyed<'a> {
             let is_gone = self.settle_unfolded(root);
             return Ok(Some(Edited { result, is_gone }));
         };
-        // All that it has is the block.
+        // The root owns nothing but the block.
         std::mem::forget(root);
         if now != block {
             self.overwrite_object(&Payload::Folded(T::TYPE, now.raw()));
@@ -419,7 +420,8 @@ impl<'a> Keyed<'a> {
         Ok(Some(Edited { result, is_gone: false }))
     }
 
-    /// Gives a collection that can no longer do without a root one, or removes the key; returns whether it did that.
+    /// Gives a root to a collection that needs one now, or removes the key if the collection is empty; returns true
+    /// if it removed the key.
     #[inline(never)]
     pub(crate) fn settle_unfolded<T: Collection>(&mut self, root: T) -> bool {
         let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
@@ -435,7 +437,7 @@ impl<'a> Keyed<'a> {
         is_gone
     }
 
-    /// Tells the record where its collection is now.
+    /// Updates the record of a collection that has moved.
     fn overwrite_object(&mut self, payload: &Payload<'_>) {
         if self.slot.is_none() {
             return;
@@ -507,19 +509,19 @@ impl<'a> Keyed<'a> {
         Ok(())
     }
 
-    /// Frees a collection that has no key any more, by and by.
+    /// Frees a collection without a key in steps.
     pub fn discard(&mut self, object: Object) {
         self.shard.discard(object);
     }
 
-    /// Writes the record of a key that is there anew.
+    /// Rewrites the record of an existing key.
     fn rewrite(&mut self, slot: Slot, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
         self.shard.rewrite(self.db, self.key, slot, meta, payload, self.now_ms)?;
         self.handle = self.shard.dbs[self.db].index.handle(slot);
         Ok(())
     }
 
-    /// Writes the key's record anew, or for the first time.
+    /// Writes the key's record, new or replaced.
     pub(crate) fn put_payload(&mut self, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
         match self.slot {
             Some(slot) => self.rewrite(slot, meta, payload),
@@ -532,7 +534,7 @@ impl<'a> Keyed<'a> {
         }
     }
 
-    /// The arena collections of this shard live in.
+    /// The arena of this shard's collections.
     pub fn arena(&self) -> &Arena {
         &self.shard.arena
     }
@@ -542,7 +544,7 @@ impl<'a> Keyed<'a> {
         &mut self.shard.arena
     }
 
-    /// What hashes members and fields in this shard.
+    /// The hasher of members and fields in this shard.
     pub fn hasher(&self) -> KeyHasher {
         self.shard.hasher
     }
@@ -552,7 +554,7 @@ impl<'a> Keyed<'a> {
         Some((self.shard.object_of(self.record()?)?, &self.shard.arena))
     }
 
-    /// Hashes a member or field as this shard does.
+    /// Hashes a member or field with this shard's hasher.
     pub fn hash(&self, member: &[u8]) -> u64 {
         self.shard.hasher.hash(member)
     }
@@ -567,7 +569,7 @@ impl<'a> Keyed<'a> {
         self.shard.next_cas()
     }
 
-    /// Reports an event of a change that has been counted under another key (the source of a move).
+    /// Reports an event of a change that was counted under another key (the source of a move).
     pub fn told(&mut self, event: Event) {
         self.shard.changes.push_uncounted(self.db, self.key.bytes, event);
     }
@@ -576,14 +578,14 @@ impl<'a> Keyed<'a> {
     #[inline]
     pub fn changed(&mut self, event: Event) {
         if self.was_emptied && event == Event::DEL {
-            // The change that took the last member has been counted.
+            // The change that removed the last member has been counted.
             self.shard.changes.push_uncounted(self.db, self.key.bytes, event);
         } else {
             self.shard.changes.push(self.db, self.key.bytes, event);
         }
     }
 
-    /// Counts a change that nobody is told of, but the journal.
+    /// Counts a change without an event; only the journal sees it.
     pub fn counted(&mut self) {
         self.shard.changes.count(1);
     }
@@ -598,13 +600,13 @@ impl<'a> Keyed<'a> {
         self.shard.keep_use(self.handle, self.now_ms);
     }
 
-    /// How well the key stands against eviction, 0 to 7: hits since it came or eviction last passed over it, up to
-    /// three, and four more when it has proved itself.
-    pub fn standing(&self) -> u8 {
-        self.slot.map_or(0, |slot| self.shard.dbs[self.db].index.standing(slot))
+    /// The eviction rank of the key, 0 to 7: hits since it came or eviction last passed it, up to three, plus four in
+    /// the main part.
+    pub fn eviction_rank(&self) -> u8 {
+        self.slot.map_or(0, |slot| self.shard.dbs[self.db].index.eviction_rank(slot))
     }
 
-    /// Gives the key a standing, 0 to 7, where uses are counted.
+    /// Sets the eviction rank of the key, 0 to 7, if uses are counted.
     pub fn set_standing(&mut self, standing: u8) {
         if let Some(slot) = self.slot
             && self.shard.remembers
@@ -636,7 +638,7 @@ fn deadline_of(expiry: Expiry) -> Option<u64> {
 }
 
 impl<'a> Record<'a> {
-    /// The string value, unless the value has another type.
+    /// The string value, if the value is a string.
     #[inline]
     pub fn text(self) -> Option<Text<'a>> {
         match self.value() {
@@ -654,12 +656,12 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether a string was grown or changed in place, which `OBJECT ENCODING` shows as `raw`.
+    /// Returns true if a string was grown or changed in place. `OBJECT ENCODING` shows it as `raw`.
     pub fn was_edited(self) -> bool {
         self.kind() == Kind::Raw
     }
 
-    /// Whether a string came out of INCRBYFLOAT, which `OBJECT ENCODING` never shows as `int`.
+    /// Returns true if a string was made by INCRBYFLOAT. `OBJECT ENCODING` never shows it as `int`.
     pub fn is_float(self) -> bool {
         self.kind() == Kind::Float
     }

@@ -1,6 +1,6 @@
 //! Time series by their labels: an index of one database's part of a shard.
 //!
-//! [`Shard`] keeps it right wherever a series gets or loses a key. Commands ask with [`Matcher`]s and change series with
+//! [`Shard`] updates it whenever a series gets or loses a key. Commands ask with [`Matcher`]s and change series with
 //! [`Keyed::reshape_series`]. Nothing here takes a lock or knows other shards.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ pub(crate) struct Labels {
     bytes: usize,
 }
 
-/// About what an entry of the index takes beside its texts.
+/// Approximate bytes of an entry of the index beside its texts.
 const ENTRY_BYTES: usize = 64;
 
 impl Labels {
@@ -68,7 +68,7 @@ impl Labels {
         }
     }
 
-    /// The series that the most selective matcher takes which names values; all if there is none.
+    /// The series that the most selective matcher with values takes; all series if no matcher has values.
     fn candidates(&self, matchers: &[Matcher]) -> Vec<u32> {
         let named = matchers.iter().filter(|matcher| matcher.sort == Sort::OneOf);
         let sets = named.map(|matcher| {
@@ -83,16 +83,16 @@ impl Labels {
     }
 }
 
-/// What a matcher asks of a label.
+/// The condition of a matcher on its label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sort {
-    /// It has one of these values.
+    /// The label has one of these values.
     OneOf,
-    /// It has none of these values, or is not there.
+    /// The label has none of these values, or is missing.
     NoneOf,
-    /// It is there.
+    /// The label exists.
     There,
-    /// It is not there.
+    /// The label is missing.
     Missing,
 }
 
@@ -101,14 +101,14 @@ pub enum Sort {
 pub struct Matcher {
     /// The label.
     pub label: Box<[u8]>,
-    /// What is asked.
+    /// The condition.
     pub sort: Sort,
     /// The values.
     pub values: Vec<Box<[u8]>>,
 }
 
 impl Matcher {
-    /// Whether the series meets it.
+    /// Returns true if the series meets the condition.
     pub fn takes(&self, series: &Series) -> bool {
         let value = series.label(&self.label);
         let is_one = || value.is_some_and(|value| self.values.iter().any(|one| **one == *value));
@@ -147,7 +147,7 @@ impl Shard {
         }
     }
 
-    /// The record at `handle` has the key `key` of `db` from now on.
+    /// Notes that the record at `handle` now has the key `key` of `db`.
     pub(crate) fn series_came(&mut self, db: usize, key: &[u8], handle: Handle) {
         let Some(id) = self.series_at(handle) else { return };
         let Some(series) = Series::of_mut(self.objects.get_mut(id)) else { return };
@@ -160,7 +160,7 @@ impl Shard {
         each_link(series, &mut |other| self.links.add(key, other));
     }
 
-    /// The record at `handle` is about to lose its key in `db`, or its series.
+    /// Notes that the record at `handle` is about to lose its key in `db`, or its series.
     #[inline]
     pub(crate) fn series_goes(&mut self, db: usize, handle: Handle) {
         if !self.dbs[db].labels.is_empty() {
@@ -178,7 +178,7 @@ impl Shard {
         each_link(series, &mut |other| self.links.remove(&series.name, other));
     }
 
-    /// All series of a database that is emptied go.
+    /// Notes that a database was emptied of all its series.
     pub(crate) fn all_series_go(&mut self, db: usize) {
         for &id in self.dbs.get(db).into_iter().flat_map(|place| &place.labels.all) {
             if let Some(series) = Series::of(self.objects.get(id)) {
@@ -212,7 +212,7 @@ impl Keyed<'_> {
         Ok(edited?.map(|edited| edited.result))
     }
 
-    /// Has a series that came from elsewhere forget the series it fed or that fed it; other values stay.
+    /// Makes a series from another server forget its links to other series. Other values stay unchanged.
     pub fn forget_links(&mut self) {
         let has_links = match self.view::<Series>() {
             Ok(Some(view)) => view.root.source.is_some() || !view.root.rules.is_empty(),
@@ -229,7 +229,7 @@ impl Keyed<'_> {
 }
 
 impl Object {
-    /// Whether it is a time series.
+    /// Returns true if it is a time series.
     pub(crate) fn is_series(&self) -> bool {
         self.kind() == Type::Series
     }

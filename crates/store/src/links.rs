@@ -1,8 +1,8 @@
-//! Which keys' values name other keys: time series with rules name the series they feed, and those name their source.
+//! Keys whose values name other keys: time series with rules name the series they feed, and those name their source.
 //!
-//! One table for all shards. Whoever plans a command asks it which shards the command needs beside those of its keys. An
-//! entry is made and removed with the shard of its owner held, so it stands still while that shard is held. A name counts
-//! in every database at once: the answer may be too many, never too few.
+//! There is one table for all shards. The planning of a command reads the additional shards it needs from here. An
+//! entry is made and removed with the shard of its owner held, so it is stable while that shard is held. A name
+//! counts in every database: the answer may be too many, never too few.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
@@ -19,13 +19,13 @@ pub struct Links {
 }
 
 impl Links {
-    /// Whether any key names another.
+    /// Returns true if any key names another.
     #[inline]
     pub fn is_any(&self) -> bool {
         self.owners_len.load(Acquire) > 0
     }
 
-    /// Visits the keys that the value of `owner` names, in whichever database.
+    /// Visits the keys that the value of `owner` names, in any database.
     pub fn each(&self, owner: &[u8], visit: &mut dyn FnMut(&[u8])) {
         if self.is_any() {
             let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! Values that go from one key to another: RENAME, MOVE and COPY.
+//! Values that move from one key to another: RENAME, MOVE and COPY.
 //!
-//! Within a shard a collection keeps its packs and only its record is written anew. Between shards,
-//! and for copies, it travels in the format of DUMP.
+//! Within a shard a collection keeps its packs and only its record is written anew. Between shards, and for copies,
+//! it is transferred in the format of DUMP.
 
 use crate::change::Event;
 use crate::keyed::Keyed;
@@ -31,7 +31,7 @@ enum Body {
 #[derive(Debug)]
 pub struct Head(Meta);
 
-/// A record's value, out of the arena so that the arena can be written.
+/// A record's value, detached from the arena so that the arena can be written.
 enum Detached {
     Text(Vec<u8>),
     Raw(Vec<u8>),
@@ -66,8 +66,8 @@ impl Detached {
 }
 
 impl Shard {
-    /// Moves what is at `from` to `to`, both `(database, key)`, over whatever is there; returns whether
-    /// there was something. The caller reports the events.
+    /// Moves the value at `from` to `to`, both `(database, key)`, replacing any value there. Returns whether `from`
+    /// existed. The caller reports the events.
     ///
     /// Errors: no room for the record; nothing changed.
     pub fn rename(
@@ -80,7 +80,7 @@ impl Shard {
         self.write_first(from.0, from.1.hash);
         let record = Record { tail: self.arena.tail(handle) };
         let (meta, value) = (record.meta(), Detached::of(record));
-        // The block first: after it nothing fails.
+        // Allocate the block first: nothing can fail afterwards.
         let handle = self.write_block(to.1.bytes, &meta, &value.payload())?;
         if let Some(slot) = self.locate(to.0, to.1) {
             self.remove_at(to.0, to.1, slot);
@@ -106,7 +106,7 @@ impl Shard {
 }
 
 impl Keyed<'_> {
-    /// A copy of the value, if the key is there. Cost: O(value).
+    /// A copy of the value, if the key exists. Cost: O(value).
     pub fn copy(&self) -> Option<Loose> {
         let record = self.record()?;
         let body = match Detached::of(record) {
@@ -123,13 +123,13 @@ impl Keyed<'_> {
         Some(Loose { meta: record.meta().without_cas(), body })
     }
 
-    /// The deadline and the marks, if the key is there.
+    /// The deadline and the marks, if the key exists.
     pub fn head(&self) -> Option<Head> {
         Some(Head(self.record()?.meta().without_cas()))
     }
 
-    /// Puts a copy here that was built in this shard, with the deadline and the marks of what it is a copy of, whatever
-    /// was there before.
+    /// Stores a copy that was built in this shard, with the deadline and the marks of its source, replacing any
+    /// value.
     ///
     /// Errors: no room; the old value stays and `object` is lost.
     pub fn put_built(&mut self, object: Object, head: &Head) -> Result<(), Full> {
@@ -139,7 +139,7 @@ impl Keyed<'_> {
         Ok(())
     }
 
-    /// Puts a copied value here with its deadline and marks, whatever was there before.
+    /// Stores a copied value with its deadline and marks, replacing any value.
     ///
     /// Errors: no room; the old value stays.
     pub fn put_copy(&mut self, loose: &Loose) -> Result<(), Full> {
@@ -151,7 +151,7 @@ impl Keyed<'_> {
 
     fn tell_replaced(&mut self, was_there: bool) {
         if was_there {
-            // The old key is gone, this is another one; one that was not there has been told of.
+            // The old key is removed and this is a new one; the creation of a missing key was reported already.
             let name = self.name();
             self.shard.changes.push_uncounted(self.db, name, Event::NEW);
         }

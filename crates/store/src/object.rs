@@ -1,7 +1,7 @@
-//! Values that are not strings: what a record of kind `Object` points to.
+//! Values that are not strings: the targets of records of kind `Object`.
 //!
-//! The small root of a collection lives here, its packs in the shard's arena. Commands reach a
-//! collection by type through [`Collection`]; nobody else needs to know that [`Object`] is an enum.
+//! The small root of a collection lives here, its packs in the shard's arena. Commands reach a collection by type
+//! through [`Collection`]; no other code needs to know that [`Object`] is an enum.
 
 use darter_base::hash::KeyHasher;
 use darter_pack::table::{Kind, Table};
@@ -94,42 +94,43 @@ impl Type {
 pub trait Collection: Sized {
     /// Its type.
     const TYPE: Type;
-    /// As the value of a key.
+    /// Wraps it as the value of a key.
     fn wrap(self) -> Object;
     /// The collection in `object`, if it is of this kind.
     fn of(object: &Object) -> Option<&Self>;
     /// The same, to change.
     fn of_mut(object: &mut Object) -> Option<&mut Self>;
-    /// Whether there is no member, so that the key must go.
+    /// Returns true if there is no member, so that the key must be removed.
     fn has_no_member(&self) -> bool;
     /// Bytes in the arena and on the heap, without the root.
     fn memory_bytes(&self) -> usize;
-    /// Gives back up to about `blocks_max` blocks; true when all are.
+    /// Frees up to about `blocks_max` blocks; returns true if none is left.
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
     /// No member expires before this, Unix milliseconds; `None` when none expires.
     fn next_expiry_ms(&self) -> Option<u64> {
         None
     }
-    /// Whether it holds blocks of members that are gone, which [`Shard::bury`](crate::Shard::bury) is to give back.
+    /// Returns true if it holds blocks of removed members, which [`Shard::free_some`](crate::Shard::free_some) must
+    /// free.
     fn is_unswept(&self) -> bool {
         false
     }
-    /// The block that says all about this collection, if its record may keep that in place of a root: the root may be
-    /// forgotten then, as it holds nothing else.
+    /// The block that fully describes this collection, if its record may keep that in place of a root. The root holds
+    /// nothing else then and may be forgotten.
     fn fold(&self, _arena: &Arena) -> Option<Handle> {
         None
     }
-    /// The collection that [`Collection::fold`] gave `block` for; `None` where this kind always has a root.
+    /// The collection that [`Collection::fold`] gave `block` for; `None` if this kind always has a root.
     fn unfold(_block: Handle, _arena: &Arena) -> Option<Self> {
         None
     }
-    /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor` on;
-    /// returns where to go on, 0 at the end. What cannot be moved stays.
+    /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor` on.
+    /// Returns the next cursor, 0 at the end. Blocks that cannot be moved stay.
     fn compact_step(&mut self, _arena: &mut Arena, _cursor: u64, _packs_max: usize) -> u64 {
         0
     }
-    /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs; returns
-    /// how many. `hasher` is that of the shard.
+    /// Removes members that have expired at `now_ms`, examining at most `packs_max` packs; returns their number.
+    /// `hasher` is that of the shard.
     fn expire_step(
         &mut self,
         _arena: &mut Arena,
@@ -168,7 +169,7 @@ macro_rules! objects {
                 }
             }
 
-            /// Gives back up to about `blocks_max` blocks; true when all are, and the rest may be dropped.
+            /// Frees up to about `blocks_max` blocks; returns true if none is left, and the rest may be dropped.
             pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
                 match self {
                     $(Object::$name(value) => value.free_step(arena, blocks_max),)*
@@ -184,8 +185,8 @@ macro_rules! objects {
                 }
             }
 
-            /// Removes members whose time is up at `now_ms`, going through at most `packs_max` packs;
-            /// returns how many.
+            /// Removes members that have expired at `now_ms`, examining at most `packs_max` packs; returns their
+            /// number.
             pub fn expire_step(
                 &mut self,
                 arena: &mut Arena,
@@ -199,8 +200,8 @@ macro_rules! objects {
                 }
             }
 
-            /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from `cursor`
-            /// on; returns where to go on, 0 at the end.
+            /// Moves blocks of up to about `packs_max` packs out of pages that the arena wants to empty, from
+            /// `cursor` on. Returns the next cursor, 0 at the end.
             pub fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
                 match self {
                     $(Object::$name(value) => value.compact_step(arena, cursor, packs_max),)*
@@ -208,7 +209,7 @@ macro_rules! objects {
                 }
             }
 
-            /// Whether there is no member left.
+            /// Returns true if there is no member left.
             pub fn has_no_member(&self) -> bool {
                 match self {
                     $(Object::$name(value) => value.has_no_member(),)*
@@ -385,7 +386,7 @@ impl Collection for SetValue {
     }
 }
 
-/// Members of a sorted set that take as long to remove as a pack of a table to look through.
+/// Members of a sorted set that take as long to remove as a search in a pack of a table.
 const MEMBERS_PER_PACK: usize = 4;
 
 impl Collection for Zset {

@@ -1,10 +1,10 @@
-//! Reading a large collection bit by bit while it goes on changing: the reader gets what stood there when it began.
+//! Reading a large collection in slices while it changes: the reader gets the state at its start.
 //!
-//! A command whose answer would hold the shard for long begins a read and leaves the rest of its answer to steps. Other
-//! commands go on in between, those that change the collection too: what they are about to change is written down for
-//! the reader first (`pack`'s guards and windows). A collection that loses its key stays until its readers are done.
-//! A long string is read where it lies: its block is pinned, and who changes the string gives it another one. Called by
-//! command bodies (to begin) and by the server (steps and the end), always with the shard held.
+//! A command with a long answer begins a read and leaves the rest of its answer to slices. Other commands run in
+//! between, even ones that change the collection. They preserve for the reader the parts that they are about to
+//! change (`pack`'s guards and windows). A collection that loses its key stays until its readers have finished. A
+//! long string is read in place: its block is pinned, and a command that changes the string gives it another block.
+//! Called by command bodies (to begin) and by the server (slices and the end), always with the shard held.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,19 +20,19 @@ use crate::object::Object;
 use crate::record::{Record, Value};
 use crate::shard::{Key, PINNED_BYTES_MIN, Shard};
 
-/// Which part of a collection is read.
+/// The part of a collection that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stretch {
     /// All members of a set or fields of a hash, in no order.
     All,
-    /// Members of an ordered collection: how many from which rank on, and which way.
+    /// Members of an ordered collection: first rank, number and direction.
     Ranks(u64, u64, Direction),
 }
 
-/// The reads under way in one shard.
+/// The running reads of one shard.
 #[derive(Default)]
 pub(crate) struct Reads {
-    // Numbers are not used again, so a reader that is late finds nothing.
+    // Numbers are not reused, so a late reader finds nothing.
     last: u32,
     open: Vec<Open>,
     texts: Vec<OpenText>,
@@ -42,10 +42,10 @@ pub(crate) struct Reads {
 struct OpenText {
     number: u32,
     block: Handle,
-    // from <= to: the bytes that are still to come
+    // from <= to: the bytes still to be read
     from: usize,
     to: usize,
-    // What comes before them, until it has come, and what follows them.
+    // The reply before these bytes, until it is written, and the reply after them.
     head: Vec<u8>,
     end: &'static [u8],
 }
@@ -56,8 +56,8 @@ struct Open {
     early: Early,
 }
 
-/// What was written before its turn: members of hashes and sets have none. Pieces of some kilobytes, so that no step has
-/// to copy it all.
+/// Members written early; the order in hashes and sets is free. In pieces of some kilobytes, so that no step has to
+/// copy all of it.
 #[derive(Clone, Default)]
 struct Early(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -100,16 +100,17 @@ impl Guarding for Scribe {
     }
 }
 
-/// A piece of what was written early is closed when it is longer.
+/// A piece of the early members is closed when it is longer.
 const PIECE_BYTES: usize = 8 << 10;
-/// Readers of one shard at once; further ones get their answer in one go. Each makes a change a little dearer.
+/// Most readers of one shard; further ones get their answer at once. Each makes changes slightly more expensive.
 const READERS_MAX: usize = 32;
-/// The same of strings, whose readers cost only those who change or free very long ones.
+/// The same for strings, whose readers cost only commands that change or free very long strings.
 const TEXT_READERS_MAX: usize = 1024;
 
 impl Shard {
-    /// Begins to read a stretch of the collection at `key`, each member through `tell`; returns the number of the read,
-    /// `None` when there is no such collection or too much is read already. Cost: some microseconds, however large.
+    /// Begins to read a stretch of the collection at `key`, each member encoded by `tell`. Returns the number of the
+    /// read; `None` if there is no such collection or too many reads are running. Cost: some microseconds, for any
+    /// size.
     pub fn begin_read(&mut self, db: usize, key: Key<'_>, stretch: Stretch, tell: Tell) -> Option<u32> {
         let record = self.record_at(db, self.locate(db, key)?);
         let Value::Object(_, id) = record.value() else { return None };
@@ -128,8 +129,8 @@ impl Shard {
         Some(number)
     }
 
-    /// Begins to read the bytes `from..to` of the string at `key`, between `head` and `end`; returns the number of the read, `None`
-    /// when there is no such string, or one too short to have a block of its own, or too much is read already.
+    /// Begins to read the bytes `from..to` of the string at `key`, between `head` and `end`. Returns the number of
+    /// the read; `None` if there is no such string, it has no separate block, or too many reads are running.
     pub fn begin_text(
         &mut self,
         db: usize,
@@ -150,7 +151,7 @@ impl Shard {
         Some(reads.last)
     }
 
-    /// Goes on with a read: writes members until `out` has `bytes_max` or a few more; whether that was all.
+    /// Continues a read: writes members until `out` has `bytes_max` or a few more. Returns true if that was all.
     pub fn read_step(&mut self, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let Some(reads) = &mut self.reads else { return true };
         if let Some(open) = reads.texts.iter_mut().find(|open| open.number == number) {
@@ -172,7 +173,7 @@ impl Shard {
         }
     }
 
-    /// What a read holds beside what it has given.
+    /// The amounts that a read holds.
     pub fn read_aside(&mut self, number: u32) -> Aside {
         let Some(reads) = &self.reads else { return Aside::default() };
         if let Some(open) = reads.texts.iter().find(|open| open.number == number) {
@@ -203,18 +204,18 @@ impl Shard {
         self.reads.as_ref().map_or(0, |reads| reads.open.len() + reads.texts.len())
     }
 
-    /// Whether the read with this number is of a string: it can be given in larger pieces than members.
+    /// Returns true if the read with this number is of a string: it can be read in larger slices than members.
     pub fn is_text_read(&self, number: u32) -> bool {
         self.reads.as_ref().is_some_and(|reads| reads.texts.iter().any(|open| open.number == number))
     }
 
-    /// Whether somebody goes through a collection bit by bit, so that it must stay when its key goes.
+    /// Returns true if a collection is read or written in slices, so that it must outlive its key.
     pub(crate) fn is_gone_through(&self, id: u32) -> bool {
         self.reads.as_ref().is_some_and(|reads| reads.open.iter().any(|open| open.object == id))
             || self.cut.as_ref().is_some_and(|cut| cut.goes_through(id))
     }
 
-    /// Frees a collection without key that somebody went through, if nobody does any more.
+    /// Frees a collection without a key if it has no reader left.
     pub(crate) fn let_go(&mut self, id: u32) {
         let Some(at) = self.orphans.iter().position(|orphan| *orphan == id) else { return };
         if !self.is_gone_through(id) {
@@ -226,7 +227,7 @@ impl Shard {
 }
 
 impl OpenText {
-    /// Writes bytes until `out` has `bytes_max`; whether that was all.
+    /// Writes bytes until `out` has `bytes_max`; returns true if that was all.
     fn step(&mut self, arena: &Arena, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let Some(text) = (Record { tail: arena.tail(self.block) }).text() else { return true };
         out.append(&mut self.head);
@@ -243,7 +244,7 @@ impl OpenText {
 }
 
 impl Object {
-    /// Whether such a stretch of it can be read in steps; begins if so.
+    /// Begins a stepwise read of the stretch; returns false if it cannot be read in steps.
     fn begin_read(
         &mut self,
         number: u32,
@@ -279,7 +280,7 @@ impl Object {
         true
     }
 
-    /// As [`Shard::read_step`]; what a table gives goes to what was written early.
+    /// Like [`Shard::read_step`]; the members of a table are added to those written early.
     fn read_step(&mut self, arena: &Arena, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         match self {
             Object::Hash(table) => table.guard_step(arena, number, 1),

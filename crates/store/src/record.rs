@@ -3,7 +3,7 @@
 //! ```text
 //! byte 0     kind:3 | ttl:2 | extras:1 | sticky:1 | wide:1
 //! 1 or 4 B   key length
-//! 0, 5, 8 B  deadline: ms since 2020-01-01 (5 B), or ms since 1970 (8 B) where that does not reach
+//! 0, 5, 8 B  deadline: ms since 2020-01-01 (5 B), or ms since 1970 (8 B) if that is out of range
 //! 0 to 17 B  memcached extras, as in `extras`
 //! key
 //! Text       varint length, bytes            Raw     u32 length, bytes (was grown in place)
@@ -34,6 +34,8 @@ const OBJECT_LEN: usize = 5;
 const FOLDED: u8 = 0x80;
 /// Shorter values are not worth packing.
 pub(crate) const PACK_BYTES_MIN: usize = 512;
+/// Longer values are not packed: a SET of a megabyte of ASCII would take three times its CPU.
+pub(crate) const PACK_BYTES_MAX: usize = 256 << 10;
 
 const KIND: u8 = 0b0000_0111;
 const TTL: u8 = 0b0001_1000;
@@ -43,7 +45,7 @@ const EXTRAS: u8 = 0b0010_0000;
 const STICKY: u8 = 0b0100_0000;
 const WIDE: u8 = 0b1000_0000;
 
-/// How the payload is written.
+/// The form of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -54,10 +56,10 @@ pub(crate) enum Kind {
     Float = 4,
 }
 
-/// What a write does to a key's deadline.
+/// The effect of a write on a key's deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// The key lives for ever.
+    /// The key has no deadline.
     None,
     /// The key keeps the deadline it has, if any.
     Keep,
@@ -65,7 +67,7 @@ pub enum Expiry {
     At(u64),
 }
 
-/// What stands before the payload.
+/// The parts before the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Meta {
     pub deadline_ms: Option<u64>,
@@ -74,7 +76,7 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// The same without a CAS token: the value is not the one it was given for.
+    /// The same without a CAS token, because the value has changed.
     pub fn without_cas(self) -> Meta {
         Meta { extras: self.extras.map(|extras| Extras { cas: None, ..extras }), ..self }
     }
@@ -92,13 +94,13 @@ pub(crate) enum Payload<'a> {
     },
     Packed(&'a [u8]),
     Object(Type, u32),
-    /// A collection that is all in the block of this handle.
+    /// A collection that lies completely in the block of this handle.
     Folded(Type, u32),
     Float(&'a [u8]),
 }
 
 impl<'a> Payload<'a> {
-    /// The payload for a string value: packed when that pays.
+    /// The payload for a string value: packed if that saves memory.
     pub fn of_text(value: &'a [u8]) -> Payload<'a> {
         if is_worth_packing(value) { Payload::Packed(value) } else { Payload::Text(value) }
     }
@@ -148,7 +150,7 @@ fn write_object(out: &mut [u8], kind: u8, number: u32) {
     out[1..OBJECT_LEN].copy_from_slice(&number.to_le_bytes());
 }
 
-/// Overwrites a collection's payload in place: where it is.
+/// Overwrites a collection's payload in place, with its new number or handle.
 pub(crate) fn overwrite_object(block: &mut [u8], payload: &Payload<'_>) {
     let at = Record { tail: block }.payload_at();
     debug_assert!(Record { tail: block }.kind() == Kind::Object && payload.kind() == Kind::Object);
@@ -166,7 +168,7 @@ fn varint_len(n: usize) -> usize {
     }
 }
 
-/// Bytes that a text takes in a record, its length in front.
+/// Bytes that a text takes in a record, including its length.
 #[inline]
 pub(crate) fn text_bytes(value: &[u8]) -> usize {
     varint_len(value.len()) + value.len()
@@ -208,7 +210,7 @@ pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usi
     fixed_len(header_of(key, meta, payload)) + extras_len + key.len() + payload.bytes_len()
 }
 
-/// Bytes a record takes that is a text of `len` bytes and nothing else.
+/// Bytes of a record that has only a text of `len` bytes.
 pub(crate) fn text_record_len(key: &[u8], len: usize) -> usize {
     text_record_len_before(key.len(), len) + len
 }
@@ -219,9 +221,9 @@ pub(crate) fn text_record_len_before(key_len: usize, len: usize) -> usize {
     plain + key_len + varint_len(len)
 }
 
-/// Writes what stands before a text of `len` bytes, whose record has neither a deadline nor extras.
+/// Writes the part before a text of `len` bytes, in a record without deadline and extras.
 pub(crate) fn encode_text_head(out: &mut [u8], key: &[u8], meta: &Meta, len: usize) {
-    // A text of no bytes, whose length is then the right one.
+    // Encode an empty text; the length is written afterwards.
     encode(out, key, meta, &Payload::Text(b""));
     let at = text_record_len_before(key.len(), 0) - 1;
     write_varint(&mut out[at..], len);
@@ -258,7 +260,7 @@ fn ttl_len(header: u8) -> usize {
     }
 }
 
-/// Bytes before the extras, or before the key where there are none.
+/// Bytes before the extras, or before the key if there are none.
 #[inline]
 fn fixed_len(header: u8) -> usize {
     let plain = if header & WIDE == 0 { 2 } else { 5 };
@@ -304,7 +306,7 @@ fn write_deadline(out: &mut [u8], header: u8, ms: u64) {
     }
 }
 
-/// Whether the record at the front of `tail` belongs to `key`.
+/// Returns true if the record at the front of `tail` belongs to `key`.
 #[inline]
 pub(crate) fn is_of(tail: &[u8], key: &[u8]) -> bool {
     let [header, key_len, rest @ ..] = tail else { return false };
@@ -321,24 +323,24 @@ fn is_of_long(tail: &[u8], key: &[u8]) -> bool {
     Record { tail }.key() == key
 }
 
-/// Where the payload of a plain string begins: one without deadline, extras, packing or a wide key.
+/// Offset of the payload of a plain string: one without deadline, extras, packing or a wide key.
 #[inline]
 pub(crate) fn plain_payload_at(tail: &[u8]) -> Option<usize> {
     let [header, key_len, ..] = tail else { return None };
     (header & !STICKY == Kind::Text as u8).then_some(2 + usize::from(*key_len))
 }
 
-/// What a record has to do with a key.
+/// The relation of a record to a key.
 pub(crate) enum Match {
-    /// It is another's.
+    /// It belongs to another key.
     Other,
-    /// It is the key's.
+    /// It belongs to the key.
     Key,
-    /// It is the key's, a plain string of less than 16 KiB: where in the record its value starts and ends.
+    /// It belongs to the key and is a plain string of less than 16 KiB: start and end of its value in the record.
     Plain(usize, usize),
 }
 
-/// Compares the key of the record at the front of `tail`, and finds its value in passing where that is plain.
+/// Compares the key of the record at the front of `tail`, and locates its value if it is plain.
 #[inline(always)]
 pub(crate) fn match_key(tail: &[u8], key: &[u8]) -> Match {
     let [header, key_len, rest @ ..] = tail else { return Match::Other };
@@ -360,10 +362,10 @@ pub(crate) fn match_key(tail: &[u8], key: &[u8]) -> Match {
     Match::Plain(start, start + len)
 }
 
-/// Whether a value would be stored packed.
+/// Returns true if a value would be stored packed.
 #[inline]
 pub(crate) fn is_worth_packing(value: &[u8]) -> bool {
-    value.len() >= PACK_BYTES_MIN && ascii7::fits(value)
+    (PACK_BYTES_MIN..=PACK_BYTES_MAX).contains(&value.len()) && ascii7::fits(value)
 }
 
 /// A record to read. `tail` starts at the record and may run past its end.
@@ -418,13 +420,13 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether the key is dead at `now_ms`.
+    /// Returns true if the key is dead at `now_ms`.
     #[inline]
     pub fn is_expired(self, now_ms: u64) -> bool {
         self.header() & TTL != 0 && self.read_deadline(self.header()) <= now_ms
     }
 
-    /// Whether eviction must leave the key alone.
+    /// Returns true if eviction must leave the key alone.
     pub fn is_sticky(self) -> bool {
         self.header() & STICKY != 0
     }
@@ -535,8 +537,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(four)
 }
 
-/// Overwrites the payload of a record in place with a text, keeping what stands before it.
-/// The caller has checked that the block is large enough.
+/// Overwrites the payload of a record in place with a text and keeps the part before it. The caller has checked that
+/// the block is large enough.
 pub(crate) fn overwrite_text(block: &mut [u8], payload_at: usize, value: &[u8]) {
     block[0] = (block[0] & !KIND) | Kind::Text as u8;
     let out = &mut block[payload_at..];
@@ -544,7 +546,7 @@ pub(crate) fn overwrite_text(block: &mut [u8], payload_at: usize, value: &[u8]) 
     out[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Changes the deadline where its width stays the same; returns whether it did.
+/// Changes the deadline if its width stays the same; returns whether it did.
 pub(crate) fn overwrite_deadline(block: &mut [u8], ms: u64) -> bool {
     let header = block[0];
     let wanted = if is_short(ms) { TTL_SHORT } else { TTL_LONG };
@@ -583,7 +585,7 @@ pub(crate) fn raw_resize(block: &mut [u8], len: usize) {
     }
 }
 
-/// Sets or clears the mark that keeps eviction away.
+/// Sets or clears the mark that prevents eviction.
 pub(crate) fn set_sticky(block: &mut [u8], on: bool) {
     block[0] = if on { block[0] | STICKY } else { block[0] & !STICKY };
 }

@@ -25,7 +25,7 @@ enum Body {
     Both(Box<Both>),
 }
 
-// Most sets are of one sort: only those of both pay for both roots.
+// Most sets have members of one sort. Only mixed sets pay for both roots.
 #[derive(Debug)]
 struct Both {
     ints: IntSet,
@@ -71,13 +71,13 @@ impl SetValue {
         }
     }
 
-    /// Number of members, those not yet removed though their time is up included.
+    /// Number of members, expired ones not yet removed included.
     #[inline]
     pub fn len(&self) -> u64 {
         self.ints_len() + self.texts().map_or(0, |texts| texts.len() as u64)
     }
 
-    /// Moves packs of the members kept in a table, as [`Table::compact_step`] does; the integers stay where they are.
+    /// Moves packs of the members kept in a table, as [`Table::compact_step`] does; the integers are not moved.
     pub fn compact_texts(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
         match &mut self.body {
             Body::Ints(_) => 0,
@@ -86,7 +86,7 @@ impl SetValue {
         }
     }
 
-    /// Whether there is no member.
+    /// Returns true if there is no member.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -110,13 +110,13 @@ impl SetValue {
         is_alive(&entry, now_ms).then(|| Found { expiry_ms: entry.expiry_ms() })
     }
 
-    /// Whether `member` is there at `now_ms`.
+    /// Returns true if `member` is there at `now_ms`.
     #[inline]
     pub fn contains(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>, now_ms: u64) -> bool {
         self.get(arena, hasher, member, now_ms).is_some()
     }
 
-    /// Asks for the memory of members that are looked at next, but for integers in rows.
+    /// Prefetches the memory of the next members, except integers in rows.
     #[cold]
     #[inline(never)]
     pub fn look_ahead<'a>(&self, arena: &Arena, hasher: KeyHasher, members: impl Iterator<Item = &'a [u8]>) {
@@ -127,7 +127,7 @@ impl SetValue {
 
     /// Adds `member`, or gives it another expiry; returns whether it is new.
     ///
-    /// Errors: no room; the set is as it was.
+    /// Errors: no room; the set is unchanged.
     #[inline]
     pub fn insert(
         &mut self,
@@ -157,10 +157,8 @@ impl SetValue {
         Ok(is_new && !was_int)
     }
 
-    /// As [`SetValue::insert`], but for a member whose time is up at `now_ms`, which counts as missing: it is new, and
-    /// lives for ever unless `expiry` says otherwise.
-    ///
-    /// Errors: no room; the set is as it was.
+    /// Like [`SetValue::insert`], except that an expired member at `now_ms` counts as missing: it is new, and gets no
+    /// deadline unless `expiry` sets one.
     #[inline]
     pub fn insert_alive(
         &mut self,
@@ -175,7 +173,7 @@ impl SetValue {
         Ok(self.insert(arena, hasher, member, expiry)? || is_dead)
     }
 
-    /// As [`SetValue::remove`], but for a member whose time is up at `now_ms`: it goes, and was not there.
+    /// Like [`SetValue::remove`], except that an expired member at `now_ms` is removed but counts as missing.
     #[inline]
     pub fn remove_alive(
         &mut self,
@@ -193,7 +191,8 @@ impl SetValue {
         self.next_expiry_ms().is_some_and(|ms| ms <= now_ms)
     }
 
-    // Apart from its callers, which seldom come here: a set has dead members until housekeeping has been there.
+    // Separate from its callers, which seldom need it: a set has expired members only until housekeeping removes
+    // them.
     #[cold]
     #[inline(never)]
     fn is_missing(&self, arena: &Arena, hasher: KeyHasher, member: Item<'_>, now_ms: u64) -> bool {
@@ -234,7 +233,7 @@ impl SetValue {
         ints.into_iter().flatten().chain(texts.into_iter().flatten())
     }
 
-    /// A member chosen by `r`, each about as likely as any other; it may be one whose time is up.
+    /// A member chosen by `r`, each about as likely as any other; it may have expired.
     pub fn random<'a>(&'a self, arena: &'a Arena, r: u64) -> Option<Item<'a>> {
         let rank = ((u128::from(r) * u128::from(self.len())) >> 64) as u64;
         match self.ints() {
@@ -243,9 +242,9 @@ impl SetValue {
         }
     }
 
-    /// Gives `emit` about `count` members from `cursor` on; returns the next cursor, 0 at the end.
+    /// Passes about `count` members from `cursor` on to `emit`; returns the next cursor, 0 at the end.
     ///
-    /// A member that is there from the first call (cursor 0) to the last is given at least once.
+    /// A member that is present from the first call (cursor 0) to the last is emitted at least once.
     pub fn scan<'a>(
         &'a self,
         arena: &'a Arena,
@@ -286,7 +285,7 @@ impl SetValue {
         root + self.ints().map_or(0, IntSet::bytes) + self.texts().map_or(0, Table::bytes)
     }
 
-    /// Gives back up to about `blocks_max` blocks; true when all are.
+    /// Frees up to about `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         match &mut self.body {
             Body::Ints(ints) => ints.free_step(arena, blocks_max),
@@ -307,7 +306,7 @@ impl SetValue {
         self.texts()?.min_expiry_ms()
     }
 
-    /// Removes members whose time is up, going through at most `packs_max` packs; returns how many.
+    /// Removes members that have expired, examining at most `packs_max` packs; returns their number.
     pub fn expire_due(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
         let texts = match &mut self.body {
             Body::Ints(_) => return 0,
@@ -319,7 +318,7 @@ impl SetValue {
         removed
     }
 
-    /// As [`Table::fold`], for a set of texts alone.
+    /// [`Table::fold`] for a set that has only texts.
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         match &self.body {
             Body::Texts(texts) => texts.fold(arena),
@@ -378,10 +377,10 @@ impl SetValue {
         }
     }
 
-    /// Drops the root of integers that are all gone, and with the last member everything. Texts that are all gone leave
-    /// theirs: as in Redis a set that had one is no set of integers as long as it is there.
+    /// Drops the root of the integers with the last of them, and everything with the last member. The root of the
+    /// texts stays: as in Redis, a set that once had a text is not a set of integers again.
     fn settle(&mut self) {
-        // Who reads the integers in steps may still want some that are gone.
+        // A stepwise reader of the integers may still need removed ones.
         if let Body::Both(both) = &mut self.body
             && both.ints.is_empty()
             && !both.ints.is_read()
@@ -404,8 +403,8 @@ fn is_alive(entry: &EntryRef<'_>, now_ms: u64) -> bool {
     entry.expiry_ms().is_none_or(|ms| ms > now_ms)
 }
 
-// Scan cursors: 0 begins with the integers; up to TABLE_START one of the table (its own are below that),
-// TABLE_START itself the table's start; above that one of the integers, those that would be lower marked.
+// Scan cursors. 0 begins with the integers. Below TABLE_START: cursors of the table. TABLE_START: the table's start.
+// Above: cursors of the integers; those that would be lower are marked.
 const TABLE_START: u64 = 1 << 48;
 const LOW_INTS: u64 = 1 << 63;
 

@@ -1,6 +1,6 @@
 //! A shard: its databases, the arena their records live in, and the counters they share.
 //!
-//! Whoever holds the shard has `&mut Shard`; there is no locking in here.
+//! The holder of a shard has `&mut Shard`; there is no locking in here.
 
 use std::io;
 use std::mem::offset_of;
@@ -35,16 +35,16 @@ pub struct Key<'a> {
     pub hash: u64,
 }
 
-/// What a shard counts.
+/// Counters of a shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that did not.
     pub misses: u64,
-    /// Keys whose time was up.
+    /// Keys that had expired.
     pub expired: u64,
-    /// Fields and members whose time was up.
+    /// Expired fields and members.
     pub expired_members: u64,
     /// Keys evicted to make room.
     pub evicted: u64,
@@ -56,8 +56,8 @@ pub struct Full;
 
 /// One part of the keyspace, over all databases.
 ///
-/// Shape: the first [`HOT_BYTES`] are all of it that a GET or an overwriting SET writes. They lie beside the ownership
-/// word, so that a thread that takes the shard over from another waits for no further line.
+/// Shape: a GET or an overwriting SET writes only the first [`HOT_BYTES`]. They lie beside the ownership word, so
+/// that a thread that takes the shard over from another waits for no further line.
 #[repr(C)]
 pub struct Shard {
     pub(crate) dbs: Vec<Db>,
@@ -67,17 +67,17 @@ pub struct Shard {
     pub(crate) remembers: bool,
     // Uses are not noted for the time of one command.
     pub(crate) pauses_uses: bool,
-    // Some record may hold a collection without a root of its own.
+    // Some record may hold a collection without a root.
     pub(crate) folds: bool,
-    /// Hits, misses and the like.
+    /// Hits, misses and similar.
     pub counters: Counters,
-    /// What changed, for whoever listens.
+    /// The changes, for listeners.
     pub changes: ChangeLog,
-    // Past these no database has had a key yet.
+    // No database from this number on has had a key yet.
     pub(crate) dbs_filled: usize,
-    // Dead keys are hidden, but stay until somebody else says that they are gone.
+    // Expired keys are hidden, but stay until the master removes them.
     keeps_dead: bool,
-    // Dead keys are shown, for the time of one command of a client that imports.
+    // Expired keys are shown, for the time of one command of a client that imports.
     shows_dead: bool,
     // Number of `objects` with members that expire.
     pub(crate) timed: usize,
@@ -88,40 +88,40 @@ pub struct Shard {
     pub(crate) scratch: Scratch,
     /// Randomness for sampling.
     pub rng: Rng,
-    /// What moving records together has come to.
+    /// Counters of moving records together.
     pub tidied: TidyCounters,
     pub(crate) uses: Uses,
     pub(crate) tidy: Tidy,
-    graves: Vec<Object>,
-    // Streams with trimmed entries that are freed bit by bit, by their numbers, which may be another's by now.
+    lazy_free: Vec<Object>,
+    // Streams with trimmed entries to free in steps, by their numbers, which may be reused by now.
     unswept: Vec<u32>,
-    // Databases that were emptied and are freed bit by bit.
+    // Databases that were emptied and are freed in slices.
     pub(crate) ruins: Vec<Db>,
     pub(crate) reads: Option<Box<Reads>>,
-    // Collections without a key that somebody still goes through, by their numbers.
+    // Collections without a key that are still read or written in slices, by their numbers.
     pub(crate) orphans: Vec<u32>,
     // Collections that are being built, by their numbers.
     pub(crate) drafts: Vec<u32>,
-    // Strings that are, and which of them the command that runs is to take.
+    // Strings that are being built, with a mark for the one that the running command will take.
     pub(crate) text_drafts: Vec<TextDraft>,
     pub(crate) text_draft_used: Option<usize>,
     pub(crate) last_text_draft: u32,
-    // The last token given, and how far the next one is from it.
+    // The last CAS token, and the distance to the next one.
     cas: u64,
     cas_step: u64,
     // Keys whose values name others; shared by all shards.
     pub(crate) links: Arc<Links>,
-    /// Answers of KEYS that were cut at `keys_output_limit`; one that is about several shards is counted by one of them.
+    /// Answers of KEYS that were cut at `keys_output_limit`. An answer over several shards is counted by one of them.
     pub answers_cut: u64,
 }
 
-/// What two cache lines leave beside the ownership word and its queue.
+/// The space of two cache lines beside the ownership word and its queue.
 pub const HOT_BYTES: usize = 96;
 const _: () = assert!(offset_of!(Shard, changes) + ChangeLog::HOT_BYTES <= HOT_BYTES);
 
-/// Values are not read bit by bit where their block is no longer than a size class has, whatever else is in it.
+/// Values are not read in slices if their block is not longer than this.
 pub(crate) const PINNED_BYTES_MIN: usize = 64 << 10;
-/// A record of so many bytes is told of when it goes.
+/// The removal of a record of at least this many bytes is reported to the limit immediately.
 pub(crate) const GIANT_BYTES: usize = 1 << 20;
 /// Blocks of a deleted collection that are freed at once: some microseconds.
 const BLOCKS_AT_ONCE: usize = 64;
@@ -134,7 +134,7 @@ impl Shard {
         Shard::within(None, dbs, seed, hasher)
     }
 
-    /// The same with at most so many bytes of address space for its data; `None` is as many as there may be.
+    /// The same with at most this many bytes of address space for its data; `None` for the maximum.
     ///
     /// Errors: the kernel refuses the address range.
     pub fn within(
@@ -164,7 +164,7 @@ impl Shard {
             folds: false,
             pressure: Pressure::default(),
             tidy: Tidy::default(),
-            graves: Vec::new(),
+            lazy_free: Vec::new(),
             unswept: Vec::new(),
             ruins: Vec::new(),
             cut: None,
@@ -181,7 +181,7 @@ impl Shard {
         })
     }
 
-    /// Has the shard share this table of keys that name others, before it has a key.
+    /// Makes the shard share this table of keys that name others, before it has a key.
     pub fn share_links(&mut self, links: Arc<Links>) {
         self.links = links;
     }
@@ -196,7 +196,7 @@ impl Shard {
         self.dbs.len()
     }
 
-    /// Bytes of indexes, records and objects: what `maxmemory` is compared with.
+    /// Bytes of indexes, records and objects, which are compared with `maxmemory`.
     pub fn memory_bytes(&self) -> usize {
         self.arena.occupied_bytes()
             + self.arena.page_record_bytes()
@@ -207,7 +207,7 @@ impl Shard {
 
     /// Bytes of the indexes alone.
     pub fn index_bytes(&self) -> usize {
-        // Two loops: of one over both only a call is left.
+        // Two loops, because one over both would leave a call.
         let of = |dbs: &[Db]| dbs.iter().map(|db| db.index.bytes()).sum::<usize>();
         of(self.filled_dbs()) + of(&self.ruins)
     }
@@ -223,20 +223,20 @@ impl Shard {
         self.arena.used_bytes()
     }
 
-    /// The next CAS token, unique within the shard, and within the process where shards take turns.
+    /// The next CAS token, unique within the shard, and within the process if shards take turns.
     pub fn next_cas(&mut self) -> u64 {
         self.cas += self.cas_step;
         self.cas
     }
 
-    /// Has CAS tokens go on after `last` in steps of `step`: so that none is given again after a restart, nor by another of
-    /// `step` shards whose `last` differs by less.
+    /// Sets the CAS tokens to start after `last`, in steps of `step`. No token is then repeated after a restart, nor
+    /// by another of `step` shards whose `last` differs by less.
     pub fn start_cas(&mut self, last: u64, step: u64) {
         (self.cas, self.cas_step) = (last, step);
     }
 
-    /// Makes room for about `keys` keys in a database that has none yet: before a snapshot is loaded. The number is
-    /// bounded by the caller, who should not believe a file.
+    /// Makes room for about `keys` keys in a database that has none yet: before a snapshot is loaded. The caller must
+    /// bound the number, which may come from a file.
     pub fn reserve(&mut self, db: usize, keys: usize) {
         if let Some(place) = self.dbs.get_mut(db) {
             place.index.reserve(keys);
@@ -244,7 +244,7 @@ impl Shard {
         }
     }
 
-    /// Asks for the index line that finding a key of this hash will look at.
+    /// Prefetches the index line that finding a key of this hash will look at.
     #[inline]
     pub fn prefetch_line(&self, db: usize, hash: u64) {
         if let Some(db) = self.dbs.get(db) {
@@ -252,7 +252,7 @@ impl Shard {
         }
     }
 
-    /// Asks for the record that the index line, which should be near by now, names for this hash.
+    /// Prefetches the record that the index line names for this hash. The line should be cached by now.
     #[inline]
     pub fn prefetch_record(&self, db: usize, hash: u64) {
         if let Some(handle) = self.dbs.get(db).and_then(|db| db.index.find_handle(hash)) {
@@ -271,7 +271,7 @@ impl Shard {
         Record { tail: self.arena.tail(self.dbs[db].index.handle(slot)) }
     }
 
-    /// Finds a key that is alive at `now_ms`, and its record; a dead one is removed on the way.
+    /// Finds a key that is alive at `now_ms`, and its record; removes an expired one.
     #[inline(always)]
     pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<(Slot, Handle)> {
         self.scratch.clear();
@@ -287,28 +287,28 @@ impl Shard {
         Some((slot, handle))
     }
 
-    /// Whether a record is there for the command that runs, whose time is `now_ms`.
+    /// Returns true if a record is visible to the running command, whose time is `now_ms`.
     pub fn shows(&self, record: Record<'_>, now_ms: u64) -> bool {
         !record.is_expired(now_ms) || self.shows_dead
     }
 
-    /// Has dead keys be there like others, or hides them again.
+    /// Shows expired keys like others, or hides them again.
     pub fn show_dead(&mut self, on: bool) {
         self.shows_dead = on;
     }
 
-    /// Looks at a key without removing it even when its time is up; a dead key is not shown.
+    /// Returns the record of a key without removing an expired one, which is not shown.
     pub fn peek(&self, db: usize, key: Key<'_>, now_ms: u64) -> Option<Record<'_>> {
         let record = self.record_at(db, self.locate(db, key)?);
         self.shows(record, now_ms).then_some(record)
     }
 
-    /// Has dead keys stay, though hidden, or removes them again when they are met: on a replica the master removes them.
+    /// Keeps expired keys, though hidden, or removes them again on access. On a replica, the master removes them.
     pub fn keep_dead(&mut self, on: bool) {
         self.keeps_dead = on;
     }
 
-    /// Whether dead keys stay.
+    /// Returns true if dead keys stay.
     pub fn keeps_dead(&self) -> bool {
         self.keeps_dead
     }
@@ -337,7 +337,7 @@ impl Shard {
         self.free_record(handle);
     }
 
-    /// Frees a record's block. The limit hears of a giant at once, not when house is kept: others may wait for its room.
+    /// Frees a record's block. A giant is reported to the limit immediately, because others may wait for its room.
     pub(crate) fn free_record(&mut self, handle: Handle) {
         let before = self.arena.used_bytes();
         self.arena.free(handle);
@@ -346,7 +346,7 @@ impl Shard {
         }
     }
 
-    /// Whether the record's collection has members that expire. One that is folded has none.
+    /// Returns true if the record's collection has members that expire. One that is folded has none.
     fn is_timed(&self, handle: Handle) -> bool {
         let record = Record { tail: self.arena.tail(handle) };
         self.timed > 0
@@ -372,32 +372,32 @@ impl Shard {
         }
     }
 
-    /// Frees a collection that no key refers to any more: at once when it is small, else piece by piece
-    /// in [`Shard::bury`].
+    /// Frees a collection to which no key refers any more: immediately if it is small, else in steps by
+    /// [`Shard::free_some`].
     pub(crate) fn discard(&mut self, mut object: Object) {
         self.timed -= usize::from(object.next_expiry_ms().is_some());
         if !object.free_step(&mut self.arena, BLOCKS_AT_ONCE) {
-            self.graves.push(object);
+            self.lazy_free.push(object);
         }
     }
 
     /// Frees up to about `blocks_max` blocks of deleted collections and trimmed streams, or index lines of emptied
-    /// databases; returns whether none is left.
-    pub fn bury(&mut self, blocks_max: usize) -> bool {
+    /// databases; returns true if none is left.
+    pub fn free_some(&mut self, blocks_max: usize) -> bool {
         if let Some(id) = self.unswept.last().copied() {
             self.sweep_trimmed(id, blocks_max);
-        } else if let Some(object) = self.graves.last_mut() {
+        } else if let Some(object) = self.lazy_free.last_mut() {
             if object.free_step(&mut self.arena, blocks_max) {
-                self.graves.pop();
+                self.lazy_free.pop();
                 self.tidied.buried += 1;
             }
         } else {
             return self.clear_ruins(blocks_max);
         }
-        self.graves_len() == 0 && self.ruins.is_empty()
+        self.lazy_free_len() == 0 && self.ruins.is_empty()
     }
 
-    /// Has what was trimmed of a stream freed bit by bit.
+    /// Notes a trimmed stream, whose entries are freed in steps.
     #[cold]
     pub(crate) fn note_unswept(&mut self, id: u32) {
         if !self.unswept.contains(&id) {
@@ -420,11 +420,11 @@ impl Shard {
     }
 
     /// Number of deleted collections, and of trimmed streams, that still hold memory.
-    pub fn graves_len(&self) -> usize {
-        self.graves.len() + self.unswept.len()
+    pub fn lazy_free_len(&self) -> usize {
+        self.lazy_free.len() + self.unswept.len()
     }
 
-    /// Writes a record for a key that has none.
+    /// Writes a record for a missing key.
     pub(crate) fn create(
         &mut self,
         db: usize,
@@ -437,7 +437,7 @@ impl Shard {
         Ok(self.adopt(db, key, handle, meta.deadline_ms, now_ms))
     }
 
-    /// Makes a record that is written already the one of a key that has none.
+    /// Adds a record that is already written as that of a missing key.
     #[inline]
     pub(crate) fn adopt(
         &mut self,
@@ -518,7 +518,7 @@ impl Shard {
         Ok(handle)
     }
 
-    /// Sets a string over an existing record: in place when the block's class stays the same.
+    /// Sets a string over an existing record: in place if the block's class stays the same.
     #[inline]
     pub(crate) fn overwrite(
         &mut self,
@@ -567,21 +567,21 @@ impl Shard {
         self.rewrite(db, key, slot, &meta, &payload, now_ms)
     }
 
-    /// The payload for a string value: one that is built already stays as it is.
+    /// The payload for a string value: one that was built already stays unchanged.
     #[inline]
     pub(crate) fn payload_of<'v>(&self, value: &'v [u8]) -> Payload<'v> {
         if self.text_draft_used.is_some() { Payload::Text(value) } else { Payload::of_text(value) }
     }
 
-    /// Whether a record may not be overwritten where it is, because somebody reads its value bit by bit. `value` is what
-    /// would be written: a short one says that nobody does.
+    /// Returns true if a record may not be overwritten in place, because its value is read in slices. `value` is the
+    /// new value: if it is short, the old one has no reader.
     #[inline]
     pub(crate) fn is_read_in_place(&self, handle: Handle, value: &[u8]) -> bool {
         value.len() >= PINNED_BYTES_MIN && self.arena.is_pinned(handle)
     }
 
-    /// Empties one database; returns how many keys it had. Cost: no look at any key: what it held is freed at once with
-    /// the arena when nothing else is there, else bit by bit in [`Shard::bury`].
+    /// Empties one database; returns its number of keys. Cost: independent of the keys. Its memory is freed with the
+    /// arena if nothing else is there, else in steps by [`Shard::free_some`].
     pub fn flush_db(&mut self, db: usize) -> usize {
         self.all_series_go(db);
         let mut empty = Db::new();
@@ -596,14 +596,14 @@ impl Shard {
             self.arena.clear();
             self.tidy = Tidy::default();
             self.objects = Slots::default();
-            self.graves.clear();
+            self.lazy_free.clear();
             self.unswept.clear();
             self.ruins.clear();
             self.timed = 0;
         } else {
             self.set_aside(old);
         }
-        // The command that empties frees none of them itself.
+        // The command itself frees none of them.
         self.tidied.buried += keys as u64;
         self.changes.count(keys as u64);
         keys
@@ -664,9 +664,9 @@ mod tests {
             let before = shard.memory_bytes();
             assert!(before - value.len() < 2 << 20, "{before} bytes for one of 64 MiB");
             shard.allow_growth(1 << 20);
-            assert!(!shard.is_pressed());
+            assert!(!shard.is_over_quota());
             ends(&mut crate::Keyed::find(&mut shard, 0, key, 1));
-            assert!(shard.is_pressed() && shard.memory_bytes() < 2 << 20, "{}", shard.memory_bytes());
+            assert!(shard.is_over_quota() && shard.memory_bytes() < 2 << 20, "{}", shard.memory_bytes());
         }
     }
 
@@ -690,7 +690,7 @@ mod tests {
     fn a_value_of_the_same_length_is_overwritten_where_it_lies() {
         let hasher = KeyHasher::new(3);
         let mut shard = Shard::new(1, 0, hasher).expect("address space");
-        // lengths around those where a block is filled to its last byte
+        // lengths around those that fill a block to its last byte
         for len in 0..130 {
             let (name, value) = (format!("key:{len:012}"), vec![b'v'; len]);
             let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };

@@ -1,7 +1,7 @@
 //! A table of values named by small numbers, with free places reused.
 //!
-//! Records refer to what does not fit into them (collections) by such a number. The table grows by a
-//! fixed piece at a time: a value never moves, and nothing is copied however many there are.
+//! Records refer to values that do not fit into them (collections) by such a number. The table grows by a fixed piece
+//! at a time: a value never moves, and growing copies nothing.
 
 /// Values named by `u32`; removal leaves a hole that the next insertion fills.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ impl<T> Slots<T> {
         self.len
     }
 
-    /// Whether nothing is held.
+    /// Returns true if nothing is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the table itself, without what the values own.
+    /// Bytes of the table itself, without those that the values own.
     pub fn bytes(&self) -> usize {
         self.pieces.len() * PIECE_LEN * size_of::<Place<T>>()
             + self.pieces.capacity() * size_of::<Vec<Place<T>>>()

@@ -30,11 +30,11 @@ struct More {
     groups: Vec<Arc<Group>>,
     // Most streams have none.
     producers: Option<Arc<Producers>>,
-    // Of who reads it in slices; 0 for nobody yet.
+    // The mark of a stepwise reader; 0 if there is none yet.
     mark: u64,
 }
 
-/// What is known about a stream without its entries: enough to tell how far a group has come.
+/// The known facts about a stream without its entries, from which the progress of a group follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
     /// Number of entries.
@@ -43,20 +43,20 @@ pub struct Extent {
     pub added: u64,
     /// Id of the first entry, or the lowest id.
     pub first_id: StreamId,
-    /// Id of the entry added last, though it may be gone.
+    /// Id of the entry added last, which may be deleted.
     pub last_id: StreamId,
     /// Highest id that was deleted, or the lowest id.
     pub max_deleted_id: StreamId,
 }
 
 impl Extent {
-    /// Whether an entry that was deleted from the middle may lie at `id` or after it.
+    /// Returns true if an entry that was deleted from the middle may lie at `id` or after it.
     pub fn has_gap_from(&self, id: StreamId) -> bool {
         let deleted = self.max_deleted_id;
         self.len > 0 && deleted != StreamId::MIN && self.first_id <= deleted && id <= deleted
     }
 
-    /// How many entries were ever added up to `id`, where that can be told.
+    /// Number of entries ever added up to `id`, if that is known.
     pub fn added_up_to(&self, id: StreamId) -> Option<u64> {
         if self.added == 0 {
             return Some(0);
@@ -71,12 +71,12 @@ impl Extent {
         Some(self.added.wrapping_sub(self.len).wrapping_add(u64::from(id == self.first_id)))
     }
 
-    /// How many entries the group has yet to see, where that can be told.
+    /// Number of entries that the group has not seen yet, if that is known.
     pub fn lag(&self, group: &Group) -> Option<i64> {
         if self.len == 0 {
             return Some(0);
         }
-        // All that is left came after what it has seen, and nothing is missing in between.
+        // All remaining entries came after the last one it has seen, and none is missing in between.
         if group.last_id < self.first_id && self.max_deleted_id < self.first_id {
             return Some(self.len as i64);
         }
@@ -94,8 +94,8 @@ impl Stream {
         Stream::default()
     }
 
-    /// The same stream as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
-    /// Never to be changed or cleared. Cost: O(groups), some nanoseconds each.
+    /// A copy of the stream in its present state, for a reader that looks back while the arena keeps pre-images. It
+    /// must never be changed or cleared. Cost: O(groups), some nanoseconds each.
     pub(crate) fn frozen(&self) -> Stream {
         let More { last_id, max_deleted_id, added, ref groups, ref producers, mark } = *self.more;
         let (groups, producers) = (groups.clone(), producers.clone());
@@ -103,12 +103,12 @@ impl Stream {
         Stream { log: self.log.frozen(), more }
     }
 
-    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    /// Lends the data outside the arena to a frozen copy for a read, or takes it back.
     pub(crate) fn lend(&mut self, frozen: &mut Stream) {
         self.log.lend(&mut frozen.log);
     }
 
-    /// Whether it takes more than so many bytes, about. Cost: bounded by them.
+    /// Returns true if it takes more than about `bytes`. Cost: bounded by that number.
     pub(crate) fn is_larger_than(&self, bytes: usize) -> bool {
         let mut left = bytes.checked_sub(self.log.bytes() + self.log.spilled_bytes());
         let producers = self.producers().map_or(0, Producers::bytes_min);
@@ -146,12 +146,12 @@ impl Stream {
         self.log.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Id of the entry added last, though it may be gone.
+    /// Id of the entry added last, which may be deleted.
     #[inline]
     pub fn last_id(&self) -> StreamId {
         self.more.last_id
@@ -167,7 +167,7 @@ impl Stream {
         self.more.added
     }
 
-    /// What is known without the entries. Cost: O(log n).
+    /// The known facts without the entries. Cost: O(log n).
     pub fn extent(&self, arena: &Arena) -> Extent {
         Extent {
             len: self.log.len(),
@@ -193,7 +193,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Takes out one entry; returns whether it was there. Cost: O(log n).
+    /// Removes one entry; returns whether it was there. Cost: O(log n).
     pub fn delete(&mut self, arena: &mut Arena, id: StreamId) -> bool {
         let found = self.log.remove(arena, id);
         if found {
@@ -202,24 +202,24 @@ impl Stream {
         found
     }
 
-    /// Takes out the first `count` entries at most; returns how many there were. Cost: bounded.
+    /// Removes up to `count` of the first entries; returns their number. Cost: bounded.
     pub fn trim_first(&mut self, arena: &mut Arena, count: u64) -> u64 {
         self.log.remove_first(arena, count)
     }
 
-    /// Sets what the stream remembers; `None` leaves as it was.
+    /// Sets the remembered ids; `None` leaves a value unchanged.
     pub fn set_ids(&mut self, last_id: StreamId, added: Option<u64>, max_deleted_id: Option<StreamId>) {
         self.more.last_id = last_id;
         self.more.added = added.unwrap_or(self.more.added);
         self.more.max_deleted_id = max_deleted_id.unwrap_or(self.more.max_deleted_id);
     }
 
-    /// What producers have sent lately, if any has named its entries or it was said how much to remember.
+    /// The recent entries of producers, if any has named its entries or a limit was set.
     pub fn producers(&self) -> Option<&Producers> {
         self.more.producers.as_deref()
     }
 
-    /// The same, to change; made by `make` where there is nothing yet.
+    /// The same, to change; created by `make` if missing.
     pub fn producers_mut(&mut self, make: impl FnOnce() -> Producers) -> &mut Producers {
         Arc::make_mut(self.more.producers.get_or_insert_with(|| Arc::new(make())))
     }
@@ -252,7 +252,7 @@ impl Stream {
         self.place_of(name).ok().and_then(|at| self.group_at(at))
     }
 
-    /// The group called `name`, to change, beside the entries; its mark is gone.
+    /// The group called `name`, to change, beside the entries; clears its mark.
     pub fn group_mut(&mut self, name: &[u8]) -> Option<(&mut Group, &StreamLog)> {
         let at = self.place_of(name).ok()?;
         let group = owned(self.more.groups.get_mut(at)?, Group::twin);
@@ -260,15 +260,16 @@ impl Stream {
         Some((group, &self.log))
     }
 
-    /// Marks the group called `name`, until it changes: see [`Group::mark`]. Returns the mark, which is another where it has
-    /// one already; `None` when there is no such group.
+    /// Marks the group called `name`, until it changes: see [`Group::mark`]. Returns the mark, which is the old one
+    /// if it has one already; `None` if there is no such group.
     pub fn mark_group(&mut self, name: &[u8], mark: u64) -> Option<u64> {
         let at = self.place_of(name).ok()?;
         self.more.groups.get_mut(at).map(|group| marked(group, mark))
     }
 
-    /// Marks the stream, for ever, and its groups, each until it changes; returns the marks, those that were there already
-    /// as they are: first its own. Who reads it in slices sees so whether it is still the same. Cost: O(groups).
+    /// Marks the stream for its lifetime, and each group until it changes. Existing marks stay. Returns the marks,
+    /// first that of the stream. A stepwise reader compares them to see whether the stream is still the same. Cost:
+    /// O(groups).
     pub fn mark_all(&mut self, mark: u64) -> Vec<u64> {
         let own = &mut self.more.mark;
         if *own == 0 {
@@ -278,12 +279,12 @@ impl Stream {
         std::iter::once(own).chain(self.more.groups.iter_mut().map(|group| marked(group, mark))).collect()
     }
 
-    /// The marks of the stream and of its groups, as [`Stream::mark_all`] returned them where nothing has changed.
+    /// The marks of the stream and of its groups, as [`Stream::mark_all`] returned them if nothing has changed.
     pub fn marks(&self) -> impl Iterator<Item = u64> + '_ {
         std::iter::once(self.more.mark).chain(self.groups().map(Group::mark))
     }
 
-    /// Of these marks the one at this place.
+    /// The mark at this place of [`Stream::marks`].
     pub fn mark_at(&self, nth: usize) -> Option<u64> {
         match nth.checked_sub(1) {
             None => Some(self.more.mark),
@@ -291,7 +292,7 @@ impl Stream {
         }
     }
 
-    /// Puts the group called `name` of `draft` in the place of the one here, and that one there.
+    /// Puts the group called `name` of `draft` in place of the present one, and that one into `draft`.
     pub fn swap_group(&mut self, draft: &mut Stream, name: &[u8]) {
         if let (Ok(at), Ok(of_draft)) = (self.place_of(name), draft.place_of(name))
             && let (Some(here), Some(there)) =
@@ -301,7 +302,7 @@ impl Stream {
         }
     }
 
-    /// Makes a group; `false` when there is one of that name. Cost: O(groups).
+    /// Makes a group; `false` if the name exists. Cost: O(groups).
     pub fn create_group(&mut self, name: &[u8], last_id: StreamId, entries_read: Option<u64>) -> bool {
         match self.place_of(name) {
             Ok(_) => false,
@@ -312,7 +313,7 @@ impl Stream {
         }
     }
 
-    /// Removes a group and what is pending in it; returns whether it was there.
+    /// Removes a group and its pending entries; returns whether it existed.
     pub fn destroy_group(&mut self, arena: &mut Arena, name: &[u8]) -> bool {
         let Ok(at) = self.place_of(name) else { return false };
         owned(&mut self.more.groups.remove(at), Group::twin).clear(arena);

@@ -9,7 +9,7 @@ use crate::ascii7;
 /// A string value, borrowed from its record.
 #[derive(Clone, Copy)]
 pub enum Text<'a> {
-    /// The bytes as they are.
+    /// The bytes of the value.
     Plain(&'a [u8]),
     /// Seven-bit packed; the number is the length in characters.
     Packed(&'a [u8], usize),
@@ -25,7 +25,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Whether the value is the empty string.
+    /// Returns true if the value is the empty string.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -39,7 +39,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The value as one slice; copies only what was packed.
+    /// The value as one slice; copies only a packed one.
     pub fn bytes(self) -> Cow<'a, [u8]> {
         match self {
             Text::Plain(bytes) => Cow::Borrowed(bytes),
@@ -51,7 +51,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The bytes `from..to` of the value, cut to its length. Cost: O(to - from), however long the value is.
+    /// The bytes `from..to` of the value, cut to its length. Cost: O(to - from), for any length of the value.
     pub fn range(self, from: usize, to: usize) -> Cow<'a, [u8]> {
         let to = to.min(self.len());
         let from = from.min(to);
@@ -73,7 +73,7 @@ impl<'a> Text<'a> {
             Text::Plain(bytes) => long::append(out, &bytes[from..to]),
             Text::Packed(packed, len) => {
                 let start = out.len();
-                // eight characters are seven bytes; what is left after the last eight is not packed
+                // eight characters are seven bytes; the rest after the last eight is not packed
                 let (first, whole) = (from / 8, len / 8);
                 let (end, chars) = match to.div_ceil(8) {
                     last if last <= whole => (last * 7, last.saturating_sub(first) * 8),
@@ -86,7 +86,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Whether the value equals `other`.
+    /// Returns true if the value equals `other`.
     pub fn equals(self, other: &[u8]) -> bool {
         self.len() == other.len() && *self.bytes() == *other
     }

@@ -1,9 +1,9 @@
-//! Giving memory back: sparse pages are emptied by moving records, nearly empty index segments merge,
-//! empty pages return to the kernel.
+//! Giving memory back: sparse pages are emptied by moving records, nearly empty index segments merge, empty pages
+//! return to the kernel.
 //!
-//! Called by housekeeping in short visits. A record has one referrer, so moving it is a copy and one
-//! changed handle; the packs of a hash and of a set of texts are moved with their directory, some at a time. Lists,
-//! sorted sets, streams and sets of integers stay where they are.
+//! Called by housekeeping in short visits. A record has one referrer, so moving it is a copy and one changed handle;
+//! The packs of a hash and of a set of texts are moved with their directory, some at a time. Lists, sorted sets,
+//! streams and sets of integers are not moved.
 
 use darter_index::Position;
 use darter_slab::{Arena, Handle};
@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::record::{self, Payload, Record, Value};
 use crate::shard::Shard;
 
-/// Where a shard's tidying goes on.
+/// The position of a shard's tidying.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tidy {
     /// The pass, while one is under way.
@@ -26,16 +26,16 @@ pub(crate) struct Tidy {
     is_at_rest: bool,
 }
 
-/// What of a shard a pass has come to.
+/// The position of a pass in a shard.
 #[derive(Clone, Copy, Debug)]
 enum Pass {
     /// Records of a database, by their places in the index.
     Records(usize, Position),
-    /// Packs: of the collection with this number or the next one there is, from a cursor of its own on.
+    /// Packs of the collection with this number, or of the next existing one, from a cursor on.
     Packs(u32, u64),
 }
 
-/// What a shard's tidying has done since the start.
+/// Totals of a shard's tidying since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TidyCounters {
     /// Records looked at.
@@ -63,12 +63,12 @@ impl TidyCounters {
 
 /// Waste below this is left alone.
 const WASTE_MIN_BYTES: usize = 256 << 10;
-/// Empty pages kept at hand by a shard that grows, at most; the others go back to the kernel.
+/// Most empty pages that a growing shard keeps; the others are given back to the kernel.
 const EMPTY_KEEP_BYTES: usize = 64 << 10;
 
 impl Shard {
-    /// One short piece of tidying over at most `lines_max` index lines; returns whether there is more to do.
-    /// Records are moved if `may_move`; merging and giving back cost little and are always done.
+    /// One short piece of tidying over at most `lines_max` index lines; returns true if there is more to do. Records
+    /// are moved if `may_move`; merging and giving back cost little and are always done.
     pub fn tidy(&mut self, lines_max: usize, may_move: bool) -> bool {
         let more = match self.tidy.pass {
             Some(pass) => self.go_on(pass, lines_max),
@@ -76,7 +76,7 @@ impl Shard {
         };
         let merged = self.merge_segments();
         let empty = self.arena.empty_bytes();
-        // A small shard keeps little: there are many of them, and together it would be as much as their data.
+        // A small shard keeps little: there are many of them, and together they would keep as much as their data.
         let keep =
             if self.tidy.is_at_rest { 0 } else { EMPTY_KEEP_BYTES.min(self.arena.committed_bytes() / 16) };
         if empty > keep {
@@ -85,8 +85,8 @@ impl Shard {
         more || merged || empty > keep
     }
 
-    /// To be called once before the tidying of a visit: when nothing has come or gone since the last one, the shard
-    /// lets go of what it keeps at hand for changes to come.
+    /// To be called once before the tidying of a visit. If nothing has changed since the last visit, the shard gives
+    /// up the pages and blocks it keeps for future changes.
     pub fn rest(&mut self) {
         let used = self.arena.used_bytes();
         let is_same = used == std::mem::replace(&mut self.tidy.used_at_visit, used);
@@ -96,7 +96,7 @@ impl Shard {
         self.tidy.is_at_rest = is_same;
     }
 
-    /// One short piece of a pass, whatever has changed since the last one; returns whether there is more to do.
+    /// One short piece of a pass, whatever has changed since the last one; returns true if there is more to do.
     pub fn squeeze(&mut self, lines_max: usize) -> bool {
         let more = match self.tidy.pass {
             Some(pass) => self.go_on(pass, lines_max),
@@ -112,7 +112,7 @@ impl Shard {
         self.arena.release_empty(usize::MAX)
     }
 
-    /// Whether records are being moved together.
+    /// Returns true if records are being moved together.
     pub fn is_tidying(&self) -> bool {
         self.tidy.pass.is_some()
     }
@@ -138,11 +138,11 @@ impl Shard {
         true
     }
 
-    /// One piece of a pass; returns whether it goes on.
+    /// One step of a pass; returns true if it is not complete.
     fn go_on(&mut self, pass: Pass, lines_max: usize) -> bool {
         self.tidy.pass = match pass {
             Pass::Records(db, at) => Some(self.move_records(db, at, lines_max)),
-            // What a snapshot is reading must not move.
+            // A running snapshot reads the packs, so they must not move.
             Pass::Packs(..) if self.cut.is_some() => None,
             Pass::Packs(id, cursor) => self.move_packs(id, cursor, lines_max),
         };
@@ -180,7 +180,7 @@ impl Shard {
         }
     }
 
-    /// Moves packs of one collection; returns where to go on, nothing after the last one.
+    /// Moves packs of one collection; returns the next position, `None` after the last one.
     fn move_packs(&mut self, id: u32, cursor: u64, packs_max: usize) -> Option<Pass> {
         let (found, object) = self.objects.next_from(id)?;
         let cursor = if found == id { cursor } else { 0 };
@@ -203,7 +203,7 @@ impl Shard {
     }
 }
 
-/// Moves the only pack of a collection that has no root of its own.
+/// Moves the only pack of a collection without a root.
 fn move_folded(arena: &mut Arena, handle: Handle) {
     let Value::Folded(kind, block) = (Record { tail: arena.tail(handle) }).value() else { return };
     let mut object = Object::unfold(kind, block, arena);
@@ -318,7 +318,7 @@ mod tests {
                 }
             });
         }
-        // Whole small hashes go, and runs of places in the large ones.
+        // Whole small hashes are removed, and runs of places in the large ones.
         let is_kept = |n: u32| {
             let of = if n < 60_000 { hasher.hash(field(n).as_bytes()) >> 58 } else { u64::from(place_of(n)) };
             of.is_multiple_of(2)

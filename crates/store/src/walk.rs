@@ -1,4 +1,4 @@
-//! Looking over a database: all its records, some of them, a random one.
+//! Walking a database: all its records, some of them, a random one.
 
 use darter_index::Position;
 
@@ -6,13 +6,13 @@ use crate::object::Object;
 use crate::record::{Record, Value};
 use crate::shard::{Key, Shard};
 
-/// Dead keys that stay and are met before one of them is shown.
+/// Expired keys sampled before one of them is shown, if expired keys stay.
 const DEAD_TRIES_MAX: u32 = 100;
 
 impl Shard {
-    /// Emits the records of the index line at `at`, dead ones too; returns where to go on, `None` at the end.
+    /// Emits the records of the index line at `at`, expired ones too; returns the next position, `None` at the end.
     ///
-    /// A key that is there from the first call to the last is emitted once, whatever changes meanwhile.
+    /// A key that is present from the first call to the last is emitted once, whatever changes meanwhile.
     pub fn scan(&self, db: usize, at: Position, mut emit: impl FnMut(Record<'_>)) -> Option<Position> {
         let (arena, hasher) = (&self.arena, self.hasher);
         self.dbs[db].index.scan(
@@ -31,12 +31,12 @@ impl Shard {
         match record.value() {
             Value::Text(_) | Value::Packed(..) => None,
             Value::Object(_, id) => Some(look(self.objects.get(id), &self.arena)),
-            // made for the look and forgotten: its block belongs to the record
+            // a temporary root, which is forgotten: its block belongs to the record
             Value::Folded(kind, block) => Some(look(&Object::unfold(kind, block, &self.arena), &self.arena)),
         }
     }
 
-    /// Bytes that the value of a record takes: its text as it is kept, or its collection.
+    /// Bytes of a record's value: its text in stored form, or its collection.
     pub fn value_bytes(&self, record: Record<'_>) -> usize {
         match record.value() {
             Value::Text(bytes) | Value::Packed(bytes, _) => bytes.len(),
@@ -45,7 +45,7 @@ impl Shard {
         }
     }
 
-    /// How long the value of a record is: bytes of a string, members of a collection, those included whose time is up.
+    /// Length of a record's value: bytes of a string, or members of a collection, expired ones included.
     pub fn value_len(&self, record: Record<'_>) -> u64 {
         let len = self.with_object(record, |object, arena| match object {
             Object::List(list) => list.len(),
@@ -64,8 +64,8 @@ impl Shard {
         self.dbs[db].index.each(|handle| emit(Record { tail: arena.tail(handle) }));
     }
 
-    /// Milliseconds left to some of the keys with a deadline, added up, and how many these are. Looks at up to so many
-    /// keys and index lines.
+    /// Sum of the milliseconds left to some of the keys with a deadline, and the number of these keys. Examines up to
+    /// `keys_max` keys and `lines_max` index lines.
     pub fn sample_ttl(&self, db: usize, now_ms: u64, keys_max: u64, lines_max: usize) -> (u64, u64) {
         let (mut sum, mut keys, mut lines) = (0u64, 0, 0);
         let mut at = Some(Position::START);
@@ -81,7 +81,7 @@ impl Shard {
         (sum, keys)
     }
 
-    /// A random key that is alive at `now_ms`; dead ones met on the way are removed.
+    /// A random key that is alive at `now_ms`. Removes the expired keys it finds.
     pub fn random_key(&mut self, db: usize, now_ms: u64) -> Option<Vec<u8>> {
         let mut tries = 0;
         loop {
@@ -89,7 +89,7 @@ impl Shard {
             let record = self.record_at(db, slot);
             let name = record.key().to_vec();
             tries += 1;
-            // Where dead keys stay, all may be dead: one of them is shown then, as by Redis.
+            // If expired keys stay, all keys may have expired. One of them is shown then, as in Redis.
             if !record.is_expired(now_ms) || self.keeps_dead() && tries > DEAD_TRIES_MAX {
                 return Some(name);
             }
@@ -98,7 +98,7 @@ impl Shard {
         }
     }
 
-    /// Whether `name` is in the database, dead or alive.
+    /// Returns true if `name` is in the database, expired or not.
     pub fn holds(&self, db: usize, name: &[u8]) -> bool {
         self.locate(db, self.key(name)).is_some()
     }

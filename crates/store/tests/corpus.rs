@@ -1,5 +1,6 @@
-//! Replays `tests/corpus/values`, and thousands of inputs cut and changed out of it: values of modules' types and arrays.
-//! The fuzz target `module_values` does the same without end. An input that ever broke it goes there as a file.
+//! Replays `tests/corpus/values`, and thousands of inputs cut and changed from it: values of modules' types and
+//! arrays. The fuzz target `module_values` does the same without end. An input that ever broke it is added there as a
+//! file.
 
 use std::path::Path;
 

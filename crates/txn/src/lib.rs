@@ -1,7 +1,7 @@
-//! What holds several shards together: routing, lock sets, watches and waiting clients.
+//! Everything across several shards: routing, lock sets, watches and waiting clients.
 //!
-//! Called by `command` (through [`ShardSet`]) and by the server's executor. A pure state machine:
-//! it never takes a shard itself, knows no thread and no socket.
+//! Called by `command` (through [`ShardSet`]) and by the server's executor. A pure state machine: it never takes a
+//! shard itself, knows no thread and no socket.
 #![forbid(unsafe_code)]
 
 pub mod part;

@@ -1,4 +1,4 @@
-//! What one ownership token guards: a shard and the clients that care about its keys.
+//! The data under one ownership token: a shard and the clients that watch, await or cache its keys.
 
 use darter_base::hash::KeyHasher;
 use darter_store::Shard;
@@ -7,18 +7,19 @@ use crate::readers::Readers;
 use crate::waiters::Waiters;
 use crate::watch::Watches;
 
-/// A shard with its watches, waiting clients and those that cache.
+/// A shard with its watches, waiting clients and caching clients.
 ///
-/// Shape: the shard is first, so that what its every command writes lies in the lines of the ownership word.
+/// Shape: the shard comes first, so that the fields which every command writes lie in the cache lines of the
+/// ownership word.
 #[repr(C)]
 pub struct Part {
     /// The data.
     pub shard: Shard,
-    /// Connections that asked to know of a change before their EXEC.
+    /// Connections that must learn of a change before their EXEC.
     pub watches: Watches,
     /// Clients that wait for a key to be filled.
     pub waiters: Waiters,
-    /// Clients that have read a key and keep what they read.
+    /// Clients that have read a key and cache its value.
     pub readers: Readers,
 }
 

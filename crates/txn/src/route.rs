@@ -1,4 +1,4 @@
-//! Which shard a key belongs to, and the sets of shards a command needs.
+//! The shard of each key, and the sets of shards that a command needs.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use darter_base::hash::KeyHasher;
 use darter_store::{Key, Links};
 use smallvec::SmallVec;
 
-/// Maps keys to shards; the same for the life of the process. Knows also which keys name others.
+/// Maps keys to shards; the same for the life of the process. Also knows the keys that name others.
 #[derive(Clone, Debug)]
 pub struct Router {
     hasher: KeyHasher,
@@ -40,7 +40,7 @@ impl Router {
         self.shards_len
     }
 
-    /// Keys whose values name others; every shard is to share it.
+    /// Keys whose values name others, shared by every shard.
     pub fn links(&self) -> &Arc<Links> {
         &self.links
     }
@@ -82,7 +82,7 @@ impl LockSet {
         }
     }
 
-    /// Sorts and removes what is there twice.
+    /// Sorts and removes duplicates.
     #[inline]
     pub fn seal(&mut self) {
         if self.ids.len() > 1 {
@@ -97,7 +97,7 @@ impl LockSet {
         &self.ids
     }
 
-    /// Whether no shard is needed.
+    /// Returns true if no shard is needed.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

@@ -18,7 +18,7 @@ enum Held<'a> {
 }
 
 impl<'a> ShardSet<'a> {
-    /// The one shard `id`.
+    /// A set of the one shard `id`.
     #[inline]
     pub fn one(router: &'a Router, id: u16, part: &'a mut Part) -> ShardSet<'a> {
         ShardSet { router, held: Held::One(id, part) }
@@ -29,14 +29,14 @@ impl<'a> ShardSet<'a> {
         ShardSet { router, held: Held::Many(parts.collect()) }
     }
 
-    /// How keys map to shards.
+    /// The mapping of keys to shards.
     pub fn router(&self) -> &Router {
         self.router
     }
 
     /// The part that `key` belongs to.
     ///
-    /// Panics when that shard is not held: the command's key specification is wrong.
+    /// Panics if that shard is not held: the command's key specification is wrong.
     #[inline]
     pub fn part_mut(&mut self, key: Key<'_>) -> &mut Part {
         match &mut self.held {
@@ -72,7 +72,7 @@ impl<'a> ShardSet<'a> {
         }
     }
 
-    /// Whether the shard of `key` is held.
+    /// Returns true if the shard of `key` is held.
     pub fn covers(&self, key: Key<'_>) -> bool {
         let id = self.router.shard_of(key.hash);
         match &self.held {

@@ -1,4 +1,4 @@
-//! The one place that names atomics of protocols between threads, so that the unit tests run the real code under the
+//! The only file that names atomics of protocols between threads, so that the unit tests run the real code under the
 //! shuttle scheduler. Everything outside the unit tests gets the hardware's atomics.
 
 #[cfg(not(test))]

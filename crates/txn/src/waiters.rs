@@ -1,57 +1,57 @@
-//! Clients that wait for a key: the part of BLPOP and its kin that lives in the shard.
+//! Clients that wait for a key: the part of BLPOP and similar commands that lives in the shard.
 //!
-//! A waiter stands in the queue of each of its keys, in as many shards as they are in. Whoever makes
-//! a key ready tries to serve the oldest waiter of that key while it still holds the shard. A waiter
-//! is answered once: the ticket's state decides between shards, the timeout and the client's end.
+//! A waiter is in the queue of each of its keys, in the shards of these keys. A thread that makes a key ready tries
+//! to serve the oldest waiter of that key while it still holds the shard. A waiter is answered once: the ticket's
+//! state decides between shards, the timeout and the client's end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// One client's place in the queues. `W` is what the server needs to answer it.
+/// One client's place in the queues. `W` is the data that the server needs to answer it.
 #[derive(Debug)]
 pub struct Ticket<W: ?Sized> {
     state: AtomicU8,
-    /// What the server keeps about the waiting command.
+    /// The server's data about the waiting command.
     pub what: W,
 }
 
 /// Nobody deals with it.
 const WAITING: u8 = 0;
-/// Somebody who holds one of its keys tries to serve it.
+/// The holder of one of its shards tries to serve it.
 const TRYING: u8 = 1;
 /// The same, and meanwhile another of its keys became ready.
 const TRYING_AGAIN: u8 = 2;
-/// It has been answered or given up.
+/// It has been answered or abandoned.
 const DONE: u8 = 3;
-/// Its client closed while somebody tried to serve it: the try may still succeed, and nothing follows it.
+/// Its client closed during a try to serve it. That try may still succeed, and is the last.
 const ABANDONED: u8 = 4;
 
-/// What came of a try to serve that found nothing.
+/// The result of a try that found nothing to serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missed {
     /// It waits as before.
     Nothing,
-    /// Another key became ready during the try: the whole command must be looked at again.
+    /// Another key became ready during the try: the whole command must be tried again.
     Something,
 }
 
 impl<W> Ticket<W> {
-    /// A ticket nobody deals with.
+    /// A waiting ticket.
     pub fn new(what: W) -> Arc<Ticket<W>> {
         Arc::new(Ticket { state: AtomicU8::new(WAITING), what })
     }
 }
 
 impl<W: ?Sized> Ticket<W> {
-    /// Begins a try to serve; false when somebody else is at it or it is done. One who is at it will
-    /// know that he was asked.
+    /// Begins a try to serve. Returns false if another try is running or the ticket is done. The running try learns
+    /// of this call.
     pub fn begin(&self) -> bool {
         match self.state.compare_exchange(WAITING, TRYING, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(TRYING) => {
-                // Should the try end right now, the state is WAITING again and the second attempt gets it.
+                // If that try ends right now, the state is WAITING again and the next iteration takes it.
                 match self.state.compare_exchange(TRYING, TRYING_AGAIN, Ordering::AcqRel, Ordering::Acquire) {
                     Err(WAITING) => self.begin(),
                     _ => false,
@@ -75,12 +75,12 @@ impl<W: ?Sized> Ticket<W> {
         }
     }
 
-    /// Ends the wait from outside (timeout, UNBLOCK); false when it is being served or done.
+    /// Ends the wait from outside (timeout, UNBLOCK); returns false if it is being served or done.
     pub fn cancel(&self) -> bool {
         self.state.compare_exchange(WAITING, DONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Ends the wait of a client that has closed. A try to serve it that is under way is the last one.
+    /// Ends the wait of a client that has closed. A running try to serve it is the last one.
     pub fn abandon(&self) {
         let end = |state| match state {
             WAITING => Some(DONE),
@@ -91,13 +91,13 @@ impl<W: ?Sized> Ticket<W> {
         let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, end);
     }
 
-    /// Whether it has been answered or given up.
+    /// Returns true if it has been answered or abandoned.
     pub fn is_done(&self) -> bool {
         self.state.load(Ordering::Acquire) == DONE
     }
 }
 
-/// What the server keeps about a waiting command: opaque here.
+/// The server's data about a waiting command, opaque here.
 pub type Parked = Arc<Ticket<dyn std::any::Any + Send + Sync>>;
 
 /// The queues of one shard.
@@ -106,12 +106,12 @@ pub struct Waiters {
     keys: HashMap<(usize, Box<[u8]>), Queue>,
 }
 
-/// Those who wait for one key, oldest first. Tickets that are done may stay behind one that is not, until they are half
-/// of it: thousands who leave one after the other do not each go through all.
+/// The waiters for one key, oldest first. Finished tickets may stay behind an unfinished one until they are half of
+/// the queue. Thousands of clients that leave one after another therefore do not each search the whole queue.
 #[derive(Default)]
 struct Queue {
     tickets: VecDeque<Parked>,
-    // How often a ticket has left since all were looked at.
+    // Number of tickets that have left since the last search.
     left: usize,
 }
 
@@ -133,7 +133,7 @@ impl Waiters {
         queue.tickets.push_back(ticket);
     }
 
-    /// A ticket that is done leaves a key's queue. Cost: O(1), amortized.
+    /// Notes that a ticket in a key's queue is finished. Cost: O(1), amortized.
     pub fn leave(&mut self, db: usize, key: &[u8]) {
         let place = (db, Box::from(key));
         if let Some(queue) = self.keys.get_mut(&place) {
@@ -165,19 +165,18 @@ impl Waiters {
         queue.tickets.iter().cloned().collect()
     }
 
-    /// The keys of `db` that somebody waits for.
+    /// The keys of `db` with waiters.
     pub fn keys_of(&self, db: usize) -> Vec<Box<[u8]>> {
         self.keys.keys().filter(|(at, _)| *at == db).map(|(_, key)| key.clone()).collect()
     }
 
-    /// The same, without those that only tickets stand at that are done.
+    /// The same, without keys that have only finished tickets.
     pub fn waited_keys(&self, db: usize) -> impl Iterator<Item = Box<[u8]>> + '_ {
         let waited = self.keys.iter().filter(|(_, queue)| queue.tickets.iter().any(|t| !t.is_done()));
         waited.filter(move |((at, _), _)| *at == db).map(|((_, key), _)| key.clone())
     }
 
-    /// Number of keys that somebody waits for, and of those where somebody's ticket is `special`.
-    /// Cost: O(tickets).
+    /// Number of keys with waiters, and of those with a `special` ticket. Cost: O(tickets).
     pub fn count(&self, special: impl Fn(&(dyn std::any::Any + Send + Sync)) -> bool) -> (usize, usize) {
         let waits = |t: &&Parked| !t.is_done();
         let queues = self.keys.values().map(|queue| &queue.tickets);
@@ -186,12 +185,12 @@ impl Waiters {
         })
     }
 
-    /// Whether nobody waits here.
+    /// Returns true if no client waits here.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Number of keys that somebody waits for.
+    /// Number of keys with waiters.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -305,7 +304,7 @@ mod tests {
             }
             let waiting = waiters.waiting(0, b"k");
             assert!(waiting.len() == 1 && Arc::ptr_eq(&waiting[0], &tickets[0]));
-            // A look at all for each takes minutes.
+            // A search of all for each takes minutes.
             assert!(began.elapsed().as_secs() < 30);
         });
     }

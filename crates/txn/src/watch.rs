@@ -1,4 +1,4 @@
-//! WATCH: which connections must hear that a key changed before their EXEC.
+//! WATCH: the connections that must learn of a changed key before their EXEC.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 
 use darter_base::hash::KeyHasher;
 
-/// A connection's flag that something it watches has changed.
+/// A connection's flag: one of its watched keys has changed.
 #[derive(Clone, Debug, Default)]
 pub struct WatchFlag(Arc<AtomicBool>);
 
 impl WatchFlag {
-    /// Whether a watched key changed. Read with the shards of all watched keys held, so that the
-    /// shard's own ordering is enough.
+    /// Returns true if a watched key changed. Read with the shards of all watched keys held, so that the shard's own
+    /// ordering is enough.
     pub fn is_dirty(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -30,27 +30,27 @@ impl WatchFlag {
     }
 }
 
-/// Many keys that one command watches together, in whatever shards they are: their hashes.
+/// Many keys, of any shards, that one command watches together: their hashes.
 ///
-/// Its watches end with it. A key that is taken for one of them marks the flag too: one in 2^30.
+/// Its watches end with it. Another key sets the flag by mistake with probability 2^-30.
 #[derive(Debug)]
 pub struct Lot {
     db: usize,
     hasher: KeyHasher,
-    // Upper halves of hashes, odd, where the lower ones say or after; 0 is an empty place. A power of two of them, half
-    // of them empty.
+    // Upper halves of hashes, made odd, at the place given by the lower half or after it. 0 is an empty place. The
+    // length is a power of two, and half of the places are empty.
     tags: Box<[u32]>,
     flag: WatchFlag,
 }
 
 impl Lot {
-    /// An empty one, with room for `keys_len` keys of `db`, that marks `flag`.
+    /// An empty lot, with room for `keys_len` keys of `db`, that marks `flag`.
     pub fn new(db: usize, hasher: KeyHasher, keys_len: usize, flag: &WatchFlag) -> Lot {
         let len = keys_len.saturating_mul(2).max(2).next_power_of_two();
         Lot { db, hasher, tags: vec![0; len].into(), flag: flag.clone() }
     }
 
-    /// Adds the key of this hash; nothing happens when there is no room.
+    /// Adds the key of this hash; does nothing if there is no room.
     pub fn add(&mut self, hash: u64) {
         let tag = tag_of(hash);
         if let Some(at) =
@@ -72,7 +72,7 @@ impl Lot {
         }
     }
 
-    /// Places in the order in which they are looked at.
+    /// Places in probing order.
     fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let (len, first) = (self.tags.len(), hash as usize);
         (0..len).map(move |n| first.wrapping_add(n) & (len - 1))
@@ -91,11 +91,11 @@ pub struct Watches {
     added: usize,
 }
 
-/// After this many additions the table is searched for flags whose connection has gone.
+/// After this many additions the table is searched for flags whose connection is closed.
 const PRUNE_EVERY: usize = 1024;
 
 impl Watches {
-    /// Marks `flag` when `key` of `db` changes; false when it does already.
+    /// Marks `flag` when `key` of `db` changes; returns false if it does already.
     pub fn add(&mut self, db: usize, key: &[u8], flag: &WatchFlag) -> bool {
         self.added += 1;
         if self.added >= PRUNE_EVERY {
@@ -120,7 +120,7 @@ impl Watches {
         }
     }
 
-    /// Has `lot` watch those of its keys that are here, as long as it is there.
+    /// Makes `lot` watch those of its keys that are in this shard, for as long as it exists.
     pub fn add_lot(&mut self, lot: &Arc<Lot>) {
         self.each_lot(|_| ());
         self.lots.push(Arc::downgrade(lot));
@@ -141,9 +141,9 @@ impl Watches {
         }
     }
 
-    /// Keys of `db` vanish or are exchanged: `exists` tells which of the watched keys are affected.
+    /// Notes that keys of `db` are removed or exchanged: `is_affected` returns true for each affected key.
     pub fn touch_db(&mut self, db: usize, mut is_affected: impl FnMut(&[u8]) -> bool) {
-        // Which of a lot's keys are here is not known.
+        // A lot does not say which of its keys are in this shard.
         self.each_lot(|lot| {
             if lot.db == db {
                 lot.flag.mark();
@@ -156,7 +156,7 @@ impl Watches {
         }
     }
 
-    /// Whether nobody watches anything here.
+    /// Returns true if no connection watches a key here.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.lots.is_empty()
     }

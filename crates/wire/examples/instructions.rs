@@ -1,6 +1,7 @@
-//! One hot path a run, for `valgrind --tool=callgrind`: `instructions parse-get|parse-set|reply-bulk|reply-int|hash N`.
+//! One hot path a run, for `valgrind --tool=callgrind`: `instructions parse-get|parse-set|reply-bulk|reply-int|hash
+//! N`.
 //!
-//! Two runs with N and 2 N give the instructions an operation takes. `loop` is what the measuring itself costs.
+//! Two runs with N and 2 N give the instructions an operation takes. `loop` is the cost of the measurement itself.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! The arguments of one command: where they lie in a buffer, or copied out of it.
+//! The arguments of one command: their places in a buffer, or copied out of it.
 
 /// A stretch of bytes in a buffer that is at most 4 GiB long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
-    /// Whether there is no argument, not even a name.
+    /// Returns true if there is no argument, not even a name.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
@@ -50,22 +50,22 @@ impl<'a> Args<'a> {
         self.spans.get(i)?.of(self.buf)
     }
 
-    /// Argument `i`, for callers that have checked the arity; an empty one when there is none.
+    /// Argument `i`, for callers that have checked the arity; empty if it is missing.
     #[inline]
     pub fn at(&self, i: usize) -> &'a [u8] {
         self.get(i).unwrap_or_default()
     }
 
-    /// Argument `i`, of 1 to 8 bytes, as a little-endian word filled up with zeros, with the bit that makes a letter
-    /// small set in each byte; `None` for any other length. Words of letters are equal for equal names in any case,
-    /// and no other byte becomes a letter.
+    /// Argument `i`, of 1 to 8 bytes, as a little-endian word padded with zeros, with the bit for lower case set in
+    /// each byte; `None` for any other length. Names of letters that differ only in case give equal words, and no
+    /// other byte becomes a letter.
     #[inline]
     pub fn folded_word(&self, i: usize) -> Option<u64> {
         let span = self.spans.get(i)?;
         if span.len.wrapping_sub(1) > 7 {
             return None;
         }
-        // What follows it in the buffer is read along and masked: no loop, no branch on the length.
+        // Reads the bytes behind it in the buffer too, and masks them: no loop, no branch on the length.
         match self.buf.get(span.start as usize..).and_then(|rest| rest.first_chunk()) {
             Some(bytes) => {
                 Some((u64::from_le_bytes(*bytes) | crate::short::SMALL) & (u64::MAX >> (64 - 8 * span.len)))
@@ -81,13 +81,13 @@ impl<'a> Args<'a> {
         self.spans.iter().map(move |span| span.of(buf).unwrap_or_default())
     }
 
-    /// The arguments from `n` on; none when there are no more than `n`.
+    /// The arguments from `n` on; empty if there are no more.
     #[inline]
     pub fn tail(&self, n: usize) -> Args<'a> {
         Args { buf: self.buf, spans: self.spans.get(n..).unwrap_or_default() }
     }
 
-    /// The arguments before `n`; all when there are no more than `n`.
+    /// The arguments before `n`; all if there are no more than `n`.
     #[inline]
     pub fn head(&self, n: usize) -> Args<'a> {
         Args { buf: self.buf, spans: self.spans.get(..n).unwrap_or(self.spans) }
@@ -129,12 +129,12 @@ impl OwnedArgs {
         Self { bytes: Vec::with_capacity(bytes_len), spans: Vec::with_capacity(args_len) }
     }
 
-    /// The places of `args` without their bytes, which [`OwnedArgs::adopt`] is to bring.
+    /// The places of `args` without their bytes, which [`OwnedArgs::adopt`] must bring.
     pub fn places_of(args: Args<'_>) -> Self {
         Self { bytes: Vec::new(), spans: args.spans.to_vec() }
     }
 
-    /// Takes the buffer that the arguments whose places it has lie in.
+    /// Takes the buffer to which the places of its arguments refer.
     pub fn adopt(&mut self, buffer: Vec<u8>) {
         self.bytes = buffer;
     }
@@ -151,7 +151,7 @@ impl OwnedArgs {
         owned
     }
 
-    /// Adds `arg` at the end. All arguments together must stay under 4 GiB; what passes it reads as empty.
+    /// Adds `arg` at the end. All arguments together must stay under 4 GiB; arguments beyond it read as empty.
     pub fn push(&mut self, arg: &[u8]) {
         let start = self.begin();
         self.bytes.extend_from_slice(arg);
@@ -164,7 +164,7 @@ impl OwnedArgs {
         Args { buf: &self.bytes, spans: &self.spans }
     }
 
-    /// Memory held, in bytes, apart from the struct itself.
+    /// Memory held, in bytes, without the struct itself.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }

@@ -1,4 +1,4 @@
-//! What a client can do wrong below the level of commands. The connection is closed after any of these.
+//! Errors of a client below the level of commands. Each closes the connection.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The number after `*` is no number, or too large.
+    /// The number after `*` is not a number, or too large.
     MultibulkLength,
     /// More arguments than allowed before login.
     UnauthenticatedMultibulkLength,
     /// The line after `*` has no end.
     MultibulkLineTooLong,
-    /// The number after `$` is no number, negative, or too large.
+    /// The number after `$` is not a number, negative, or too large.
     BulkLength,
     /// A longer argument than allowed before login.
     UnauthenticatedBulkLength,
@@ -31,7 +31,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The error reply, with its code and without the leading `-`, in Redis' words, or Valkey's where Redis has none.
+    /// The error reply, with its code and without the leading `-`, in Redis' words, or Valkey's if Redis has none.
     pub fn text(&self) -> Cow<'static, [u8]> {
         let text = match self {
             Self::MultibulkLength => "ERR Protocol error: invalid multibulk length",

@@ -34,7 +34,7 @@ pub(crate) fn split_quoted(line: &[u8]) -> Result<OwnedArgs, ProtocolError> {
     Ok(words)
 }
 
-/// Adds the word at `at` of `line`; returns where it ends.
+/// Adds the word at `at` of `line`; returns its end.
 fn word(line: &[u8], mut at: usize, words: &mut OwnedArgs) -> Result<usize, ProtocolError> {
     let start = words.begin();
     while let Some(&byte) = line.get(at) {
@@ -85,7 +85,7 @@ fn single_quoted(line: &[u8], mut at: usize, words: &mut OwnedArgs) -> Result<us
     }
 }
 
-/// A closing quote must be followed by a space or nothing.
+/// A closing quote must be followed by a space or the end.
 fn closed(rest: &[u8], at: usize) -> Result<usize, ProtocolError> {
     match rest.first() {
         Some(&byte) if !is_space(byte) => Err(ProtocolError::UnbalancedQuotes),
@@ -101,7 +101,7 @@ fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// Redis reads the line as a C string: nothing after a NUL counts.
+/// Redis reads the line as a C string: bytes after a NUL are ignored.
 fn c_string(line: &[u8]) -> &[u8] {
     memchr::memchr(0, line).map_or(line, |end| &line[..end])
 }
@@ -132,7 +132,7 @@ mod tests {
         let words = split_quoted(line.as_bytes()).ok()?;
         let mut plain = Vec::new();
         if split_plain(line.as_bytes(), 0, &mut plain).is_some() {
-            // Where both apply they say the same.
+            // If both apply, they agree.
             let quoted: Vec<&[u8]> = words.args().iter().collect();
             let plain: Vec<&[u8]> = plain.iter().filter_map(|s| s.of(line.as_bytes())).collect();
             assert_eq!(plain, quoted);

@@ -1,7 +1,7 @@
 //! The protocols as bytes: RESP requests and replies, memcached text and meta commands.
 //!
 //! Called by the server, the Lua bridge, the console and the test tools. It does no I/O, holds no connection, and
-//! trusts no length it reads: whatever the bytes, it answers, waits for more, or fails with an error.
+//! trusts no length it reads. For any bytes it returns a result, asks for more, or fails with an error.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -9,9 +9,9 @@ pub mod error;
 pub mod memcache;
 pub mod parser;
 pub mod reply;
+pub mod reply_buffer;
 pub mod request;
 pub mod short;
-pub mod stage;
 pub mod value;
 
 #[cfg(test)]
@@ -23,5 +23,5 @@ pub use error::ProtocolError;
 pub use memcache::base64;
 pub use parser::{Limits, Parser, Step};
 pub use reply::{Deferred, Reply};
+pub use reply_buffer::ReplyBuffer;
 pub use short::{ARGS_MAX, Like, Short, short_request};
-pub use stage::Stage;

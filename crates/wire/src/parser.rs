@@ -1,7 +1,7 @@
 //! The request side of RESP: finds the commands in the bytes a client sent, without copying them.
 //!
-//! One parser a connection. It keeps only the progress of an unfinished command, so that bytes are looked at once
-//! however they were cut on the way. It never allocates by a length it was told, only by what has arrived.
+//! One parser a connection. It keeps only the progress of an unfinished command, so that bytes are examined once,
+//! however they are split into packets. It never allocates by an announced length, only by the bytes received.
 
 use darter_base::number;
 
@@ -10,7 +10,7 @@ use crate::error::ProtocolError;
 use crate::inline;
 use crate::short::{digit, length_in};
 
-/// What a client may send.
+/// Limits of a client's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest argument, in bytes (`proto-max-bulk-len`); 9,999 are always allowed.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub args_max: u64,
     /// Longest line: of an inline command, and of a length.
     pub inline_bytes_max: usize,
-    /// Whether the client may act; before that, commands have at most 10 arguments of at most 16 KiB.
+    /// True if the client may run commands; before that, commands have at most 10 arguments of at most 16 KiB.
     pub authenticated: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for Limits {
     }
 }
 
-/// What the bytes so far amount to.
+/// The result of reading the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// A command in the first `consumed` bytes; its arguments were appended to the spans.
@@ -59,12 +59,12 @@ pub enum Step {
     Fail(ProtocolError),
 }
 
-/// What has been understood of a command that is not whole, or not run yet.
+/// The part that was parsed of a command that is incomplete, or not run yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of its whole arguments.
     pub args_bytes: usize,
-    /// Bytes of the buffer up to what is not understood.
+    /// Bytes of the buffer before the first unparsed one.
     pub bytes: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct Progress {
 pub struct Parser {
     /// Arguments that were complete when the bytes ran out, relative to the start of the command.
     partial: Vec<Span>,
-    /// Bytes of the command that are understood: everything before the next argument.
+    /// Bytes of the command that are parsed: everything before the next argument.
     at: u32,
     /// Arguments still to come. 0: not inside an array.
     args_left: u32,
@@ -87,15 +87,15 @@ impl Parser {
         Self::default()
     }
 
-    /// Whether no command is half read.
+    /// Returns true if no command is partly read.
     pub fn is_idle(&self) -> bool {
         self.args_left == 0 && self.scanned == 0
     }
 
-    /// What has been understood of the unfinished command at the start of `buf`. Cost: a look at each argument.
+    /// The parsed part of the unfinished command at the start of `buf`. Cost: a visit of each argument.
     pub fn progress(&self, buf: &[u8]) -> Progress {
         let at = self.at as usize;
-        // Of an argument that is on its way, its length is.
+        // The length of a partly received argument is known.
         let header = match bulk_header(buf.get(at..).unwrap_or_default(), &Limits::default()) {
             Ok((_, header)) if self.args_left > 0 => header,
             _ => 0,
@@ -112,7 +112,7 @@ impl Parser {
     ///
     /// `buf` starts at the first byte of the current command; after `More` it must start with the same bytes and hold
     /// more. `base` is the offset of `buf` in the buffer that the spans refer to. Spans are appended only for
-    /// `Command`. Cost: about 40 instructions and 40 an argument; bytes of an argument are not looked at.
+    /// `Command`. Cost: about 40 instructions and 40 an argument; bytes of an argument are not examined.
     #[inline]
     pub fn next(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
         // All of it then fits a span.
@@ -130,7 +130,7 @@ impl Parser {
         self.next_slow(buf, base, limits, spans)
     }
 
-    /// A command that goes on, is long, or is not an array.
+    /// A command that continues, is long, or is not an array.
     #[inline(never)]
     fn next_slow(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
         let (mut at, mut args_left) = (self.at as usize, self.args_left as usize);
@@ -147,7 +147,7 @@ impl Parser {
                 Some(_) => return self.inline(buf, base, limits, spans),
             }
         } else if scanned > 0 && matches!(header_end(rest, scanned, limits), Ok(None)) {
-            // A length that trickles in is not read again from its start.
+            // A length that arrives in pieces is not parsed again from its start.
             return self.pause(buf, Pause { at, args_left, stop: Stop::Line });
         }
         if self.partial.is_empty() {
@@ -191,7 +191,7 @@ impl Parser {
         self.at = 0;
         self.args_left = 0;
         self.scanned = 0;
-        // A few spans are kept for the next cut; a giant command's are not.
+        // A few spans are kept for the next cut; those of a giant command are freed.
         if self.partial.capacity() > SPANS_KEPT {
             self.partial = Vec::new();
         } else {
@@ -222,7 +222,7 @@ impl Parser {
     }
 }
 
-/// Where the arguments of an array could not be read further.
+/// The point at which the arguments of an array are incomplete.
 struct Pause {
     /// Offset of the first argument that is not complete.
     at: usize,
@@ -230,7 +230,7 @@ struct Pause {
     stop: Stop,
 }
 
-/// Why reading stops before a command does.
+/// The reason why reading stops before a command does.
 enum Stop {
     /// In the middle of a length.
     Line,
@@ -243,12 +243,12 @@ enum Stop {
 
 struct TooLong;
 
-/// Reads a whole command of the usual form: an array of 1 to 9 arguments, a name of at most 9 bytes, other arguments of
-/// at most 999, all of it there. Returns its length; `None` for everything else, with some spans appended.
+/// Reads a whole command of the usual form: an array of 1 to 9 arguments, a name of at most 9 bytes, other arguments
+/// of at most 999, completely received. Returns its length; `None` for everything else, with some spans appended.
 ///
-/// Eight bytes are looked at as one word: they hold `*2\r\n$3\r\n`, or the end of one argument and the length of the
-/// next. No number in them passes the limits of anybody. Commands of two and three arguments have straight ways of
-/// their own, which append their spans in one piece.
+/// Eight bytes are compared as one word: they hold `*2\r\n$3\r\n`, or the end of one argument and the length of the
+/// next. No number in them exceeds any client's limits. Commands of two and three arguments have separate code
+/// without a loop, which appends their spans together.
 #[inline(always)]
 fn short_command(buf: &[u8], base: u32, spans: &mut Vec<Span>) -> Option<usize> {
     let word = u64::from_le_bytes(*buf.first_chunk()?);
@@ -288,7 +288,7 @@ fn short_command(buf: &[u8], base: u32, spans: &mut Vec<Span>) -> Option<usize> 
     (buf.get(after..)?.first_chunk() == Some(b"\r\n")).then_some(after + 2)
 }
 
-/// Where the argument behind the one at `(start, len)` starts, and its length.
+/// Start and length of the argument after the one at `(start, len)`.
 #[inline(always)]
 fn argument_after(buf: &[u8], (start, len): (usize, usize)) -> Option<(usize, usize)> {
     let end = start + len;
@@ -297,7 +297,7 @@ fn argument_after(buf: &[u8], (start, len): (usize, usize)) -> Option<(usize, us
     Some((end + header, len))
 }
 
-/// Reads `args_len` arguments from `at` on; returns where they end. Makes room only for those that are there.
+/// Reads `args_len` arguments from `at` on; returns their end. Reserves room only for those received.
 fn arguments(
     buf: &[u8],
     base: u32,
@@ -321,7 +321,8 @@ fn arguments(
         };
         spans.push(span(last));
         done += 1;
-        // Those behind it are mostly short: their headers are looked at as one word, with the end of what comes before.
+        // Further arguments are mostly short: their headers are compared as one word, with the end of the argument
+        // before.
         while done < args_len
             && let Some(next) = argument_after(buf, last)
             && let Some(end) = buf.get(next.0 + next.1..)
@@ -335,7 +336,7 @@ fn arguments(
     Ok(buf.len() - rest.len())
 }
 
-/// The argument at the start of `rest`: how many bytes there are from its data on, its length, and what follows it.
+/// The argument at the start of `rest`: the number of bytes from its data on, its length, and the bytes after it.
 #[inline(always)]
 fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u8]), Stop> {
     let (len, header) = bulk_header(rest, limits)?;
@@ -345,7 +346,7 @@ fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u
     }
 }
 
-/// What to make of an argument that is not followed by CR LF; it should end at `end` of `rest`.
+/// The result for an argument that is not followed by CR LF; it should end at `end` of `rest`.
 #[cold]
 fn bulk_stop(tail: Option<&[u8]>, rest: &[u8], end: usize) -> Stop {
     match tail {
@@ -357,7 +358,7 @@ fn bulk_stop(tail: Option<&[u8]>, rest: &[u8], end: usize) -> Stop {
 /// The length of the argument at the start of `rest`, and of its header.
 #[inline(always)]
 fn bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
-    // Up to 4 digits, as they nearly always are.
+    // Nearly always up to 4 digits.
     if let [b'$', first @ b'0'..=b'9', digits @ ..] = rest {
         let mut len = usize::from(first - b'0');
         for (at, &byte) in digits.iter().take(4).enumerate() {
@@ -373,7 +374,7 @@ fn bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
     any_bulk_header(rest, limits)
 }
 
-/// As `bulk_header`, by all the rules.
+/// Like `bulk_header`, for every valid form.
 #[cold]
 fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
     let end = match header_end(rest, 0, limits) {
@@ -401,7 +402,7 @@ fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop>
     }
 }
 
-/// How many arguments the array at the start of `rest` has, 0 also for a null array, and its header's length.
+/// Number of arguments of the array at the start of `rest`, 0 also for a null array, and its header's length.
 fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, usize), Stop> {
     let end = match header_end(rest, scanned, limits) {
         Ok(Some(end)) => end,
@@ -422,17 +423,17 @@ fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, 
     }
 }
 
-/// Offset of the carriage return that ends the length at the start of `rest`, if the byte behind it is there too: as in
-/// Redis nothing is said of a length before.
+/// Offset of the carriage return that ends the length at the start of `rest`, if the byte behind it was received too:
+/// as in Redis, a length is not judged before.
 fn header_end(rest: &[u8], scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
     Ok(line_end(rest, b'\r', scanned, limits)?.filter(|end| end + 1 < rest.len()))
 }
 
 /// Offset of the `mark` that ends the line at the start of `rest`; its first `scanned` bytes hold none.
 ///
-/// The same bytes give the same answer however they were cut, so a line that has arrived whole can be too long as well.
+/// The result does not depend on how the bytes were split, so a complete line can be too long as well.
 fn line_end(rest: &[u8], mark: u8, scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
-    // One more look at the last byte seen: it may be the mark, and the line feed behind it what was missing.
+    // Examines the last byte seen again: it may be the mark, whose line feed was missing.
     let from = scanned.saturating_sub(1).min(rest.len());
     let found = memchr::memchr(mark, &rest[from..]).map(|end| from + end);
     if found.unwrap_or(rest.len()) > limits.inline_bytes_max {
@@ -443,7 +444,8 @@ fn line_end(rest: &[u8], mark: u8, scanned: usize, limits: &Limits) -> Result<Op
 
 const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 << 10;
-/// Arguments as long as the short ways read are allowed to everybody, at least. Redis' own floor is 1 MiB.
+/// Arguments of up to this length are allowed to every client, because the short parsers accept them unchecked. Redis'
+/// own floor is 1 MiB.
 const LIMIT_FLOOR: u64 = 9999;
 const SPANS_KEPT: usize = 64;
 

@@ -1,7 +1,7 @@
 //! Replies in RESP2 or RESP3, written straight into a connection's output.
 //!
-//! Every method of `Reply` appends one element; elements of an array follow its header. Nothing here can fail, and
-//! no text of a caller can forge a reply: line ends in one-line replies become spaces.
+//! Every method of `Reply` appends one element; elements of an array follow its header. Nothing here can fail, and no
+//! text from a caller can forge a reply: line ends in one-line replies become spaces.
 
 use darter_base::{long, number, short};
 
@@ -12,7 +12,7 @@ pub struct Reply<'a> {
     resp3: bool,
 }
 
-/// Where an array of unknown length was begun.
+/// The position of an array of unknown length.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Deferred {
@@ -26,7 +26,7 @@ impl<'a> Reply<'a> {
         Self { out, resp3 }
     }
 
-    /// Whether the client speaks RESP3.
+    /// Returns true if the client speaks RESP3.
     #[inline]
     pub fn is_resp3(&self) -> bool {
         self.resp3
@@ -44,7 +44,7 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
-    /// Takes back everything after `mark`, which an earlier `len` gave.
+    /// Removes everything after `mark`, an earlier result of `len`.
     pub fn truncate_to(&mut self, mark: usize) {
         self.out.truncate(mark);
     }
@@ -54,7 +54,7 @@ impl<'a> Reply<'a> {
         self.out.get(mark..).unwrap_or_default()
     }
 
-    /// Replies that were made before; not copied where nothing stands before them.
+    /// Appends finished replies, without a copy if the output is empty.
     pub fn take_over(&mut self, mut made: Vec<u8>) {
         if self.out.is_empty() {
             *self.out = made;
@@ -89,11 +89,11 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// An integer whose decimal text is there already.
+    /// An integer whose decimal text is already known.
     #[inline]
     pub fn int_text(&mut self, digits: &[u8]) {
         debug_assert!(number::parse_i64(digits).is_some());
-        // Put together beside the output, which gets a number of bytes that is known beforehand.
+        // Built beside the output, so that it is appended with a known length.
         let mut line = [b':'; number::I64_TEXT_MAX + 4];
         let len = digits.len().min(number::I64_TEXT_MAX);
         short::copy(&mut line[1..=len], &digits[..len]);
@@ -117,7 +117,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// As [`Reply::bulk`], for one that is known to be long.
+    /// Like [`Reply::bulk`], for a string that is known to be long.
     #[inline(never)]
     pub fn bulk_long(&mut self, bytes: &[u8]) {
         self.bulk_header(bytes.len());
@@ -201,7 +201,7 @@ impl<'a> Reply<'a> {
     }
 
     /// The header of `pairs` attributes of the next element. RESP3 only: in RESP2 nothing is written and the caller
-    /// must leave the pairs out; returns whether they are to follow.
+    /// must leave the pairs out; returns true if they must follow.
     pub fn attribute(&mut self, pairs: usize) -> bool {
         if self.resp3 {
             self.length(b'|', pairs);
@@ -217,7 +217,7 @@ impl<'a> Reply<'a> {
             number::write_f64(self.out, value);
             self.bulk_end();
         } else {
-            // Printed where a two-digit header leaves it, which nearly all need; put right otherwise.
+            // Printed after a two-digit header, which nearly always fits; corrected otherwise.
             self.out.extend_from_slice(b"$00\r\n");
             let start = self.out.len();
             number::write_f64(self.out, value);
@@ -295,7 +295,7 @@ impl<'a> Reply<'a> {
         self.patch(begun, b'*', len);
     }
 
-    /// Ends what was begun as a map of `pairs`; in RESP2 an array of twice as many.
+    /// Ends a map of `pairs`; in RESP2 an array of twice as many.
     pub fn end_map(&mut self, begun: Deferred, pairs: usize) {
         if self.resp3 {
             self.patch(begun, b'%', pairs);
@@ -304,7 +304,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Ends what was begun as a set of `len` members; in RESP2 an array.
+    /// Ends a set of `len` members; in RESP2 an array.
     pub fn end_set(&mut self, begun: Deferred, len: usize) {
         self.patch(begun, if self.resp3 { b'~' } else { b'*' }, len);
     }
@@ -330,7 +330,7 @@ impl<'a> Reply<'a> {
         let Some(&line) = SHORT_LINES.get(len) else {
             return self.number(kind, i64::try_from(len).unwrap_or(i64::MAX));
         };
-        // One store of eight bytes, cut to those that count: cheaper than as many stores as there are digits.
+        // One store of eight bytes, truncated to the length: cheaper than a store for each digit.
         let end = self.out.len() + (line >> 56) as usize;
         self.out.extend_from_slice(&(line | u64::from(kind)).to_le_bytes());
         self.out.truncate(end);

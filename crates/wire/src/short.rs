@@ -1,7 +1,8 @@
-//! The requests that come most, read in one piece: an array of a name and one to four short strings, all of it there.
+//! The most frequent requests, read by one function: an array of a name and one to four short strings, completely
+//! received.
 //!
 //! The connection tries this first and leaves everything else to [`crate::Parser`], whose state it neither needs nor
-//! changes: what it reads, the parser would read alike. Nothing here can fail, wait or allocate.
+//! changes. The parser would give the same result. Nothing here can fail, wait or allocate.
 
 use crate::args::Span;
 
@@ -12,27 +13,27 @@ pub struct Short<'a> {
     pub key: &'a [u8],
     /// The name's 0 to 7 bytes, folded as [`crate::Args::folded_word`] does it.
     pub name: u64,
-    /// Places of the arguments in the buffer; those that are not there are empty.
+    /// Places of the arguments in the buffer; missing ones are empty.
     pub spans: [Span; ARGS_MAX],
     /// Number of arguments, 2 to [`ARGS_MAX`].
     pub args_len: u32,
-    /// Offset of what follows it in the buffer.
+    /// Offset of the byte after it in the buffer.
     pub end: usize,
 }
 
-/// The most arguments of a request that is read in one piece, its name included.
+/// The most arguments of a request that is read here, its name included.
 pub const ARGS_MAX: usize = 5;
 
-/// The request at offset `at` of `buf`, which is shorter than 4 GiB; `None` when it is of another form, not all
-/// there, or so near the end of `buf` that reading it needs care.
+/// The request at offset `at` of `buf`, which is shorter than 4 GiB; `None` if it has another form, is incomplete, or
+/// lies too close to the end of `buf` for reads of whole words.
 ///
-/// Shape: name of at most 7 bytes, other arguments of at most 999, which no limit of anybody forbids. Cost: about 45
+/// Shape: name of at most 7 bytes, other arguments of at most 999, which every client's limits allow. Cost: about 45
 /// instructions and 15 for each argument after the second, whatever the lengths.
 #[inline(always)]
 pub fn short_request(buf: &[u8], at: usize) -> Option<Short<'_>> {
     // `*2\r\n$3\r\n`, a name, the length behind it: one check of the buffer's end for all of them.
     let head: &[u8; HEAD_LEN] = buf.get(at..)?.first_chunk()?;
-    // Of both lengths the low three bits are free: 0 to 7. No command has a name of length 0.
+    // The low three bits of both lengths may vary: 0 to 7. No command has a name of length 0.
     let word = u64::from_le_bytes(*head.first_chunk()?);
     if word & !(7 << 8 | 7 << 40) != u64::from_le_bytes(*b"*0\r\n$0\r\n") {
         return None;
@@ -52,19 +53,19 @@ pub fn short_request(buf: &[u8], at: usize) -> Option<Short<'_>> {
     read.map(|(short, _)| short)
 }
 
-/// What stands before the key.
+/// The part before the key.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     name: u64,
     name_len: usize,
-    // Where the key starts, from the request's first byte on; at most HEAD_LEN - 1.
+    // Start of the key, from the request's first byte on; at most HEAD_LEN - 1.
     key_from: usize,
     key_len: usize,
 }
 
 impl Form {
-    /// The request of this form at the front of `rest`, which begins at offset `at` of the buffer, and what follows it,
-    /// if all of it is there; `length` reads what stands before each of its values.
+    /// The request of this form at the front of `rest`, which begins at offset `at` of the buffer, and the bytes
+    /// after it, if the request is complete. `length` reads the line before each of its values.
     #[inline(always)]
     fn request<'a, const VALUES: usize>(
         &self,
@@ -73,7 +74,7 @@ impl Form {
         length: impl Fn(usize, u64) -> Option<(usize, usize)>,
     ) -> Option<(Short<'a>, &'a [u8])> {
         const { assert!(2 + VALUES <= ARGS_MAX) };
-        // The masks change nothing; they say that no sum below is large, which spares checks of it.
+        // The masks change nothing; they bound the sums below, which removes bounds checks.
         let (from, key_len) = (self.key_from & 31, self.key_len & 1023);
         let key_end = from + key_len;
         let mut spans = [span(0, 0); ARGS_MAX];
@@ -94,16 +95,16 @@ impl Form {
     }
 }
 
-/// What a request has in common with the next one, nearly always: in a pipeline most begin alike, so that comparing
-/// words does for reading them.
+/// The common part of a request and the next one. In a pipeline most requests begin alike, so that they can be read
+/// by comparing words.
 #[derive(Clone, Copy, Debug)]
 pub struct Like {
     form: Form,
-    // The bytes before the key, and the first of its own where these count too, in words of which the masks say what
-    // counts; of the first everything does.
+    // The bytes before the key, and the first bytes of the key if these count too, in words whose masks select the
+    // bytes compared. The first word is compared whole.
     head: [u64; 3],
     masks: [u64; 2],
-    // The bytes before each value, likewise, and what they come to.
+    // The bytes before each value, likewise, and the lengths that they give.
     lengths: [Length; ARGS_MAX - 2],
     /// First bytes of their keys that they have in common, too.
     pub key_head_len: usize,
@@ -118,8 +119,8 @@ struct Length {
 }
 
 impl Like {
-    /// What requests have in common with `short`, which was read at offset `at` of `buf`: the first `key_head_len` bytes of
-    /// their keys as well, where the key has so many and that is no further comparison, else none of them.
+    /// The common part of requests like `short`, which was read at offset `at` of `buf`. Includes the first
+    /// `key_head_len` bytes of the key if the key is that long and they need no further comparison.
     #[inline]
     pub fn of(buf: &[u8], at: usize, short: &Short<'_>, key_head_len: usize) -> Option<Like> {
         let [name, key, values @ ..] = short.spans;
@@ -150,10 +151,11 @@ impl Like {
         })
     }
 
-    /// The request at the front of `rest`, which begins at offset `at` of the buffer, and what follows it, when it begins
-    /// alike: what [`short_request`] would make of it. `None` says nothing of it.
+    /// The request at the front of `rest`, which begins at offset `at` of the buffer, and the bytes after it, if it
+    /// begins alike: the same result as [`short_request`]. `None` means only that it differs.
     ///
-    /// Shape: the requests have `VALUES` arguments after the key. Cost: about 25 instructions, and 10 for each of those.
+    /// Shape: the requests have `VALUES` arguments after the key. Cost: about 25 instructions, and 10 for each of
+    /// those.
     #[inline(always)]
     pub fn request<'a, const VALUES: usize>(
         &self,
@@ -183,13 +185,13 @@ fn words(head: &[u8; HEAD_LEN]) -> [u64; 3] {
     [word(0), word(8), word(16)]
 }
 
-/// A word whose first `len` bytes in memory are whole.
+/// A word whose first `len` bytes in memory are set.
 #[inline]
 fn low_bytes(len: usize) -> u64 {
     LOW_BYTES.get(len).copied().unwrap_or(u64::MAX)
 }
 
-/// The bytes of a word that a name of 0 to 7 bytes fills.
+/// Masks of the bytes of a word that a name of 0 to 7 bytes fills.
 const LOW_BYTES: [u64; 8] = {
     let mut masks = [0; 8];
     let mut len = 1;
@@ -200,7 +202,7 @@ const LOW_BYTES: [u64; 8] = {
     masks
 };
 
-/// The bit that makes a letter small, in each byte.
+/// The bit for lower case, in each byte.
 pub(crate) const SMALL: u64 = 0x2020_2020_2020_2020;
 
 #[inline(always)]
@@ -208,14 +210,15 @@ fn span(start: usize, len: usize) -> Span {
     Span { start: start as u32, len: len as u32 }
 }
 
-/// The length of 1 to 3 digits in a word of the form `\r\n$16\r\n.`, and how many bytes of the word lead to its data.
+/// The length of 1 to 3 digits in a word of the form `\r\n$16\r\n.`, and the number of bytes of the word before its
+/// data.
 #[inline(always)]
 pub(crate) fn length_in(word: u64) -> Option<(usize, usize)> {
     // Two digits come first because keys mostly have them. No zero leads other digits.
     if word & 0x00ff_ff00_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\0\r\n\0") {
         let two = ((word >> 24) as u16).wrapping_sub(u16::from_le_bytes(*b"00"));
         let (tens, units) = (usize::from(two as u8), usize::from(two >> 8));
-        // Each is a digit when neither it nor what 10 below 128 adds to it reaches the top bit.
+        // A byte is a digit if neither it nor its sum with 0x76 reaches the top bit.
         let is_digits = (two | two.wrapping_add(0x7676)) & 0x8080 == 0;
         return (is_digits && tens != 0).then_some((tens * 10 + units, 7));
     }
@@ -227,7 +230,7 @@ pub(crate) fn length_in(word: u64) -> Option<(usize, usize)> {
     (three && a.wrapping_sub(1) < 9 && b <= 9 && c <= 9).then_some((a * 100 + b * 10 + c, 8))
 }
 
-/// What byte `at` of `word` is as a digit; more than 9 when it is none.
+/// Byte `at` of `word` as a digit; more than 9 if it is not a digit.
 #[inline(always)]
 pub(crate) fn digit(word: u64, at: u32) -> usize {
     usize::from(((word >> (8 * at)) as u8).wrapping_sub(b'0'))
@@ -238,13 +241,13 @@ mod tests {
     use super::*;
     use crate::parser::{Limits, Parser, Step};
 
-    /// What the parser makes of the bytes from `at` on.
+    /// The parser's result for the bytes from `at` on.
     fn parsed(buf: &[u8], at: usize) -> (Step, Vec<Span>) {
         let mut spans = Vec::new();
         (Parser::new().next(&buf[at..], at as u32, &Limits::default(), &mut spans), spans)
     }
 
-    /// What a request like `short` makes of the bytes from `at` on.
+    /// The result of comparing the bytes from `at` on with a request like `short`.
     fn alike<'a>(like: &Like, short: &Short<'_>, buf: &'a [u8], at: usize) -> Option<Short<'a>> {
         let rest = &buf[at..];
         let read = match short.args_len {

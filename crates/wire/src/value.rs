@@ -42,10 +42,10 @@ pub enum Value {
     Verbatim([u8; 3], Vec<u8>),
 }
 
-/// What a reply may be.
+/// Limits of a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeLimits {
-    /// How many arrays may lie within one another; at most 256 is used.
+    /// Deepest nesting of arrays; at most 256 is used.
     pub depth_max: usize,
     /// Elements of all arrays of one reply together; a map's keys and values count one each.
     pub elements_max: usize,
@@ -77,7 +77,7 @@ pub enum DecodeError {
 
 /// Reads one reply from the start of `buf`; returns it and its length, or `None` when it is not complete.
 ///
-/// Cost: O(bytes); called again from the start after more bytes came, so not for replies of many MB in small pieces.
+/// Cost: O(bytes); each call starts from the beginning, so it does not suit replies of many MB in small pieces.
 pub fn decode(buf: &[u8], limits: &DecodeLimits) -> Result<Option<(Value, usize)>, DecodeError> {
     let mut reader = Reader { buf, at: 0, elements_left: limits.elements_max, limits };
     match reader.value(limits.depth_max.min(DEPTH_MAX)) {
@@ -88,7 +88,7 @@ pub fn decode(buf: &[u8], limits: &DecodeLimits) -> Result<Option<(Value, usize)
 }
 
 impl Value {
-    /// Writes the value as a reply; in RESP2 what RESP2 has for it.
+    /// Writes the value as a reply, in RESP2 with its RESP2 form.
     pub fn write(&self, reply: &mut Reply<'_>) {
         match self {
             Value::Status(text) => reply.status(text),
@@ -234,8 +234,8 @@ impl<'a> Reader<'a> {
         Ok(Some(len))
     }
 
-    /// How many elements to make room for at once: what the bytes that are there could hold, an element taking at least
-    /// 3, and not so many that arrays within arrays could multiply it.
+    /// Number of elements to reserve room for: those that the received bytes can hold, an element taking at least 3,
+    /// bounded so that nested arrays cannot multiply it.
     fn elements_possible(&self) -> usize {
         ((self.buf.len() - self.at) / 3).min(1024)
     }

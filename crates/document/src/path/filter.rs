@@ -1,4 +1,4 @@
-//! Conditions in a path: what they compare, and how.
+//! Conditions in a path: operands and operators.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -19,26 +19,26 @@ pub enum Filter {
     All(Vec<Filter>),
     /// This does not hold.
     Not(Box<Filter>),
-    /// There is such a value.
+    /// The value exists.
     Exists(Term),
-    /// Two values stand so to each other.
+    /// The comparison of two values holds.
     Compare(Term, Operator, Term),
     /// A text matches a pattern.
     Matches(Term, Pattern),
 }
 
-/// What a condition looks at.
+/// An operand of a condition.
 #[derive(Clone, Debug)]
 pub enum Term {
-    /// What a path from the child leads to.
+    /// The values of a path from the child.
     Current(Vec<Step>),
-    /// What a path from the root leads to.
+    /// The values of a path from the root.
     Root(Vec<Step>),
     /// A node written into the path.
     Literal(Vec<u8>),
 }
 
-/// How two values are compared.
+/// The comparison of two values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Operator {
@@ -51,7 +51,7 @@ pub enum Operator {
     Matches,
 }
 
-/// The right side of `=~`; what is written into the path is compiled once.
+/// The right side of `=~`; a literal pattern is compiled once.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     term: Term,
@@ -83,7 +83,7 @@ impl Pattern {
 }
 
 impl Term {
-    /// Whether any of its values is such.
+    /// Returns true if `is_such` holds for any of its values.
     fn any(&self, doc: Doc<'_>, at: usize, mut is_such: impl FnMut(Node<'_>) -> bool) -> bool {
         let (start, steps) = match self {
             Term::Literal(node) => return is_such(Node::new(Names::default(), node)),
@@ -98,7 +98,7 @@ impl Term {
 }
 
 impl Filter {
-    /// Whether the condition holds for the node at `at`.
+    /// Returns true if the condition holds for the node at `at`.
     pub(super) fn holds(&self, doc: Doc<'_>, at: usize) -> bool {
         match self {
             Filter::Any(filters) => filters.iter().any(|filter| filter.holds(doc, at)),
@@ -142,7 +142,7 @@ fn is_any_equal(doc: Doc<'_>, at: usize, left: &Term, right: &Term) -> bool {
     })
 }
 
-/// How two scalars of one kind are ordered; numbers are one kind.
+/// The order of two scalars of one kind; all numbers are one kind.
 fn ordering(a: Node<'_>, b: Node<'_>) -> Option<Ordering> {
     match (a.view(), b.view()) {
         (View::Null, View::Null) => Some(Ordering::Equal),

@@ -1,6 +1,6 @@
 //! Paths: the two grammars, and the nodes of a document that a path leads to.
 //!
-//! A path that begins with `$`, `$.` or `$[` leads to any number of nodes; any other is a legacy path, which stands for
+//! A path that begins with `$`, `$.` or `$[` leads to any number of nodes; any other is a legacy path, which means
 //! its first node.
 
 mod filter;
@@ -36,7 +36,7 @@ pub enum Step {
     },
     /// `*`.
     All,
-    /// `..`: the step that follows is taken from the node and everything below it.
+    /// `..`: the next step is applied to the node and everything below it.
     Deep,
     /// `[?(...)]`.
     Filter(Filter),
@@ -50,9 +50,9 @@ pub struct BadPath {
 }
 
 impl Path {
-    /// Understands a path.
+    /// Parses a path.
     ///
-    /// Errors: it is wrong, longer than 64 KiB, or has more than 4,096 steps.
+    /// Errors: invalid, longer than 64 KiB, or more than 4,096 steps.
     pub fn parse(text: &[u8]) -> Result<Path, BadPath> {
         let is_legacy = !matches!(text, [b'$'] | [b'$', b'.' | b'[', ..]);
         let steps = match text {
@@ -69,17 +69,17 @@ impl Path {
         Path { steps: Vec::new(), is_legacy: true }
     }
 
-    /// Whether it is a legacy path.
+    /// Returns true if it is a legacy path.
     pub fn is_legacy(&self) -> bool {
         self.is_legacy
     }
 
-    /// Whether it leads to the root and nowhere else.
+    /// Returns true if it leads to the root and nowhere else.
     pub fn is_root(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether every step leads to one node at most.
+    /// Returns true if every step leads to one node at most.
     pub fn is_static(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Names(names) => names.len() == 1,
@@ -94,7 +94,7 @@ impl Path {
         Some((last, Path { steps: before.to_vec(), is_legacy: self.is_legacy }))
     }
 
-    /// Where in `doc` the nodes begin that the path leads to, in the order of the walk; a node may come more than once.
+    /// The starts of the nodes in `doc` that the path leads to, in walk order; a node may occur more than once.
     pub fn find(&self, doc: Doc<'_>) -> Vec<usize> {
         select::find(doc, doc.root_at(), &self.steps)
     }

@@ -18,7 +18,7 @@ const OPERAND: &str = "one of the following: a number, a text in quotes, true, f
 
 /// The steps of a path.
 ///
-/// Errors: it is wrong.
+/// Errors: invalid.
 pub(super) fn steps(text: &[u8]) -> Result<Vec<Step>, BadPath> {
     let mut reader = Reader { text, at: 0, steps: 0, nesting: 0 };
     if text.len() > LEN_MAX {
@@ -164,7 +164,7 @@ impl<'t> Reader<'t> {
         Ok(Step::Indexes(indexes))
     }
 
-    /// An integer; what does not fit becomes the nearest that does.
+    /// An integer; one out of range becomes the nearest.
     fn integer(&mut self) -> Option<i64> {
         self.blanks();
         let rest = self.rest();
@@ -176,7 +176,7 @@ impl<'t> Reader<'t> {
         Some(std::str::from_utf8(text).ok()?.parse().unwrap_or(nearest))
     }
 
-    /// A text in quotes of either kind, in which a backslash stands before that quote and before itself.
+    /// A text in quotes of either kind. A backslash escapes that quote and itself.
     fn quoted(&mut self) -> Result<Box<[u8]>, BadPath> {
         let quote =
             self.peek().filter(|byte| b"'\"".contains(byte)).ok_or_else(|| self.wrong("a text in quotes"))?;

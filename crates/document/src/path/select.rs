@@ -6,7 +6,7 @@ use super::Step;
 use crate::doc::Doc;
 use crate::form::{self, Name};
 
-/// Where the nodes begin that `steps` lead to from the node at `at`.
+/// The starts of the nodes that `steps` lead to from the node at `at`.
 pub(super) fn find(doc: Doc<'_>, at: usize, steps: &[Step]) -> Vec<usize> {
     let mut walk = Walk { doc, found: Vec::new() };
     walk.step(at, steps);
@@ -18,7 +18,7 @@ struct Walk<'a> {
     found: Vec<usize>,
 }
 
-/// A child: its name if it is a member, and where its value begins.
+/// A child: its name if it is a member, and the start of its value.
 struct Child<'a> {
     name: Option<Name<'a>>,
     at: usize,

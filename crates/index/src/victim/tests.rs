@@ -25,7 +25,7 @@ fn find(index: &Index, hash_of: fn(Handle) -> u64, h: Handle) -> Option<Slot> {
     index.find(hash_of(h), |other| other == h)
 }
 
-/// One round of choosing over all segments, where what was chosen goes at once; returns what went.
+/// Chooses once for each segment and removes the chosen entries; returns them.
 fn round(index: &mut Index, hash_of: fn(Handle) -> u64, may_go: impl Fn(Handle) -> bool) -> Vec<Handle> {
     let (mut gone, mut at) = (Vec::new(), Position::START);
     loop {
@@ -89,7 +89,8 @@ fn random_use_growth_and_eviction_lose_nothing_but_what_was_chosen() {
                 if index.spill.is_empty() {
                     check_queues(&mut index);
                 }
-                // Nearly all go by hand, so that segments merge, and some come back to rings that were copied.
+                // Nearly all are removed one by one, so that segments merge, and some come back to fingerprints that
+                // were copied.
                 for h in oracle.iter().copied().filter(|h| h.raw() % 10 != 0).collect::<Vec<_>>() {
                     let slot = find(&index, hash_of, h).expect("present");
                     index.remove(slot, hash_of(h));

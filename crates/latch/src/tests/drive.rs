@@ -57,7 +57,7 @@ impl Worker {
         assert_eq!(run, self.run_in_drive);
     }
 
-    /// Runs what was handed over to `home`.
+    /// Runs the jobs handed over to `home`.
     fn collect(&mut self, cells: &'static [Cell<Shard, Task>], home: usize) -> bool {
         let mut any = false;
         let homes = self.homes.clone();
@@ -101,7 +101,7 @@ fn execute(job: &mut Task) -> Grant<Shard, Task> {
     mem::take(grant)
 }
 
-/// What one model run shows: jobs handed over, and each shard's history.
+/// The result of one model run: jobs handed over, and each shard's history.
 fn run_model(
     shards: u16,
     threads: usize,
@@ -121,7 +121,7 @@ fn run_model(
                         let wanted = pick(shards);
                         wanted_of.lock().unwrap().insert((thread, sequence), wanted.clone());
                         let mut grant = Grant::empty();
-                        // As the server does it: first without a job at all, then as a queue entry.
+                        // As in the server: first without a job, then as a queue entry.
                         let spins = thread_rng().gen_range(0..2);
                         let _ = acquire(cells, &wanted, &mut grant, spins);
                         let task = Waiter::new(Task { id: (thread, sequence), wanted, grant });
@@ -139,7 +139,7 @@ fn run_model(
         for worker in workers {
             handed_over += worker.join().unwrap();
         }
-        // What was handed over to a thread after its last look.
+        // The jobs handed over to a thread after it last looked.
         let mut last = Worker::new(&homes, budget);
         while (0..threads).filter(|&home| last.collect(cells, home)).count() > 0 {}
         handed_over + last.handed_over

@@ -44,7 +44,7 @@ fn model(
         let before = messages.len();
         mailbox.drain(&mut messages);
         if messages.len() == before {
-            sleep(&mailbox, &asleep); // for ever, if a wake-up was lost: shuttle reports a deadlock
+            sleep(&mailbox, &asleep); // never returns if a wake-up was lost: shuttle reports a deadlock
         }
     }
     for pusher in pushers {

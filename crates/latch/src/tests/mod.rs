@@ -1,5 +1,5 @@
-//! Models of the real code, run under the shuttle scheduler: every atomic operation is a point where any other thread
-//! may go first. Shuttle treats all orderings as SeqCst; that the weaker ones suffice is for the thread sanitizer
+//! Models of the real code, run under the shuttle scheduler, which may switch threads at every atomic operation.
+//! Shuttle treats all orderings as SeqCst. The thread sanitizer checks that the weaker ones suffice
 //! (`tests/stress.rs` says how to run it).
 
 mod cell;
@@ -29,8 +29,8 @@ fn quiet() -> Config {
     config
 }
 
-/// Runs `body` with `len` cells that pass for immortal, then checks that each was let go, and frees them. `body` must
-/// join its threads.
+/// Runs `body` with `len` cells that count as immortal, then checks that each was released, and frees them. `body`
+/// must join its threads.
 fn with_cells<T: 'static, W: 'static, R>(
     len: u16,
     data: fn() -> T,

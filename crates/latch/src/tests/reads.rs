@@ -1,5 +1,5 @@
-//! Long answers in slices, as the server gives them: a read is begun, its slices are taken as the shard comes free or by
-//! a job left in its queue, writers write down first what they change, and clients go away in the middle.
+//! Long answers in slices, as in the server. Slices of a read are taken when the shard is free, or by a job in its
+//! queue. Writers first preserve for the reader the members they change. Clients disconnect in the middle.
 //!
 //! Every answer is one state, every job comes back to its client, and no read is left behind.
 
@@ -17,14 +17,14 @@ use crate::grant::Grant;
 use crate::mailbox::Mailbox;
 use crate::waiter::Waiter;
 
-/// Members of the collection: a multiple of what a slice gives.
+/// Members of the collection: a multiple of a slice's size.
 const LEN: usize = 4;
 /// Two slices read it.
 const SLICE: usize = 2;
 /// Jobs of others that a thread runs before it hands them over.
 const BUDGET: u32 = 1;
 
-/// One collection and those who read it: how far each has come, and what was written down for it.
+/// One collection and its readers: the position of each, and the members preserved for it.
 #[derive(Default)]
 struct Shard {
     members: [i64; LEN],
@@ -61,7 +61,7 @@ impl Shard {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
-    // Of which read: numbers are not used again, so that an end that comes late meets nobody else's.
+    // The number of the read. Numbers are never reused, so a late end cannot hit another read.
     Slice(usize),
     End(usize),
     Transfer(usize, usize),
@@ -120,8 +120,8 @@ impl Runner<Task> for Worker {
 }
 
 impl Worker {
-    /// Where jobs go with their shard: to whoever looks first, as the threads of the model end and those of the server
-    /// do not.
+    /// The mailbox for jobs handed over with their shard. Any thread may take them, because the threads of the model
+    /// end and those of the server do not.
     fn common(&self) -> &Mailbox<Task> {
         self.homes.last().expect("one more than threads")
     }
@@ -134,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// Runs what was handed over with its shard; the slice that came home, if one did.
+    /// Runs the jobs handed over with their shards. Returns the slice that came home, if any.
     fn collect(&mut self, cells: &'static [Cell<Shard, Task>], home: usize) -> Option<Task> {
         for job in self.common().drain_nodes() {
             let grant = self.run(job);
@@ -154,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// One answer, or the beginning of one that its client does not wait for; what it came to.
+    /// Runs one read, or starts one that its client abandons. Returns its answer.
     fn read(&mut self, cells: &'static [Cell<Shard, Task>], home: usize, number: usize) -> Option<Vec<i64>> {
         let mut held = self.take(cells, home);
         held.reads.insert(number, (0, BTreeMap::new()));
@@ -214,7 +214,7 @@ fn model() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        // What was handed over when nobody was left to look.
+        // The jobs handed over after the last thread had ended.
         let mut worker = Worker { homes: homes.clone() };
         while !worker.common().is_empty() {
             worker.collect(cells, 0);

@@ -1,4 +1,4 @@
-//! The front of a pack's block: what its header says and where its parts lie.
+//! The front of a pack's block: its header and the offsets of its parts.
 
 use darter_slab::BLOCK_BYTES_MAX;
 
@@ -45,26 +45,26 @@ impl Head {
         self.0 >> 24 & 63
     }
 
-    /// Whether the pack has room for its earliest expiry time, because an entry may have one.
+    /// Returns true if the pack has room for its earliest expiry time, because an entry may have one.
     #[inline]
     pub fn timed(self) -> bool {
         self.0 & TIMED != 0
     }
 
-    /// Whether an item may be out of line.
+    /// Returns true if an item may be out of line.
     #[inline]
     pub fn spilled(self) -> bool {
         self.0 & SPILLED != 0
     }
 
-    /// The same but for the bytes used.
+    /// The same with another number of used bytes.
     #[inline]
     pub fn with_used(self, used: usize) -> Head {
         debug_assert!(used <= BLOCK_BYTES_MAX);
         Head(self.0 & !0xFFFF | used as u32)
     }
 
-    /// The same but for the number of entries.
+    /// The same with another number of entries.
     #[inline]
     pub fn with_len(self, len: usize) -> Head {
         debug_assert!(len <= LEN_MAX);
@@ -90,17 +90,17 @@ impl Head {
     }
 }
 
-/// Where the parts of a block with so many entries lie.
+/// Offsets of the parts of a block with this many entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Number of entries.
     pub len: usize,
-    /// Whether the earliest expiry time stands behind the header.
+    /// True if the earliest expiry time follows the header.
     pub timed: bool,
 }
 
 impl Shape {
-    /// Where the fingerprints are.
+    /// Offset of the fingerprints.
     #[inline]
     pub fn fps_at(self) -> usize {
         HEAD_BYTES + if self.timed { MS_BYTES } else { 0 }
@@ -118,7 +118,7 @@ impl Shape {
         if self.len <= GROUP { self.len } else { self.groups() * GROUP }
     }
 
-    /// Where the offset of group 1.. lies.
+    /// Offset of the offset of group 1 or later.
     #[inline]
     pub fn offset_at(self, group: usize) -> usize {
         self.fps_at() + self.room() + 2 * (group - 1)

@@ -1,16 +1,16 @@
 //! The pack: one arena block of up to a few dozen entries with a fingerprint of each in front.
 //!
-//! Called by [`crate::table`]. It keeps entries in the order they came, grows and shrinks its block with
-//! its content, and never decides when to split, merge or expire.
+//! Called by [`crate::table`]. A pack keeps entries in the order of insertion and grows and shrinks its block with
+//! its content. It never decides when to split, merge or expire.
 //!
-//! Block: `used:u16 len:u8 depth:6 timed:1 spilled:1 | [first expiry: 6] | fingerprints | offsets | entries`.
-//! Up to 8 entries there is one fingerprint byte each; then room for them comes in eights, and each
-//! further eight has a u16 offset of its first entry, counted from the start of the entries. So the front
-//! moves once in eight insertions, and reaching an entry skips at most seven others.
+//! Block: `used:u16 len:u8 depth:6 timed:1 spilled:1 | [first expiry: 6] | fingerprints | offsets | entries`. Up to 8
+//! entries there is one fingerprint byte each. Beyond, room for fingerprints comes in groups of eight, and each
+//! further group has a u16 offset of its first entry, counted from the start of the entries. So the front moves once
+//! in eight insertions, and reaching an entry skips at most seven others.
 //!
-//! A fingerprint is eight bits of the entry's place, from the pack's depth on or, in a pack of odd depth,
-//! from the bit before. The bit that a split decides by is in it, so every other split needs no key; the
-//! price is that one of its bits may be the same in the whole pack.
+//! A fingerprint is eight bits of the entry's place, from the pack's depth on or, in a pack of odd depth, from the
+//! bit before. It contains the bit by which a split decides, so every other split needs no key. In return, one of its
+//! bits may be the same in the whole pack.
 
 mod head;
 mod search;
@@ -26,7 +26,7 @@ use crate::spill::Spill;
 use head::{GROUP, HEAD_BYTES, MS_BYTES};
 use search::equal_bytes;
 
-/// What an entry consists of.
+/// The parts of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -47,11 +47,11 @@ pub(crate) struct Pack<'a> {
     head: Head,
 }
 
-/// A block and what lies behind it in the arena or its guard: any 16-bit offset can be read, and some bytes
-/// more at a time, without a check.
+/// A block and the bytes behind it in the arena or its guard. Any 16-bit offset, and some bytes more, can be read
+/// without a check.
 type View = [u8; VIEW_BYTES];
 
-/// Where an entry lies in its pack.
+/// The position of an entry in its pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Number of the entry, 0..len.
@@ -102,8 +102,8 @@ impl<'a> Pack<'a> {
     /// Opens the pack of block `h`.
     #[inline]
     pub fn open(arena: &'a Arena, h: Handle) -> Pack<'a> {
-        // SAFETY: `tail` starts inside the arena's mapping, and the arena maps a guard of 1 MiB behind its
-        // last block which nobody writes; so these bytes are readable as long as the arena is borrowed.
+        // SAFETY: `tail` starts inside the arena's mapping. The arena maps a guard of 1 MiB behind its last block, to
+        // which nobody writes. These bytes are therefore readable as long as the arena is borrowed.
         let bytes = unsafe { &*arena.tail(h).as_ptr().cast::<View>() };
         Pack { bytes, head: Head::read(bytes) }
     }

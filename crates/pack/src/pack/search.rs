@@ -1,6 +1,6 @@
 //! The search for a byte among the fingerprints of a pack.
 
-/// Bit i is set when byte i of the first `len` (1..=64) bytes equals `wanted`; `bytes` may go on behind them.
+/// Bit i is set if byte i of the first `len` (1..=64) bytes equals `wanted`. `bytes` may be longer.
 #[inline]
 pub(crate) fn equal_bytes(bytes: &[u8], len: usize, wanted: u8) -> u64 {
     debug_assert!((1..=64).contains(&len));

@@ -1,4 +1,4 @@
-//! Changes to a pack. Each gives the handle of its block, which may have moved.
+//! Changes to a pack. Each returns the handle of its block, which may have moved.
 
 use darter_slab::{Arena, BLOCK_BYTES_MAX, Handle};
 
@@ -16,7 +16,7 @@ pub(crate) struct New<'a> {
     pub value: Option<Coded<'a>>,
     /// When it expires.
     pub expiry_ms: Option<u64>,
-    /// Whether one of the items is out of line.
+    /// True if one of the items is out of line.
     pub spilled: bool,
 }
 
@@ -33,14 +33,14 @@ impl Pack<'_> {
         Ok(h)
     }
 
-    /// Whether an entry without expiry time can be added without moving the others.
+    /// Returns true if an entry without expiry time can be added without moving the others.
     #[inline]
     pub fn has_open_group(head: Head) -> bool {
         !head.timed() && head.len() > GROUP && !head.len().is_multiple_of(GROUP)
     }
 
-    /// Adds an entry of place `x` in hash space at the end of a pack with an open group and enough room;
-    /// `value` counts in a pack of keys and values only. Returns the new header.
+    /// Adds an entry of place `x` in hash space at the end of a pack with an open group and enough room; `value` is
+    /// ignored in a pack of keys. Returns the new header.
     #[inline(always)]
     pub fn append_within(
         arena: &mut Arena,
@@ -95,8 +95,8 @@ impl Pack<'_> {
         Ok((h, head))
     }
 
-    /// Takes the entry at `place` out; items out of line must have been released before. The others stay in
-    /// order if the pack is alone in its table.
+    /// Removes the entry at `place`; items out of line must have been released before. The others stay in order if
+    /// the pack is alone in its table.
     #[inline(never)]
     pub fn remove(arena: &mut Arena, h: Handle, place: Place, kind: Kind) -> Handle {
         let pack = Pack::open(arena, h);
@@ -119,7 +119,7 @@ impl Pack<'_> {
         shrink(arena, h, used)
     }
 
-    /// Moves what follows the entry at `place`, of `len` bytes, to where it is.
+    /// Closes the gap of the entry at `place`, which has `len` bytes.
     fn close_gap(arena: &mut Arena, h: Handle, place: Place, len: usize, kind: Kind) {
         let pack = Pack::open(arena, h);
         let (used, shape) = (pack.head.used(), pack.head.shape());
@@ -196,8 +196,8 @@ impl Pack<'_> {
         reserve(arena, h, used, used + extra)
     }
 
-    /// Overwrites the value of the entry at `place` by one that takes the same few bytes, neither of them out of line;
-    /// returns whether it did.
+    /// Overwrites the value of the entry at `place` by one of the same few bytes. Returns false, with nothing
+    /// changed, if the length differs or either value is out of line.
     #[inline]
     pub fn overwrite_same_len(arena: &mut Arena, h: Handle, place: Place, value: &Coded<'_>) -> bool {
         let at = Pack::open(arena, h).value_at(place.at);
@@ -252,8 +252,8 @@ impl Pack<'_> {
         write_ms(&mut block[HEAD_BYTES..], ms);
     }
 
-    /// Appends those entries of `from` that `chosen` names, in that order; `into` has room for them, and
-    /// the expiry bound of `from` is to be noted by the caller. `offsets` and `fps` are by index in `from`.
+    /// Appends those entries of `from` that `chosen` names, in that order. `into` must have room for them, and the
+    /// caller must note the expiry bound of `from`. `offsets` and `fps` are indexed as in `from`.
     pub fn append_chosen(
         arena: &mut Arena,
         into: Handle,
@@ -316,7 +316,7 @@ impl New<'_> {
     }
 }
 
-/// Copies `len` bytes; up to 32, when there is room, by two words regardless of what they overwrite behind.
+/// Copies `len` bytes. Up to 32 are copied as two words if there is room; this may overwrite bytes behind the target.
 #[inline(always)]
 fn copy_entry(to: &mut [u8], from: &[u8], len: usize) {
     if len <= 32
@@ -349,7 +349,7 @@ fn reserve(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<H
     relocate(arena, h, used, needed)
 }
 
-/// Moves a pack to a smaller block when enough would be gained; stays when the arena is exhausted.
+/// Moves a pack to a smaller block if enough would be gained; leaves it if the arena is exhausted.
 fn shrink(arena: &mut Arena, h: Handle, used: usize) -> Handle {
     let (size, needed) = (arena.size(h), used.max(BLOCK_BYTES_MIN));
     if size - Arena::fits(needed) <= size / 8 {

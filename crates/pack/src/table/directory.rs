@@ -22,7 +22,7 @@ pub(super) struct Directory {
     pub level: u8,
 }
 
-/// What a node's header says.
+/// The header of a node.
 #[derive(Clone, Copy)]
 struct Node {
     handle: Handle,
@@ -58,7 +58,7 @@ impl Directory {
 
     /// Puts two packs of `depth + 1` in place of the pack of `depth` that holds `x`.
     ///
-    /// Errors: the directory cannot get deeper; nothing is changed but its shape.
+    /// Errors: the directory cannot get deeper; only its shape is changed.
     pub fn split(
         &mut self,
         arena: &mut Arena,
@@ -82,8 +82,8 @@ impl Directory {
         }
     }
 
-    /// Puts one pack of `depth - 1` in place of two packs of `depth`, the one that holds `x` and its
-    /// buddy, and gives up the slots no longer needed.
+    /// Puts one pack of `depth - 1` in place of two packs of `depth`, the one that holds `x` and its buddy. Frees the
+    /// slots no longer needed.
     pub fn merge(&mut self, arena: &mut Arena, bytes: &mut Bytes, x: u64, depth: u32, pack: Handle) {
         let chunk = self.chunk(arena, x);
         debug_assert!(depth > chunk.prefix);
@@ -91,7 +91,7 @@ impl Directory {
         self.contract(arena, bytes, x);
     }
 
-    /// Whether the pack of `depth` that holds `x` has its buddy in the same chunk.
+    /// Returns true if the pack of `depth` that holds `x` has its buddy in the same chunk.
     pub fn has_buddy(self, arena: &Arena, x: u64, depth: u32) -> bool {
         self.level != 0 && depth > self.chunk(arena, x).prefix
     }
@@ -109,8 +109,8 @@ impl Directory {
         }
     }
 
-    /// Takes the last pack of hash space out, with the nodes that held only it; `None` when none is left.
-    /// After the first call nothing else may be done with the directory until it is empty.
+    /// Removes the last pack of hash space, with the nodes that held only it; `None` if none is left. After the first
+    /// call the directory must be emptied before any other use.
     pub fn pop(&mut self, arena: &mut Arena, bytes: &mut Bytes) -> Option<Handle> {
         if self.level == 0 {
             let pack = self.root;
@@ -187,8 +187,8 @@ impl Directory {
         }
     }
 
-    /// Halves the chunk that holds `x` while all its neighbours are equal, then joins it with its buddy
-    /// and halves the top, as far as arena space for the smaller copies allows.
+    /// Halves the chunk that holds `x` while all its neighbours are equal, then joins it with its buddy and halves
+    /// the top, as far as the arena has room for the smaller copies.
     fn contract(&mut self, arena: &mut Arena, bytes: &mut Bytes, x: u64) {
         let mut chunk = self.chunk(arena, x);
         while chunk.bits > 0 && chunk.is_paired(arena) {
@@ -311,7 +311,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Two nodes, each with half of the slots, in place of this one.
+    /// Two nodes in place of this one, each with half of the slots.
     fn halves(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<[Handle; 2], Full> {
         let low = Node::create(arena, bytes, self.prefix + 1, self.bits - 1)?;
         let high = match Node::create(arena, bytes, self.prefix + 1, self.bits - 1) {
@@ -344,7 +344,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Whether no child has the full depth, so that half of the slots would do.
+    /// Returns true if no child has the full depth, so that half of the slots would do.
     fn is_paired(self, arena: &Arena) -> bool {
         let block = arena.block(self.handle);
         (0..1usize << self.bits).step_by(2).all(|at| read_slot(block, at) == read_slot(block, at + 1))
@@ -371,7 +371,7 @@ impl Node {
     }
 }
 
-/// The bit of a place that tells the two halves of depth `depth` apart.
+/// The bit of a place that distinguishes the two halves of depth `depth`.
 #[inline]
 pub(super) fn bit(depth: u32) -> u64 {
     1 << (64 - depth)
@@ -410,5 +410,5 @@ const SLOTS_AT: usize = 8;
 const CHUNK_BITS: u32 = 10;
 /// Bits of any node: 8 + 4 * 2^12 bytes is the largest that fits a block.
 const NODE_BITS_MAX: u32 = 12;
-/// Chunks of at most so many bits are joined.
+/// Chunks of at most this many bits are joined.
 const JOIN_BITS: u32 = 6;

@@ -1,7 +1,7 @@
-//! Expiry times of entries: the earliest one of a table, and the removal of what is due.
+//! Expiry times of entries: the earliest one of a table, and the removal of expired entries.
 //!
-//! Called by the store's sweeper with the time and a budget. A pack knows a lower bound of its own, so a
-//! pass opens only packs in which something is due.
+//! Called by the store's sweeper with the time and a budget. Each pack has a lower bound, so a pass opens only packs
+//! with expired entries.
 
 use darter_slab::Arena;
 
@@ -14,18 +14,18 @@ use crate::pack::{Pack, Place};
 pub(super) struct Times {
     /// Nothing expires before this; `u64::MAX` when nothing expires.
     bound_ms: u64,
-    /// Place from which the pass under way goes on.
+    /// Place from which the running pass continues.
     next: u64,
-    /// What the bound will be when the pass has reached the end.
+    /// The bound that is valid when the pass reaches the end.
     next_bound_ms: u64,
 }
 
-/// What a call of [`Table::expire_due`] did.
+/// The result of [`Table::expire_due`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expired {
     /// Entries removed.
     pub removed: usize,
-    /// Whether nothing that was due is left.
+    /// True if no expired entry is left.
     pub done: bool,
 }
 
@@ -49,8 +49,8 @@ impl Table {
         }
     }
 
-    /// Removes entries whose time has come, giving each to `emit` before; goes through at most
-    /// `packs_max` packs and continues there at the next call.
+    /// Removes expired entries, passing each to `emit` first. Examines at most `packs_max` packs; the next call
+    /// continues after them.
     pub fn expire_due(
         &mut self,
         arena: &mut Arena,
@@ -102,7 +102,7 @@ impl Table {
         }
     }
 
-    /// Removes what is due in the pack that holds `x`; returns how many and the pack's new bound.
+    /// Removes the expired entries of the pack that holds `x`; returns their number and the pack's new bound.
     fn expire_pack(
         &mut self,
         arena: &mut Arena,

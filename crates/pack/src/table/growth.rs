@@ -20,7 +20,7 @@ struct Plan {
 }
 
 impl Table {
-    /// Splits the pack that holds `x` when it has grown too large and its entries tell themselves apart.
+    /// Splits the pack that holds `x` if it is too large and its entries differ in some bit of place.
     #[inline]
     pub(super) fn split_if_full(
         &mut self,
@@ -32,7 +32,7 @@ impl Table {
     ) {
         let is_full = head.len() > SPLIT_LEN || head.used() > SPLIT_BYTES && head.len() > SPLIT_LEN_MIN;
         if is_full && head.depth() < DEPTH_MAX {
-            // Without room for a split the pack goes on growing until it meets its own limits.
+            // Without room for a split the pack grows until it reaches its own limits.
             let _ = self.split(arena, x, h, hasher);
         }
     }
@@ -50,12 +50,12 @@ impl Table {
         let mut offsets = [0; LEN_MAX + 1];
         pack.offsets(self.kind, &mut offsets);
         let plan = Plan::new(&pack, &offsets);
-        // Entries that arrive in the order of their places, as from another table, are all in one half at
-        // first: then the other half starts empty.
+        // Entries that arrive in the order of their places, for example from another table, are all in one half at
+        // first. The other half then starts empty.
         if plan.lens.contains(&0) && head.len() <= ONE_SIDED_LEN {
             return Err(Full);
         }
-        // Every other split leaves the fingerprints as they are.
+        // Every other split keeps the fingerprints.
         let rehash = window(head.depth() + 1) != window(head.depth());
         let mut fps = [0; LEN_MAX];
         if rehash {
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// Joins the pack that holds `x` with its buddy, if it has one and both are small; whether it did.
+    /// Joins the pack that holds `x` with its buddy, if it has one and both are small; returns true if it did.
     fn merge(&mut self, arena: &mut Arena, x: u64) -> bool {
         let h = self.directory.find(arena, x);
         let depth = Pack::open(arena, h).head().depth();
@@ -160,7 +160,7 @@ impl Table {
 impl Plan {
     fn new(pack: &Pack<'_>, offsets: &[u16; LEN_MAX + 1]) -> Plan {
         let head = pack.head();
-        // The bit of place that tells the halves apart, as a bit of the fingerprints.
+        // The bit of place that distinguishes the halves, as a bit of the fingerprints.
         let side_bit = 7 - (head.depth() - window(head.depth()));
         let mut plan = Plan { chosen: [[0; LEN_MAX]; 2], lens: [0; 2], contents: [0; 2] };
         for (index, fp) in pack.fingerprints().iter().enumerate() {
@@ -177,8 +177,8 @@ impl Plan {
     }
 }
 
-/// What fingerprint `fp` in the pack of `depth` that holds `x` is one level up: the pack's own bits of
-/// place come back in when the window moves.
+/// The fingerprint one level up of `fp` in the pack of `depth` that holds `x`. When the window moves, it includes
+/// bits of the pack's own place again.
 fn shallower(x: u64, depth: u32, fp: u8) -> u8 {
     if window(depth - 1) == window(depth) {
         return fp;
@@ -187,7 +187,7 @@ fn shallower(x: u64, depth: u32, fp: u8) -> u8 {
     known | fp >> WINDOW_STEP
 }
 
-/// Two empty packs of `depth` with room for what is planned.
+/// Two empty packs of `depth` with room for the planned entries.
 fn create_halves(
     arena: &mut Arena,
     bytes: &mut Bytes,
@@ -217,11 +217,11 @@ static ALL: [u8; LEN_MAX] = {
 };
 /// A pack of more entries is split.
 const SPLIT_LEN: usize = 64;
-/// A pack of more bytes is split, if it has more than `SPLIT_LEN_MIN` entries: a directory of packs of few
-/// entries would need more slots than entries.
+/// A pack of more bytes is split if it has more than `SPLIT_LEN_MIN` entries. Packs of fewer entries would need more
+/// directory slots than entries.
 const SPLIT_BYTES: usize = 2048;
 const SPLIT_LEN_MIN: usize = 8;
-/// So few entries may be in one half by chance; the next one may well go into the other.
+/// Up to this many entries may all be in one half by chance.
 const ONE_SIDED_LEN: usize = 16;
 /// Two buddies of no more entries and bytes together become one pack.
 const MERGE_LEN: usize = 40;

@@ -1,9 +1,9 @@
-//! Writing a large table piece by piece while it goes on changing, as it stood when that began.
+//! Writing a large table in steps, in its state at the start, while it changes.
 //!
-//! A guard knows which part of hash space is written: all before a place that moves on, and the packs that were
-//! written early because they were about to change. Splits and merges of packs do not disturb it, as it goes by the
-//! places of keys. Called by the store for snapshots and for clients that read a whole table; a table without a guard
-//! pays one look at a null pointer.
+//! A guard records the part of hash space that is written: all before a place that advances, and the packs that were
+//! written early because they were about to change. It works by places of keys, so splits and merges of packs do not
+//! disturb it. Called by the store for snapshots and for clients that read a whole table. A table without a guard
+//! pays one test of a null pointer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub trait Guarding: Send {
     fn keep(&mut self, entry: EntryRef<'_>);
 }
 
-/// What of a table is written, for one of those who write it.
+/// The written part of a table, for one of its writers.
 pub(super) struct Guard {
     number: u32,
     // Everything before this place is; `None` is the end of hash space.
@@ -54,13 +54,13 @@ impl Guard {
         self.early.range(..=x).next_back().is_some_and(|(_, &last)| x <= last)
     }
 
-    /// Whether all places from `first` to `last` are written.
+    /// Returns true if all places from `first` to `last` are written.
     fn covers(&self, first: u64, last: u64) -> bool {
         self.next.is_none_or(|next| last < next)
             || self.early.range(..=first).next_back().is_some_and(|(_, &end)| end >= last)
     }
 
-    /// Whether a place from `first` to `last` is written, and others may be too.
+    /// Returns true if a place from `first` to `last` is written, and others may be too.
     fn touches(&self, first: u64, last: u64) -> bool {
         self.next.is_none_or(|next| first < next)
             || self.early.range(..=last).next_back().is_some_and(|(_, &end)| end >= first)
@@ -86,20 +86,20 @@ impl fmt::Debug for Guard {
 }
 
 impl Table {
-    /// Has `keeper` take every entry that is there now, as it is now, in steps and before it changes. No other guard
-    /// of the table has this number.
+    /// Makes `keeper` take every present entry in its present state, in steps and before it changes. `number` must be
+    /// unused by other guards of the table.
     pub fn guard(&mut self, number: u32, keeper: Box<dyn Guarding>) {
         debug_assert!(!self.is_guarded_by(number));
         let guard = Guard { number, next: Some(0), early: BTreeMap::new(), keeper };
         self.side.get_or_insert_default().guards.all.push(guard);
     }
 
-    /// Whether the table has the guard of this number.
+    /// Returns true if the table has the guard of this number.
     pub fn is_guarded_by(&self, number: u32) -> bool {
         self.side.iter().flat_map(|side| &side.guards.all).any(|guard| guard.number == number)
     }
 
-    /// Hands out entries of up to `packs_max` packs; true when all have been. Cost: some microseconds a pack.
+    /// Hands out entries of up to `packs_max` packs; returns true if all have been. Cost: some microseconds a pack.
     pub fn guard_step(&mut self, arena: &Arena, number: u32, packs_max: usize) -> bool {
         let Some(mut guards) = self.take_guards() else { return true };
         let guard = guards.all.iter_mut().find(|guard| guard.number == number);
@@ -113,7 +113,7 @@ impl Table {
             let Some(x) = guard.next.filter(|_| !self.is_empty()) else { break };
             let (_, last) = self.hand_out(guard, arena, x);
             guard.next = last.checked_add(1);
-            // What was written early before this place is told by the place alone.
+            // `next` alone covers the parts before it that were written early.
             while let Some(first) = guard.early.first_entry().filter(|entry| *entry.get() <= last) {
                 first.remove();
             }
@@ -121,7 +121,7 @@ impl Table {
         guard.next.is_none() || self.is_empty()
     }
 
-    /// Ends guarding under a number; returns who took the entries.
+    /// Removes the guard of this number; returns its keeper.
     pub fn unguard(&mut self, number: u32) -> Option<Box<dyn Guarding>> {
         let guards = &mut self.side.as_mut()?.guards;
         let at = guards.all.iter().position(|guard| guard.number == number)?;
@@ -130,7 +130,7 @@ impl Table {
         Some(guard.keeper)
     }
 
-    /// Takes the guards out, to work on them and the table; they are to be put back.
+    /// Takes the guards out, to work on them and the table. The caller must put them back.
     fn take_guards(&mut self) -> Option<Guards> {
         let guards = &mut self.side.as_mut()?.guards;
         (!guards.is_empty()).then(|| std::mem::take(guards))
@@ -167,7 +167,7 @@ impl Table {
         let Some(mut guards) = self.take_guards() else { return };
         for guard in &mut guards.all {
             if self.is_empty() {
-                // Whatever comes is younger than the guard.
+                // All later entries are younger than the guard.
                 guard.next = None;
             } else if whole_pack || !guard.is_written(x) {
                 let (first, last) = self.hand_out(guard, arena, x);
@@ -177,7 +177,7 @@ impl Table {
         self.put_guards(guards);
     }
 
-    /// Hands out what is not yet of the pack that holds `x`; returns the pack's first and last place.
+    /// Emits the entries not yet written of the pack that holds `x`; returns the pack's first and last place.
     fn hand_out(&self, guard: &mut Guard, arena: &Arena, x: u64) -> (u64, u64) {
         let pack = Pack::open(arena, self.directory.find(arena, x));
         let depth = pack.head().depth();

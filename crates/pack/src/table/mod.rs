@@ -1,13 +1,12 @@
-//! The table of packs: sets of strings and hashes, with an expiry time per entry where wanted.
+//! The table of packs: sets of strings and hashes, optionally with an expiry time per entry.
 //!
-//! The store owns the root and gives the arena, the hash of each key and the clock. A small table is one
-//! pack without a directory; a large one is an extendible directory of packs. It grows and shrinks one
-//! pack at a time: no operation touches more than two packs and one directory node.
+//! The store owns the root and gives the arena, the hash of each key and the clock. A small table is one pack without
+//! a directory; a large one is an extendible directory of packs. It grows and shrinks one pack at a time: no
+//! operation touches more than two packs and one directory node.
 //!
-//! A key's *place* is its hash bent so that places are denser at one end of hash space by a factor of two
-//! (as in spiral storage). Packs of a table would otherwise all fill and all split at the same time, and
-//! the arena would hold the pages of every size they passed through; so all sizes occur at any time, in
-//! constant proportion.
+//! A key's *place* is its hash, bent so that places are denser at one end of hash space by a factor of two (as in
+//! spiral storage). Otherwise all packs of a table would fill and split at the same time, and the arena would hold
+//! the pages of every size they passed through. With bent places all sizes occur at any time, in constant proportion.
 
 mod directory;
 mod expire;
@@ -32,8 +31,8 @@ use directory::{Bytes, Directory};
 use expire::Times;
 use guard::Guards;
 
-/// A table of packs. Empty, it holds no arena block; dropping a table that is not empty leaks its blocks
-/// until the arena is cleared, so the owner calls [`Table::clear`] or [`Table::free_step`] first.
+/// A table of packs. An empty table holds no arena block. Dropping a table that is not empty leaks its blocks until
+/// the arena is cleared, so its owner calls [`Table::clear`] or [`Table::free_step`] first.
 #[derive(Debug)]
 pub struct Table {
     directory: Directory,
@@ -42,23 +41,23 @@ pub struct Table {
     // All blocks of this table in the arena, in granules of 8 bytes.
     granules: u32,
     spill: Spill,
-    // What few tables have; all others have one null pointer for it.
+    // The parts that few tables have; a null pointer in all others.
     side: Option<Box<Side>>,
 }
 
-/// What a table has for some time only.
+/// The parts that a table has only for some time.
 #[derive(Debug, Default)]
 struct Side {
     // Present while an entry may have an expiry time.
     times: Option<Times>,
-    // Not empty while a snapshot or a client goes through the table.
+    // Not empty while a snapshot or a client reads the table in steps.
     guards: Guards,
 }
 
-/// What to do with the expiry time of an entry that is written.
+/// How a write treats the expiry time of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// Leave it as it is; a new entry has none.
+    /// Leave it unchanged; a new entry has no expiry.
     Keep,
     /// Remove it.
     Clear,
@@ -66,7 +65,7 @@ pub enum Expiry {
     At(u64),
 }
 
-/// What an insertion did.
+/// The result of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
     /// The key was absent.
@@ -81,7 +80,7 @@ impl Table {
         Table { directory: Directory::EMPTY, kind, len: 0, granules: 0, spill: Spill::new(), side: None }
     }
 
-    /// What its entries consist of.
+    /// The parts of its entries.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -92,7 +91,7 @@ impl Table {
         self.len as usize
     }
 
-    /// Whether there is no entry.
+    /// Returns true if there is no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -113,7 +112,7 @@ impl Table {
         self.spill.bytes() + if self.side.is_some() { size_of::<Side>() } else { 0 }
     }
 
-    /// Whether the table is a single pack: at most a few dozen entries, in the order of their insertion.
+    /// Returns true if the table is a single pack: at most a few dozen entries, in the order of their insertion.
     pub fn is_single_pack(&self) -> bool {
         self.directory.level == 0
     }
@@ -130,13 +129,13 @@ impl Table {
         Some(pack.entry(place.at, self.kind, arena, &self.spill))
     }
 
-    /// Asks for the memory an operation on a key of `hash` will touch first. Cost: the directory's lookup.
+    /// Prefetches the memory an operation on a key of `hash` will touch first. Cost: the directory's lookup.
     #[inline]
     pub fn prefetch(&self, arena: &Arena, hash: u64) {
         arena.prefetch(self.directory.find(arena, place_of(hash)));
     }
 
-    /// Whether `key` is present.
+    /// Returns true if `key` is present.
     #[inline]
     pub fn contains(&self, arena: &Arena, hash: u64, key: &[u8]) -> bool {
         self.get(arena, hash, key).is_some()
@@ -144,7 +143,7 @@ impl Table {
 
     /// Writes `key` with `value` (ignored by a table of keys only); `hasher` gives the hash of any key.
     ///
-    /// Errors: `Full`, and the entry is as it was. Cost: one pack; sometimes the split of it.
+    /// Errors: `Full`, and the entry is unchanged. Cost: one pack; sometimes the split of it.
     #[inline]
     pub fn insert(
         &mut self,
@@ -186,8 +185,8 @@ impl Table {
         Ok(Inserted::New)
     }
 
-    /// Puts the integer that `change` makes of the value of `key` in its place, if `key` is there, `change` makes one of it
-    /// and it is stored in as many bytes; whether it did. If not, nothing has changed.
+    /// Replaces the value of `key` by the integer that `change` makes of it. Returns false, with nothing changed, if
+    /// `key` is absent, `change` returns `None`, or the new value needs another number of bytes.
     #[inline]
     pub fn replace_int(
         &mut self,
@@ -225,7 +224,7 @@ impl Table {
         true
     }
 
-    /// Sets or removes the expiry time of `key`, in Unix milliseconds; whether the key was there.
+    /// Sets or removes the expiry time of `key`, in Unix milliseconds. Returns true if the key was there.
     ///
     /// Errors: `Full`, and nothing was changed.
     pub fn set_expiry(
@@ -250,8 +249,8 @@ impl Table {
     }
 
     /// Moves blocks out of pages that the arena wants to empty (`Arena::start_compaction`): those of up to
-    /// `packs_max` packs from `cursor` on. Returns the cursor to go on from, 0 at the end; as for a scan,
-    /// what stays is met whatever changes in between.
+    /// `packs_max` packs from `cursor` on. Returns the next cursor, 0 at the end. As in a scan, entries that stay are
+    /// visited whatever else changes.
     pub fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
         let mut x = cursor << (64 - DEPTH_MAX);
         for _ in 0..packs_max {
@@ -271,9 +270,8 @@ impl Table {
         x >> (64 - DEPTH_MAX)
     }
 
-    /// The block that says all about this table, if it is one pack of short entries without expiry times:
-    /// the owner may keep the handle alone, forget the table, which holds nothing else, and make it anew with
-    /// [`Table::unfold`].
+    /// The only block of this table, if it is one pack of short entries without expiry times. The owner may keep this
+    /// handle alone, forget the table, and remake it with [`Table::unfold`].
     #[inline]
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         let root = self.directory.root;
@@ -284,7 +282,7 @@ impl Table {
         (!head.spilled() && head.len() != 0).then_some(root)
     }
 
-    /// The table of `kind` that [`Table::fold`] gave `pack` for.
+    /// The table of `kind` whose [`Table::fold`] returned `pack`.
     #[inline]
     pub fn unfold(kind: Kind, pack: Handle, arena: &Arena) -> Table {
         let len = Pack::open(arena, pack).head().len() as u32;
@@ -304,8 +302,8 @@ impl Table {
         while !self.free_step(arena, usize::MAX) {}
     }
 
-    /// Frees up to `packs_max` packs; whether the table is now empty and free for any use. Until then
-    /// nothing but this and the sizes may be called.
+    /// Frees up to `packs_max` packs. Returns true if the table is now empty and may be used again. Until then only
+    /// this and the sizes may be called.
     pub fn free_step(&mut self, arena: &mut Arena, packs_max: usize) -> bool {
         let mut bytes = self.take_bytes();
         for _ in 0..packs_max {

@@ -1,7 +1,7 @@
-//! Going through a table: iteration, resumable scans, random entries.
+//! Walking a table: iteration, resumable scans, random entries.
 //!
-//! Called by commands such as SMEMBERS, HSCAN and SRANDMEMBER. Everything here follows hash space from
-//! place 0 upwards, pack by pack, so a scan cursor is a place and no change of the directory disturbs it.
+//! Called by commands such as SMEMBERS, HSCAN and SRANDMEMBER. Everything here follows hash space from place 0
+//! upwards, pack by pack, so a scan cursor is a place and no change of the directory disturbs it.
 
 use darter_slab::Arena;
 
@@ -54,13 +54,12 @@ impl Table {
         Iter { table: self, arena, pack: None, left: 0, at: 0, next }
     }
 
-    /// Gives `emit` the entries from `cursor` on until `count` were given; returns the cursor to go on from, 0 at
-    /// the end. `hasher` gives the hash of any key.
+    /// Emits entries from `cursor` on until `count` were emitted; returns the next cursor, 0 at the end. `hasher`
+    /// gives the hash of any key.
     ///
-    /// Shape: a cursor is below 2^48; any other number is taken modulo that.
-    /// An entry present from the first call (cursor 0) to the last is given at least once, whatever was
-    /// inserted or removed in between; others once, more often, or not at all.
-    /// Cost: O(count), and the hash of each entry of the pack in which the last one lies.
+    /// Shape: a cursor is below 2^48; any other number is taken modulo that. An entry present from the first call
+    /// (cursor 0) to the last is emitted at least once, whatever was inserted or removed in between. Others are
+    /// emitted once, more often, or not at all. Cost: O(count), and the hash of each entry of the last pack.
     pub fn scan<'a>(
         &'a self,
         arena: &'a Arena,
@@ -97,7 +96,7 @@ impl Table {
         }
     }
 
-    /// Gives `see` each entry of a pack and where it lies.
+    /// Passes each entry of a pack and its offset to `see`.
     fn each_of<'a>(&'a self, arena: &'a Arena, pack: Pack<'a>, mut see: impl FnMut(usize, EntryRef<'a>)) {
         let mut at = pack.first_at();
         for _ in 0..pack.head().len() {
@@ -106,8 +105,8 @@ impl Table {
         }
     }
 
-    /// The first `count` entries of a pack by their places from `x` on, as places that cursors can name and where the
-    /// entries lie; and the cursor of the next one, if there is one. Entries of one cursor stay together.
+    /// The first `count` entries of a pack in the order of their places from `x` on, as places that cursors can name,
+    /// with their offsets. Also the cursor of the next entry, if any. Entries of one cursor stay together.
     fn part_of<'a>(
         &'a self,
         arena: &'a Arena,
@@ -154,8 +153,9 @@ impl Table {
         None
     }
 
-    /// Whether to keep a pack found by hash `r`: as likely as it has entries, relative to those expected in
-    /// its share of hash space. The slope of the bend turns its width in places into that share.
+    /// Returns true if a pack found by hash `r` should be kept. The probability follows its number of entries,
+    /// relative to those expected in its share of hash space. The slope of the bend turns its width in places into
+    /// that share.
     fn is_fair(&self, pack: &Pack<'_>, r: u64, choice: u64) -> bool {
         if pack.head().depth() == 0 {
             return true;
@@ -181,7 +181,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// A pack is taken to hold at most so many times the entries expected in it.
+/// A pack is assumed to hold at most this many times the expected entries.
 const CROWDED: f64 = 1.8;
 /// Tries before a pack is kept regardless of fairness.
 const ATTEMPTS_MAX: u32 = 64;

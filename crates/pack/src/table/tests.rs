@@ -34,7 +34,7 @@ fn hash(key: &[u8]) -> u64 {
 
 type Model = HashMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-/// A table, what it should hold, and the arena they live in.
+/// A table, its expected content, and their arena.
 struct Pair {
     arena: Arena,
     table: Table,
@@ -308,7 +308,7 @@ fn a_scan_gives_every_entry_that_stays() {
         scan_under(seed, 30_000, 0);
         scan_under(seed, 2_000, 0);
     }
-    // A cursor nobody was given is harmless.
+    // A cursor that was never returned is harmless.
     let mut pair = Pair::new(Kind::Keys);
     assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, &hash, |_| ()), 0);
     pair.insert(b"a", b"", Expiry::Keep);
@@ -385,7 +385,7 @@ fn due_entries_go_and_others_stay() {
             }
             assert!(pair.model.values().all(|v| v.1.is_none_or(|ms| ms > now_ms)));
             pair.check();
-            // What arrives while a pass is under way is not forgotten.
+            // Entries that arrive during a pass are not forgotten.
             let soon = now_ms + 700;
             pair.insert(&key(space + now_ms), b"late", Expiry::At(soon));
         }
@@ -422,7 +422,8 @@ fn what_arrives_behind_a_pass_is_due_in_the_next() {
 #[test]
 fn ranges_of_hash_space_empty_one_after_another() {
     let mut rng = Rng(11);
-    // When each quarter goes: one chunk of the directory is then beside deeper ones, at either end.
+    // The order in which the quarters are removed: one chunk of the directory then lies beside deeper ones, at either
+    // end.
     for order in [[2, 1, 0, 3], [3, 0, 1, 2], [0, 1, 2, 3]] {
         let mut pair = Pair::new(Kind::Keys);
         let mut keys: Vec<_> = (0..200_000).map(key).collect();

@@ -34,8 +34,8 @@ impl Table {
         }
     }
 
-    /// Makes room for an entry of `len` bytes in pack `h`, which holds `x`, if no other would have to move;
-    /// the pack's handle if so.
+    /// Makes room for an entry of `len` bytes in pack `h`, which holds `x`, if no other entry would have to move.
+    /// Returns the pack's handle if so.
     #[inline]
     pub(super) fn room_within(&mut self, arena: &mut Arena, x: u64, h: Handle, len: usize) -> Option<Handle> {
         let head = Pack::open(arena, h).head();
@@ -150,7 +150,7 @@ impl Table {
     ) -> Result<(), Full> {
         let value = self.spill_item(arena, value)?;
         if expiry.ms().is_some() {
-            // All room at once, so that nothing is half done when there is none.
+            // Reserves all room first, so that nothing is half done if there is none.
             let size = arena.size(h);
             let room = value.len() + entry::EXPIRY_BYTES * 2;
             let moved = Pack::make_room(arena, h, room).inspect_err(|_| self.unspill_item(arena, &value))?;
@@ -216,7 +216,7 @@ impl Table {
         Ok((moved, Place { at, ..place }))
     }
 
-    /// Takes the entry at `place` of pack `h` out, with what it holds out of line.
+    /// Removes the entry at `place` of pack `h`, with its parts out of line.
     pub(super) fn take_out(&mut self, arena: &mut Arena, x: u64, h: Handle, place: Place) {
         if Pack::open(arena, h).head().spilled() {
             let mut bytes = self.take_bytes();
@@ -229,7 +229,7 @@ impl Table {
         self.len -= 1;
     }
 
-    /// Books that pack `h` of `size` bytes, which holds `x`, is now `moved`.
+    /// Records that pack `h` of `size` bytes, which holds `x`, is now `moved`.
     #[inline]
     pub(super) fn moved(&mut self, arena: &mut Arena, x: u64, h: Handle, size: usize, moved: Handle) {
         if moved != h {
@@ -267,7 +267,7 @@ impl Table {
         }
     }
 
-    /// Frees what the items of the entry at `at` hold out of line.
+    /// Frees the out-of-line parts of the items of the entry at `at`.
     pub(super) fn release_entry(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle, at: usize) {
         for item in Pack::open(arena, h).spilled_items(at, self.kind).into_iter().flatten() {
             if let Some(block) = entry::release(&item, &mut self.spill) {
@@ -276,7 +276,7 @@ impl Table {
         }
     }
 
-    /// Frees what all items of a pack hold out of line; returns its number of entries.
+    /// Frees the out-of-line parts of all items of a pack; returns its number of entries.
     pub(super) fn release_items(&mut self, arena: &mut Arena, bytes: &mut Bytes, h: Handle) -> u32 {
         let head = Pack::open(arena, h).head();
         if head.spilled() {

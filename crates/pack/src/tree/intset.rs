@@ -1,6 +1,6 @@
 //! `IntSet`: a sorted set of integers, two or three bytes each when they are dense.
 //!
-//! Called by the store for sets of integers. It stores numbers only; what is no canonical `i64` belongs elsewhere.
+//! Called by the store for sets of integers. It stores numbers only; other members belong into a table.
 
 use darter_slab::Arena;
 
@@ -30,8 +30,8 @@ impl IntSet {
         IntSet { rows: Rows::EMPTY, windows: Windows::NONE }
     }
 
-    /// The same set as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
-    /// Never to be changed or cleared.
+    /// A copy of the set in its present state, for a reader that looks back while the arena keeps pre-images. It must
+    /// never be changed or cleared.
     pub fn frozen(&self) -> IntSet {
         IntSet { rows: self.rows.frozen(), windows: Windows::NONE }
     }
@@ -42,7 +42,7 @@ impl IntSet {
         self.rows.len()
     }
 
-    /// Whether there is no member.
+    /// Returns true if there is no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 0
@@ -53,7 +53,7 @@ impl IntSet {
         self.rows.bytes()
     }
 
-    /// Whether `value` is a member. Cost: O(log n), three or four cache lines at a million members.
+    /// Returns true if `value` is a member. Cost: O(log n), three or four cache lines at a million members.
     #[inline]
     pub fn contains(&self, arena: &Arena, value: i64) -> bool {
         self.rows.contains(arena, u128::from(order(value)))
@@ -69,7 +69,7 @@ impl IntSet {
         self.nth(arena, self.len().checked_sub(1)?)
     }
 
-    /// How many members are below `value`. Cost: O(log n).
+    /// Number of members below `value`. Cost: O(log n).
     pub fn rank(&self, arena: &Arena, value: i64) -> u64 {
         self.rows.rank(arena, u128::from(order(value)))
     }
@@ -99,7 +99,7 @@ impl IntSet {
     /// Shape: cursors are below 2^63, so the caller has a bit to tell them from others. Members are shown by value, so
     /// every one present from the first call to the last is shown, and none twice. Cost: O(log n + count).
     pub fn scan(&self, arena: &Arena, cursor: u64, count: usize, mut emit: impl FnMut(i64)) -> u64 {
-        // A cursor stands for two neighbouring values, shown together.
+        // A cursor covers two neighbouring values, shown together.
         let first = cursor.min(u64::MAX >> 1) << 1;
         let mut pair = 0;
         for (shown, [value]) in self.rows.iter_from(arena, u128::from(first)).enumerate() {
@@ -123,7 +123,7 @@ impl IntSet {
 
     fn settle_windows(&mut self) {}
 
-    /// Whether somebody reads the set in steps.
+    /// Returns true if the set has stepwise readers.
     #[inline]
     pub fn is_read(&self) -> bool {
         !self.windows.is_none()
@@ -140,7 +140,7 @@ impl IntSet {
         Ok(is_new)
     }
 
-    /// Takes `value` out; returns whether it was there. Cost: O(log n), one leaf or two.
+    /// Removes `value`; returns whether it was there. Cost: O(log n), one leaf or two.
     pub fn remove(&mut self, arena: &mut Arena, value: i64) -> bool {
         if !self.windows.is_none() && self.contains(arena, value) {
             let rank = self.rank(arena, value);
@@ -149,7 +149,7 @@ impl IntSet {
         self.rows.remove(arena, u128::from(order(value))).is_some()
     }
 
-    /// Takes out up to `count` members from this rank on; returns how many there were.
+    /// Removes up to `count` members from this rank on; returns their number.
     pub fn remove_ranks(&mut self, arena: &mut Arena, rank: u64, count: u64) -> u64 {
         if !self.windows.is_none() {
             self.before_removal(arena, rank, count.min(self.len().saturating_sub(rank)));
@@ -157,7 +157,8 @@ impl IntSet {
         self.rows.remove_ranks(arena, rank, count)
     }
 
-    /// Gives back up to `blocks_max` blocks; the set is unusable from the first call until it returns `true`, and empty then.
+    /// Frees up to `blocks_max` blocks; the set is unusable from the first call until it returns `true`, and empty
+    /// then.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         self.rows.free_step(arena, blocks_max)
     }
@@ -299,7 +300,7 @@ mod tests {
                 if cursor == 0 {
                     break;
                 }
-                // What is shown already may go without shifting what is to come.
+                // Members already shown may be removed without shifting the following ones.
                 if count == 1 {
                     set.remove(&mut arena, seen[0]);
                     set.insert(&mut arena, seen[0]).unwrap();

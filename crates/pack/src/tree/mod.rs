@@ -1,8 +1,8 @@
 //! Ordered collections: counted B+trees whose leaves are ordered packs of at most 1 KiB.
 //!
-//! Called by the store's value types and the commands. Each type is a small root of at most 64 bytes plus blocks in the
-//! shard's arena; any single change touches a bounded number of blocks however long the collection is. Nothing here
-//! knows keys, clocks or replies.
+//! Called by the store's value types and the commands. Each type is a small root of at most 64 bytes plus blocks in
+//! the shard's arena; any single change touches a bounded number of blocks, whatever the length of the collection.
+//! Nothing here knows keys, clocks or replies.
 
 mod block;
 pub mod intset;
@@ -22,7 +22,7 @@ pub use pel::{Pel, Pending};
 pub use stream::{StreamId, StreamLog};
 pub use zset::Zset;
 
-/// The arena's reservation is used up; the collection is as it was before the call.
+/// The arena's reservation is used up; the collection is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
@@ -34,7 +34,7 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Which way to walk an ordered collection.
+/// The direction of a walk over an ordered collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the lowest to the highest.
@@ -46,8 +46,8 @@ pub enum Direction {
 /// Largest leaf block that a split leaves behind, in bytes.
 const LEAF_BYTES_MAX: usize = 1024;
 
-/// The block size for a leaf that is to hold `wanted` bytes and will change: few sizes, so that the blocks that growing
-/// leaves leave behind are taken up by others.
+/// The block size for a leaf of `wanted` bytes that will change. There are few sizes, so that blocks freed by growing
+/// leaves are reused by others.
 fn leaf_bytes(wanted: usize) -> usize {
     if wanted > LEAF_BYTES_MAX / 2 {
         wanted.next_multiple_of(LEAF_BYTES_MAX / 8)

@@ -1,4 +1,4 @@
-//! What a collection holds of the arena, to the byte.
+//! The arena bytes of a collection, exactly.
 
 use darter_slab::{Arena, Handle};
 
@@ -6,7 +6,7 @@ use super::Full;
 use crate::entry::{self, Coded};
 use crate::spill::Spill;
 
-/// What an item holds out of line.
+/// The out-of-line part of an item.
 #[derive(Clone, Copy)]
 pub(super) enum Far {
     Nothing,
@@ -58,7 +58,7 @@ impl Owned {
         arena.free(block);
     }
 
-    /// Moves a long item out of line, into a block of its own or the spill. Errors: nothing is kept.
+    /// Moves a long item out of line, into its own block or the spill. Errors: nothing is kept.
     #[cold]
     pub(super) fn spill<'a>(
         &mut self,
@@ -75,14 +75,14 @@ impl Owned {
         Ok(short)
     }
 
-    /// Gives back what the item coded at the front of `code` holds out of line, if anything; whether that was a block.
+    /// Frees the out-of-line part of the item coded at the front of `code`, if any. Returns true if that was a block.
     #[inline]
     pub(super) fn release(&mut self, arena: &mut Arena, spill: &mut Spill, code: &[u8]) -> bool {
         let far = Far::of(code);
         self.release_far(arena, spill, far)
     }
 
-    /// The same for a code that was looked at already.
+    /// The same for a code that was examined already.
     #[inline]
     pub(super) fn release_far(&mut self, arena: &mut Arena, spill: &mut Spill, far: Far) -> bool {
         match far {

@@ -1,6 +1,6 @@
-//! `Pel`: what a consumer group was given and has not acknowledged, by entry id.
+//! `Pel`: the entries that a consumer group has delivered and that are not acknowledged, by entry id.
 //!
-//! Called by the store for consumer groups. It holds numbers only; who a consumer is, is the group's to know.
+//! Called by the store for consumer groups. It holds numbers only; the group knows the consumers.
 
 use darter_slab::Arena;
 
@@ -15,7 +15,7 @@ pub struct Pending {
     pub consumer: u32,
     /// When it was last delivered, in Unix milliseconds.
     pub delivered_ms: u64,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub deliveries: u64,
 }
 
@@ -38,8 +38,8 @@ impl Pel {
         Pel { rows: Rows::EMPTY }
     }
 
-    /// The same list once more, on the same blocks: only one of the two may be changed or cleared, and the other is read
-    /// by who looks back to the time of this call.
+    /// A second list on the same blocks. Only one of the two may be changed or cleared. The other is for a reader
+    /// that looks back to the time of this call.
     pub fn twin(&self) -> Pel {
         Pel { rows: self.rows.frozen() }
     }
@@ -50,7 +50,7 @@ impl Pel {
         self.rows.len()
     }
 
-    /// Whether nothing is pending.
+    /// Returns true if nothing is pending.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 0
@@ -61,12 +61,12 @@ impl Pel {
         self.rows.bytes()
     }
 
-    /// What is pending under this id. Cost: O(log n).
+    /// The pending entry with this id. Cost: O(log n).
     pub fn get(&self, arena: &Arena, id: StreamId) -> Option<Pending> {
         self.rows.get(arena, id.key()).map(|row| unpack(row).1)
     }
 
-    /// How many pending entries have an id below `id`. Cost: O(log n).
+    /// Number of pending entries with an id below `id`. Cost: O(log n).
     pub fn rank(&self, arena: &Arena, id: StreamId) -> u64 {
         self.rows.rank(arena, id.key())
     }
@@ -90,18 +90,18 @@ impl Pel {
         self.rows.iter_from(arena, id.key()).map(unpack)
     }
 
-    /// Writes what is pending under this id; returns whether nothing was. Errors: nothing is changed. Cost: O(log n).
+    /// Writes a pending entry. Returns true if the id is new. Errors: nothing is changed. Cost: O(log n).
     pub fn put(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<bool, Full> {
         self.rows
             .put(arena, [id.ms, id.seq, pending.consumer.into(), pending.delivered_ms, pending.deliveries])
     }
 
-    /// Takes out what is pending under this id. Cost: O(log n).
+    /// Removes and returns the pending entry with this id. Cost: O(log n).
     pub fn remove(&mut self, arena: &mut Arena, id: StreamId) -> Option<Pending> {
         self.rows.remove(arena, id.key()).map(|row| unpack(row).1)
     }
 
-    /// Gives back up to `blocks_max` blocks; the list is unusable from the first call until it returns `true`, and empty
+    /// Frees up to `blocks_max` blocks; the list is unusable from the first call until it returns `true`, and empty
     /// then.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         self.rows.free_step(arena, blocks_max)

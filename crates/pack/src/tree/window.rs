@@ -1,9 +1,9 @@
-//! Reading a long stretch of an ordered collection bit by bit while it goes on changing, as it stood when that began.
+//! Reading a long stretch of an ordered collection in steps, in its state at the start, while it changes.
 //!
-//! A window knows which members of today belong to the stretch: runs of ranks, with gaps where others came in between.
-//! A member that is about to leave is written down in its place. So a change costs what it touches, however long the
-//! stretch is, and neither side waits for the other. Called by the collections before and after they change; one that
-//! nobody reads pays one look at a null pointer.
+//! A window knows which present members belong to the stretch: runs of ranks, with gaps for members inserted since. A
+//! member that is about to be removed is written into its place in the window. A change therefore costs only what it
+//! touches, whatever the length of the stretch, and neither side waits for the other. Called by the collections
+//! before and after they change. A collection without readers pays one test of a null pointer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::Direction;
 use super::stream::Entry;
 use crate::entry::Item;
 
-/// A member as whoever reads a collection sees it.
+/// A member as a reader of the collection sees it.
 pub enum Seen<'a> {
     /// A member of a set, an item of a list.
     Item(Item<'a>),
@@ -25,7 +25,7 @@ pub enum Seen<'a> {
     Logged(Entry<'a>),
 }
 
-/// Writes a member down; called with the shard held, so it must be quick.
+/// Encodes a member. Called with the shard held, so it must be quick.
 pub type Tell = Arc<dyn Fn(Seen<'_>, &mut Vec<u8>) + Send + Sync>;
 
 /// One stretch that is being read.
@@ -40,7 +40,8 @@ pub struct Window {
     kept_bytes: usize,
 }
 
-/// Members that are no part of the stretch or read already; then some that have left, as written; then some to be read.
+/// Members outside the stretch or read already; then members that were removed, encoded; then members still to be
+/// read.
 #[derive(Default)]
 struct Span {
     skip: u64,
@@ -48,7 +49,7 @@ struct Span {
     live: u64,
 }
 
-/// Gives the members from a rank on, so many, in a direction.
+/// Emits the given number of members from a rank on, in a direction.
 pub(super) type Each<'e> = &'e dyn Fn(u64, u64, Direction, &mut dyn FnMut(Seen<'_>));
 
 impl Window {
@@ -58,7 +59,7 @@ impl Window {
         Window { number, direction, tell, spans, end: first + len, kept_bytes: 0 }
     }
 
-    /// `count` members came in and are now at `rank` and after it.
+    /// Notes that `count` members were inserted and are now at `rank` and after it.
     fn inserted(&mut self, rank: u64, count: u64) {
         let mut at = 0;
         for i in 0..self.spans.len() {
@@ -81,9 +82,9 @@ impl Window {
         }
     }
 
-    /// `count` members from `rank` on are about to leave; `each` still finds them there.
+    /// Notes that `count` members from `rank` on are about to be removed; `each` still finds them there.
     fn removing(&mut self, rank: u64, count: u64, each: Each<'_>) {
-        // Ranks are those before the change all the way.
+        // All ranks are those before the change.
         let (mut rank, mut left) = (rank, count);
         let (mut at, mut i) = (0, 0);
         while left > 0 && i < self.spans.len() {
@@ -107,8 +108,8 @@ impl Window {
         }
     }
 
-    /// What has left the span `i` after its first `before` members goes between these and the `rest`; returns how many
-    /// spans came after it.
+    /// Inserts the encoded removed members into span `i`, between its first `before` members and the `rest`. Returns
+    /// the number of spans inserted after it.
     fn put(&mut self, i: usize, before: u64, rest: u64, mut kept: VecDeque<Box<[u8]>>) -> usize {
         let span = &mut self.spans[i];
         if before == 0 {
@@ -127,7 +128,7 @@ impl Window {
         1
     }
 
-    /// Writes down the `count` members from `rank` on, by rank in parts that are each written in reading order.
+    /// Encodes the `count` members from `rank` on. The parts are in order of rank, and each part is in reading order.
     fn keep(&mut self, rank: u64, count: u64, each: Each<'_>) -> VecDeque<Box<[u8]>> {
         let mut kept = VecDeque::new();
         let mut done = 0;
@@ -151,7 +152,7 @@ impl Window {
         each(from, len, self.direction, &mut |seen| (self.tell)(seen, out));
     }
 
-    /// Writes the next members until `out` has `bytes_max`; whether that was all.
+    /// Writes the next members until `out` has `bytes_max`; returns true if that was all.
     fn step(&mut self, each: Each<'_>, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         while out.len() < bytes_max {
             let is_up = self.direction == Direction::Up;
@@ -201,7 +202,7 @@ impl fmt::Debug for Window {
     }
 }
 
-/// All windows of one collection; 8 bytes while there is none.
+/// All windows of one collection; 8 bytes if there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Windows(Option<Box<Open>>);
 
@@ -210,12 +211,12 @@ struct Open {
     windows: Vec<Window>,
 }
 
-/// How much a reader holds beside what it has been given.
+/// The amount that a reader holds, beside the members it has received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Aside {
-    /// Members written down that are not read yet, in bytes.
+    /// Encoded removed members that are not read yet, in bytes.
     pub bytes: usize,
-    /// Pieces that the stretch has fallen into: what a change may have to look through.
+    /// Pieces of the stretch, which a change may have to search.
     pub pieces: usize,
 }
 
@@ -252,30 +253,30 @@ impl Windows {
         self.iter_mut().for_each(|window| window.removing(rank, count, each));
     }
 
-    /// One step of a window; whether it has been read, or is none.
+    /// Advances a window. Returns true if it is read completely, or does not exist.
     pub(super) fn step(&mut self, number: u32, each: Each<'_>, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let window = self.iter_mut().find(|window| window.number == number);
         window.is_none_or(|window| window.step(each, out, bytes_max))
     }
 
-    /// What a window holds.
+    /// The amounts that a window holds.
     pub(super) fn aside(&mut self, number: u32) -> Aside {
         let window = self.iter_mut().find(|window| window.number == number);
         window.map_or(Aside::default(), |w| Aside { bytes: w.kept_bytes, pieces: w.spans.len() })
     }
 }
 
-/// Members written between two looks at how much has been: about a microsecond.
+/// Members written between two checks of the output's length: about a microsecond.
 const RUN_LEN: u64 = 64;
 
-/// Gives an ordered collection the methods of one that can be read bit by bit. It has `windows_mut`, `settle_windows`, and
-/// `each` to give members from a rank on. With `$hidden` that field counts members in front that are there no more but
-/// for these ranks.
+/// Gives an ordered collection the methods of a stepwise reader. It must have `windows_mut`, `settle_windows`, and
+/// `each`, which emits members from a rank on. The field `$hidden`, if given, counts trimmed members in front that
+/// only these ranks include.
 macro_rules! readable {
     ($name:ty $(, $hidden:ident)?) => {
         impl $name {
-            /// Has the `len` members from rank `first` on read in steps, as they are now, whatever changes meanwhile.
-            /// `number` names the reader, who ends with [`Self::end_read`].
+            /// Begins to read the `len` members from rank `first` on in steps, in their present state, whatever
+            /// changes meanwhile. `number` names the reader, which ends with [`Self::end_read`].
             pub fn begin_read(
                 &mut self,
                 number: u32,
@@ -288,7 +289,8 @@ macro_rules! readable {
                 self.windows_mut().open(number, first, len, direction, tell);
             }
 
-            /// Writes the next members for a reader until `out` is longer than `bytes_max`; whether that was all.
+            /// Writes the next members for a reader until `out` is longer than `bytes_max`. Returns true if that was
+            /// all.
             pub fn read_step(
                 &mut self,
                 arena: &darter_slab::Arena,
@@ -307,7 +309,7 @@ macro_rules! readable {
                 is_done
             }
 
-            /// What a reader holds aside.
+            /// The amounts that a reader holds.
             pub fn read_aside(&mut self, number: u32) -> $crate::tree::window::Aside {
                 self.windows_mut().aside(number)
             }
@@ -318,7 +320,7 @@ macro_rules! readable {
                 self.settle_windows();
             }
 
-            /// To be called before `count` members from `rank` on leave.
+            /// To be called before `count` members from `rank` on are removed.
             #[cold]
             #[inline(never)]
             fn before_removal(&mut self, arena: &darter_slab::Arena, rank: u64, count: u64) {
@@ -329,7 +331,7 @@ macro_rules! readable {
                 *self.windows_mut() = windows;
             }
 
-            /// To be called after `count` members came to be at `rank` and after it.
+            /// To be called after `count` members were inserted at `rank`.
             #[cold]
             #[inline(never)]
             fn after_insertion(&mut self, rank: u64, count: u64) {

@@ -70,13 +70,13 @@ pub(super) fn mask(width: usize) -> u64 {
     u64::MAX.checked_shr(64 - 8 * width as u32).unwrap_or(0)
 }
 
-/// How many bytes (0 to 8) `value` needs.
+/// Number of bytes (0 to 8) that `value` needs.
 #[inline(always)]
 pub(super) fn width(value: u64) -> usize {
     (64 - value.leading_zeros() as usize).div_ceil(8)
 }
 
-/// Only the last seven bytes of the reservation ever come here.
+/// Reached only for the last seven bytes of the reservation.
 #[cold]
 fn get_wide_at_end(block: &[u8], at: usize, width: usize) -> u64 {
     let mut bytes = [0; 8];
@@ -143,7 +143,7 @@ pub(super) fn find(numbers: &[u8], width: usize, sought: u64) -> Option<usize> {
     }
 }
 
-/// How many of the rising packed numbers of `width` (0 to 8) bytes are below `value`; with width 0 there are `len` zeros.
+/// Number of the rising packed numbers of `width` (0 to 8) bytes that are below `value`. Width 0 means `len` zeros.
 #[inline]
 pub(super) fn below(numbers: &[u8], width: usize, len: usize, value: u64) -> usize {
     fn at<const W: usize>(numbers: &[u8], value: u64) -> usize {
@@ -215,7 +215,8 @@ fn number<const W: usize>(bytes: &[u8; W]) -> u64 {
     u64::from_le_bytes(wide)
 }
 
-/// How many items at the start of `items` are `before`, which holds for those and no other. No branch but the loop's.
+/// Number of items at the start of `items` for which `before` holds. It must hold for no later item. No branch but
+/// the loop's.
 #[inline(always)]
 pub(super) fn first_not<T>(items: &[T], before: impl Fn(&T) -> bool) -> usize {
     let (mut from, mut left) = (0, items.len());

@@ -82,8 +82,8 @@ impl Buffers {
         let offset = self.first_offset + usize::from(id) * self.buffer_bytes as usize;
         let entries = self.block.as_ptr().cast::<BufRingEntry>();
         let mask = self.len - 1;
-        // SAFETY: `tail & mask` is below `len`, so the entry is in the block. The kernel reads it only after the tail
-        // below says so. The setters leave the field alone that holds the tail in entry 0.
+        // SAFETY: `tail & mask` is below `len`, so the entry is in the block. The kernel reads it only after the new
+        // tail below is stored. The setters do not touch the field that holds the tail in entry 0.
         unsafe {
             let entry = &mut *entries.add(usize::from(self.tail & mask));
             entry.set_addr(self.block.as_ptr().add(offset) as u64);

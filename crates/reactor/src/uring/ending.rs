@@ -1,6 +1,6 @@
-//! Ending operations before their time: closing, no longer listening, and the end of the driver itself.
+//! Ending operations early: closing, ending listening, and the end of the driver itself.
 //!
-//! A cancel is a request like any other: only an operation's last completion says that the kernel let go of it.
+//! A cancel is a request like any other: the kernel has released an operation only after its last completion.
 
 use std::io;
 use std::time::Duration;
@@ -34,8 +34,8 @@ impl Uring {
         }
     }
 
-    /// A cancel misses an operation that the kernel is just about to try again. Operations that ended before the
-    /// cancel have told so before it did, so fewer cancelled than still run means one was missed: repeat.
+    /// A cancel misses an operation that the kernel is about to try again. Operations that ended before the cancel
+    /// have completed before it. Fewer cancelled than running ones therefore mean that one was missed: repeat.
     pub(super) fn retry_cancel(&mut self, token: Token, result: i32) {
         let Some(connection) = self.connections.get(token.0) else { return };
         if connection.closing && result < connection.operations_len() {
@@ -76,7 +76,7 @@ impl Uring {
         }
     }
 
-    /// Cancels every operation and takes their last completions, so that ports and paths are free when we are gone;
+    /// Cancels every operation and takes their last completions, so that ports and paths are free afterwards; returns
     /// false if some did not come.
     fn drain(&mut self) -> bool {
         let connections = self.connections.names().filter_map(|name| self.connections.get(name));
@@ -113,7 +113,7 @@ impl Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         if !self.drain() {
-            // The kernel may still write into them: better lost than written over.
+            // The kernel may still write into them: a leak is better than overwritten memory.
             std::mem::forget(self.buffers.take());
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Uring {
     eventfd: RawFd,
     watching: bool,
     events_max: usize,
-    // Opened when there is something for it; an error is not asked for again.
+    // Opened when there is something for it; an error is remembered.
     sends: Option<Result<Sends, io::ErrorKind>>,
 }
 
@@ -80,7 +80,7 @@ impl Uring {
         })
     }
 
-    /// Sends bytes through a small ring of its own, because set-up may succeed where operations are refused.
+    /// Sends bytes through a small separate ring, because set-up may succeed although operations are refused.
     pub(crate) fn probe() -> io::Result<()> {
         let config =
             Config { events_max: 8, ring_buffers_len: 1, ring_buffer_bytes: 64, ..Config::default() };
@@ -179,7 +179,7 @@ impl Uring {
         true
     }
 
-    /// Submits what is queued and waits up to `timeout`, forever for `None`, until something completed.
+    /// Submits queued operations and waits up to `timeout`, forever for `None`, until one has completed.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.accept_after_pause();
         if !self.watching {
@@ -190,7 +190,7 @@ impl Uring {
         self.ring.wait(timeout)
     }
 
-    /// Tells the sink what completed; returns how many events that made.
+    /// Passes completions to the sink; returns the number of events.
     pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
         let mut told = 0;
         for _ in 0..self.events_max {
@@ -221,7 +221,7 @@ impl Uring {
                 self.retry_cancel(Token(name), completion.result);
                 0
             }
-            // Who stops a listener waits for its completions itself.
+            // The caller that stops a listener waits for its completions itself.
             Some((Kind::CancelAccept, _)) | None => 0,
         }
     }
@@ -349,7 +349,7 @@ impl Connection {
     }
 }
 
-/// What a receive's negative or zero result means to the reader; `None` if it just has to be started again.
+/// The meaning of a receive's negative or zero result for the reader; `None` if it must just be started again.
 fn end_of(result: i32) -> Option<CloseReason> {
     match -result {
         0 => Some(CloseReason::Eof),
@@ -358,7 +358,7 @@ fn end_of(result: i32) -> Option<CloseReason> {
     }
 }
 
-/// Makes a socket of what an accept returned.
+/// Makes a socket from the result of an accept.
 fn adopt(result: i32) -> Accept {
     if result < 0 {
         return match -result {
@@ -369,7 +369,7 @@ fn adopt(result: i32) -> Accept {
     let Ok(fd) = sys::owned(result) else { return Accept::Skip };
     match sys::peer_address(fd.as_fd()) {
         Ok(address) => Accept::Socket(Socket::accepted(fd, &address)),
-        // It left between the accept and the question.
+        // The client left between the accept and the query of its address.
         Err(_) => Accept::Skip,
     }
 }

@@ -27,9 +27,9 @@ pub(super) struct Ring {
 pub(super) struct Completion {
     /// Kind and name as `with_kind` joined them.
     pub(super) data: u64,
-    /// What the operation returned, or a negated errno.
+    /// The result of the operation, or a negated errno.
     pub(super) result: i32,
-    /// Whether the operation goes on; if not, this was its last completion.
+    /// True if the operation continues; false for its last completion.
     pub(super) more: bool,
     /// The receive buffer that is ours now.
     pub(super) buffer: Option<u16>,
@@ -65,7 +65,7 @@ impl Ring {
         unsafe { buffers.lend(&self.io.submitter()) }
     }
 
-    /// Whether operations may be in flight in the kernel.
+    /// Returns true if operations may be in flight in the kernel.
     pub(super) fn is_enabled(&self) -> bool {
         self.enabled
     }
@@ -89,23 +89,23 @@ impl Ring {
         self.push(entry.user_data(with_kind(name, Kind::Poll)));
     }
 
-    /// Completes every time the eventfd is rung, without anybody reading its counter.
+    /// Completes every time the eventfd is rung; its counter need not be read.
     pub(super) fn watch(&mut self, eventfd: RawFd) {
         let entry = opcode::PollAdd::new(Fd(eventfd), libc::POLLIN as u32).multi(true).build();
         self.push(entry.user_data(with_kind(0, Kind::Wake)));
     }
 
-    /// Cancels a receive; `name` is told of the outcome with kind `Cancel`.
+    /// Cancels a receive; the outcome completes under `name` with kind `Cancel`.
     pub(super) fn cancel_receive(&mut self, name: u64) {
         self.cancel(with_kind(name, Kind::Receive), with_kind(name, Kind::Cancel));
     }
 
-    /// Cancels an accept; `name` is told of the outcome with kind `CancelAccept`.
+    /// Cancels an accept; the outcome completes under `name` with kind `CancelAccept`.
     pub(super) fn cancel_accept(&mut self, name: u64) {
         self.cancel(with_kind(name, Kind::Accept), with_kind(name, Kind::CancelAccept));
     }
 
-    /// Cancels every operation on a descriptor; `name` is told how many with kind `Cancel`.
+    /// Cancels every operation on a descriptor; their number completes under `name` with kind `Cancel`.
     pub(super) fn cancel_all(&mut self, fd: RawFd, name: u64) {
         let which = CancelBuilder::fd(Fd(fd)).all();
         self.push(opcode::AsyncCancel2::new(which).build().user_data(with_kind(name, Kind::Cancel)));
@@ -117,7 +117,7 @@ impl Ring {
         self.push(entry.user_data(with_kind(u64::MAX, Kind::Cancel)));
     }
 
-    /// Submits what is queued and waits up to `timeout`, forever for `None`, until a completion is there.
+    /// Submits queued operations and waits up to `timeout`, forever for `None`, until there is a completion.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.enable()?;
         self.drain_backlog();
@@ -160,7 +160,8 @@ impl Ring {
         if self.backlog.is_empty() && self.try_push(&entry) {
             return;
         }
-        // Full: hand the queue to the kernel now, or at the next wait if it will not take it (its error is told there).
+        // Full: submit the queue to the kernel now, or at the next wait if it does not take it (its error is reported
+        // there).
         if self.backlog.is_empty()
             && self.enable().is_ok()
             && self.io.submit().is_ok()
@@ -172,8 +173,8 @@ impl Ring {
     }
 
     fn try_push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: the entries built above point at no memory of ours; what receives may write are the lent buffers,
-        // which outlive the ring's operations by the contract of `lend`. A descriptor closed too early gives EBADF.
+        // SAFETY: the entries built above point at no memory of ours; receives write only to the lent buffers, which
+        // outlive the ring's operations by the contract of `lend`. A descriptor closed too early gives EBADF.
         unsafe { self.io.submission().push(entry) }.is_ok()
     }
 
@@ -198,7 +199,7 @@ impl Ring {
     }
 }
 
-/// A timeout, a signal and a full completion queue are no faults: the caller looks at what is there.
+/// A timeout, a signal and a full completion queue are not faults: the caller checks the completions.
 fn forgive(submitted: io::Result<usize>) -> io::Result<()> {
     match submitted {
         Ok(_) => Ok(()),

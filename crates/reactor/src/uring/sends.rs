@@ -1,6 +1,6 @@
-//! Many sends with one call into the kernel: a ring of its own, on which nothing is left when that call has returned.
+//! Many sends with one system call: a separate ring, which is empty when that call has returned.
 //!
-//! Used by the io_uring driver for what goes to many connections at once. It never waits for a peer: a send that the
+//! Used by the io_uring driver for sends to many connections together. It never waits for a peer: a send that the
 //! kernel cannot take now has taken nothing.
 
 use std::io;
@@ -26,7 +26,8 @@ impl Sends {
         Ok(Sends { io })
     }
 
-    /// Sends at most [`SENDS_MAX`] pieces, each to its socket; `took` gets what became of each, as `sys::send` says it.
+    /// Sends at most [`SENDS_MAX`] pieces, each to its socket; appends the result of each, as of `sys::send`, to
+    /// `took`.
     pub(super) fn send(&mut self, pieces: &[(RawFd, &[u8])], took: &mut Vec<io::Result<usize>>) {
         let first = took.len();
         let pieces = pieces.get(..SENDS_MAX).unwrap_or(pieces);
@@ -37,7 +38,7 @@ impl Sends {
             let send = opcode::Send::new(Fd(fd), bytes.as_ptr(), len).flags(sys::SEND_FLAGS).build();
             // SAFETY: `bytes` is borrowed until this function returns, and it does not before all have completed.
             if unsafe { self.io.submission().push(&send.user_data(left as u64)) }.is_err() {
-                // No room, which the ring has for all: this one is tried again as if its buffer were full.
+                // No room in the ring for any piece: this one is retried as if its buffer were full.
                 break;
             }
             left += 1;
@@ -55,7 +56,7 @@ impl Sends {
             if let Err(error) = called
                 && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
             {
-                // What the kernel may still read must not be freed, and nobody knows when it is done.
+                // The kernel may still read the bytes, and their release is unknown, so they must not be freed.
                 eprintln!("darter: io_uring: {error}");
                 std::process::abort();
             }

@@ -1,4 +1,4 @@
-//! How connections and listeners begin and end.
+//! Beginning and end of connections and listeners.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -237,7 +237,7 @@ on_both_drivers! {
         assert_eq!(Rig::new(choice).reactor.listen(&long).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
-    /// The first listener and the first connection have the same number inside; ending one leaves the other alone.
+    /// The first listener and the first connection have the same number inside; ending one does not affect the other.
     fn listeners_and_connections_are_not_confused(choice) {
         let mut rig = Rig::new(choice);
         let (id, address) = rig.listen();
@@ -281,7 +281,7 @@ on_both_drivers! {
     }
 }
 
-/// Busy connections, unread bytes and waiting clients at the moment the reactor goes.
+/// Busy connections, unread bytes and waiting clients at the drop of the reactor.
 #[test]
 fn a_reactor_may_be_dropped_at_any_time() {
     for choice in [DriverChoice::Epoll, DriverChoice::Auto] {

@@ -1,4 +1,4 @@
-//! What both drivers promise, each test run once on epoll and once on io_uring.
+//! The promises of both drivers; each test runs once on epoll and once on io_uring.
 
 mod lifecycle;
 mod rig;

@@ -8,7 +8,7 @@ use darter_reactor::{
     CloseReason, Config, DriverChoice, Event, ListenAddr, ListenerId, Reactor, Socket, Token,
 };
 
-/// What the sink was told, in order.
+/// The events that the sink received, in order.
 #[derive(Debug)]
 pub enum Seen {
     Data(Token, Vec<u8>),
@@ -127,7 +127,7 @@ pub fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|i| (i.wrapping_mul(2_654_435_761) >> 16) as u8).collect()
 }
 
-/// Whether `bytes` is the pattern from its beginning.
+/// Returns true if `bytes` is the pattern from its beginning.
 pub fn is_pattern(bytes: &[u8]) -> bool {
     bytes == pattern(0, bytes.len())
 }
@@ -185,7 +185,7 @@ macro_rules! on_both_drivers {
 }
 pub(crate) use on_both_drivers;
 
-/// Whether the kernel allows io_uring here; says so in the test's output when it does not.
+/// Returns true if the kernel allows io_uring here; prints a note to the test's output if not.
 pub fn has_uring() -> bool {
     match Reactor::new(DriverChoice::Uring, &Config::default()) {
         Ok(_) => true,

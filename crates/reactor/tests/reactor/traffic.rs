@@ -40,7 +40,7 @@ on_both_drivers! {
         let (_, closed) = clients.swap_remove(3);
         rig.reactor.close(closed);
         let (full, full_token) = clients.swap_remove(5);
-        // What the kernel hands on to the peer's side meanwhile makes room again.
+        // The kernel moves bytes to the peer's side meanwhile, which makes room again.
         let mut takes_some = || {
             thread::sleep(Duration::from_millis(2));
             rig.reactor.send(full_token, &[0; 1 << 16]).unwrap() > 0
@@ -159,7 +159,7 @@ on_both_drivers! {
         let writer = thread::spawn(move || stream_pattern(client, LEN));
         rig.until(|rig| !rig.bytes(token).is_empty());
         rig.reactor.pause(token);
-        rig.rest(Duration::from_millis(20)); // what the kernel had handed over already
+        rig.rest(Duration::from_millis(20)); // bytes that the kernel had delivered already
         let before = rig.bytes(token).len();
         rig.rest(Duration::from_millis(50));
         assert_eq!(rig.bytes(token).len(), before);

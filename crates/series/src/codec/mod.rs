@@ -8,12 +8,12 @@ use crate::sample::Sample;
 /// Samples of a block at most.
 pub(crate) const SAMPLES_MAX: usize = 1024;
 
-/// Whether values are made small.
+/// The compression of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
     /// They are.
     Small,
-    /// They stay as they came: the client asked for chunks without compression.
+    /// They stay unchanged: the client asked for chunks without compression.
     Plain,
 }
 
@@ -28,11 +28,11 @@ pub(crate) fn encode(samples: &[Sample], packing: Packing) -> Vec<u8> {
     out
 }
 
-/// Puts the samples of a block in place of those in `out`; the first has time `first`.
+/// Replaces `out` by the samples of a block; the first has time `first`.
 pub(crate) fn decode(mut bytes: &[u8], first: u64, count: usize, out: &mut Vec<Sample>) {
     out.clear();
     out.resize(count, Sample { time: first, value: 0.0 });
-    // Blocks are made by `encode` alone: what does not decode would be a defect, and stays zero.
+    // Blocks are made only by `encode`. A block that does not decode is a defect, and stays zero.
     let done = times::decode(&mut bytes, out).and_then(|()| values::decode(&mut bytes, out));
     debug_assert!(done.is_some(), "a block does not decode");
 }

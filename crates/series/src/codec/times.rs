@@ -1,12 +1,12 @@
-//! Times of a block: distances of neighbours above the smallest one, in as few bits as most of them need. The few that
-//! need more stand aside.
+//! Times of a block: distances of neighbours above the smallest one, in the number of bits that most of them need.
+//! The few larger ones are stored aside.
 
 use darter_base::varint;
 
 use crate::bits::{BitReader, BitWriter, width_of};
 use crate::sample::Sample;
 
-/// Bits that a distance standing aside takes, besides its own.
+/// Bits of a distance stored aside, besides its own.
 const ASIDE_BITS: u64 = 20;
 
 fn steps(samples: &[Sample]) -> impl Iterator<Item = u64> + Clone + '_ {
@@ -16,8 +16,8 @@ fn steps(samples: &[Sample]) -> impl Iterator<Item = u64> + Clone + '_ {
     })
 }
 
-/// The width in which `widths` (how many numbers need so many bits) take the least room, if a number that does not fit
-/// takes `aside` bits besides its own.
+/// The width that gives the smallest total, for `widths` (the count of numbers per needed width), if a number that
+/// does not fit takes `aside` bits besides its own.
 pub(super) fn best_width(widths: &[u64; 65], aside: u64) -> u32 {
     let total: u64 = widths.iter().sum();
     let mut best = (u64::MAX, 64);
@@ -54,7 +54,7 @@ pub(super) fn encode(samples: &[Sample], out: &mut Vec<u8>) {
     out.extend(bits.finish());
 }
 
-/// Puts the times in place; `None` if the bytes are no times.
+/// Sets the times of `out`; `None` if the bytes are invalid.
 pub(super) fn decode(bytes: &mut &[u8], out: &mut [Sample]) -> Option<()> {
     let (&width, rest) = bytes.split_first()?;
     *bytes = rest;

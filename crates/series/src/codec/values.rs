@@ -1,4 +1,4 @@
-//! Values of a block: one for all, decimal numbers as integers, differences of bits, or as they are.
+//! Values of a block: one for all, decimal numbers as integers, differences of bits, or uncompressed.
 
 use darter_base::varint;
 
@@ -12,9 +12,9 @@ const STEPS: u8 = 2;
 const XOR: u8 = 3;
 const RAW: u8 = 4;
 
-/// Bits that a value standing aside takes.
+/// Bits of a value stored aside.
 const ASIDE_BITS: u64 = 80;
-/// Values that decide about the number of decimals.
+/// Values that decide the number of decimals.
 const PROBES: usize = 48;
 const DECIMALS_MAX: u8 = 15;
 /// Integers below this are floats without loss.
@@ -23,7 +23,7 @@ const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// `value` as an integer of units of 10 to the power of `-decimals`, if it comes back the same.
+/// `value` as an integer of units of 10 to the power of `-decimals`, if that is exact.
 #[inline]
 fn whole(value: f64, decimals: u8) -> Option<i64> {
     let power = POWERS.get(usize::from(decimals))?;
@@ -45,7 +45,7 @@ fn decimals(samples: &[Sample]) -> Option<u8> {
             (best, most) = (Some(decimals), found);
         }
     }
-    // Below this share the values that stand aside take more than they save.
+    // Below this share, the values stored aside cost more than the rest saves.
     best.filter(|_| most * 4 >= probes().count() * 3)
 }
 
@@ -70,14 +70,14 @@ pub(super) fn encode(samples: &[Sample], out: &mut Vec<u8>) {
     }
 }
 
-/// The values as they are.
+/// The values, uncompressed.
 pub(super) fn encode_plain(samples: &[Sample], out: &mut Vec<u8>) {
     out.push(RAW);
     samples.iter().for_each(|sample| out.extend(sample.value.to_bits().to_le_bytes()));
 }
 
-/// The values as integers, above the smallest or as steps from one to the next. A value that is no such integer stands
-/// aside and counts as the one before it.
+/// The values as integers, above the smallest or as steps from one to the next. A value that is not such an integer
+/// is stored aside, and counts as the one before it.
 fn as_decimals(samples: &[Sample], decimals: u8) -> Vec<u8> {
     let mut wholes = Vec::with_capacity(samples.len());
     let mut aside = Vec::new();
@@ -101,7 +101,7 @@ fn as_decimals(samples: &[Sample], decimals: u8) -> Vec<u8> {
         let above_step = steps().map(|step| (step - least_step).cast_unsigned());
         (STEPS, std::iter::once(0).chain(above_step).collect(), steps_width)
     } else {
-        // A few large ones are no reason to widen all; steps cannot stand aside, as the next ones count from them.
+        // A few large numbers do not widen all. Steps cannot be stored aside, because the next ones count from them.
         let mut widths = [0; 65];
         above.iter().for_each(|&value| widths[width_of(value) as usize] += 1);
         (DECIMAL, above, best_width(&widths, ASIDE_BITS))
@@ -133,8 +133,8 @@ fn as_decimals(samples: &[Sample], decimals: u8) -> Vec<u8> {
     out
 }
 
-/// What changes in the bits from value to value: a bit if nothing does, else the changed bits in the window of the one
-/// before or in a new one.
+/// The changed bits from value to value: one zero bit if nothing has changed, else the changed bits in the former
+/// window or in a new one.
 fn as_xor(samples: &[Sample]) -> Vec<u8> {
     let mut bits = BitWriter::default();
     let mut last = 0_u64;
@@ -164,7 +164,7 @@ fn as_xor(samples: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// Puts the values in place; `None` if the bytes are no values.
+/// Sets the values of `out`; `None` if the bytes are invalid.
 pub(super) fn decode(bytes: &mut &[u8], out: &mut [Sample]) -> Option<()> {
     let (&form, rest) = bytes.split_first()?;
     *bytes = rest;

@@ -48,12 +48,12 @@ impl Block {
         arena.size(self.handle)
     }
 
-    /// Puts its samples in place of those in `out`.
+    /// Replaces `out` by its samples.
     pub fn decode(&self, arena: &Arena, out: &mut Vec<Sample>) {
         codec::decode(arena.seen(self.handle), self.first, self.len(), out);
     }
 
-    /// Gives its bytes back; returns how many they were.
+    /// Frees its bytes; returns their number.
     pub fn free(&mut self, arena: &mut Arena) -> usize {
         let bytes = arena.size(self.handle);
         arena.keep_first(self.handle);

@@ -1,7 +1,7 @@
-//! Rules: what a change of a series does to the series that it feeds.
+//! Rules: the effects of a change of a series on the series that it feeds.
 //!
-//! The caller adds or removes first, asks here what follows of it, and brings that to the other series with
-//! [`Series::take`]. Nothing here knows where the other series are.
+//! The caller first adds or removes samples, then asks here for the effects, and applies them to the other series
+//! with [`Series::take`]. Nothing here knows the keys' shards.
 
 use darter_slab::Arena;
 
@@ -12,7 +12,7 @@ use crate::query::{bucket_end, bucket_start};
 use crate::sample::{Policy, Sample};
 use crate::series::AddFault;
 
-/// What a rule does to the series that it feeds.
+/// The effect of a rule on the series that it feeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Change {
     /// This is the sample of its time.
@@ -21,7 +21,7 @@ pub enum Change {
     Remove(u64, u64),
 }
 
-/// A change, and the key of the series that it is for.
+/// A change, and the key of its series.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fed {
     /// The key.
@@ -53,7 +53,7 @@ impl Rule {
         Fed { target: self.target.clone(), change: Change::Remove(from, to) }
     }
 
-    /// Takes a sample that is newer than all before; the bucket that it ends is pushed to `fed`.
+    /// Takes a sample newer than all before; pushes the bucket that it ends to `fed`.
     fn append(&mut self, sample: Sample, fed: &mut Vec<Fed>) {
         let start = self.start_of(sample.time);
         match self.current {
@@ -80,7 +80,7 @@ impl Rule {
 }
 
 impl Series {
-    /// What follows of a sample that was appended.
+    /// The effects of an appended sample.
     #[inline]
     pub fn feed_appended(&mut self, sample: Sample) -> Vec<Fed> {
         let mut fed = Vec::new();
@@ -88,7 +88,7 @@ impl Series {
         fed
     }
 
-    /// What follows of a sample of `time` that is not the newest, or that changed the newest.
+    /// The effects of a sample of `time` that is not the newest, or that changed the newest.
     pub fn feed_changed(&mut self, arena: &Arena, time: u64) -> Vec<Fed> {
         let mut fed = Vec::new();
         let mut rules = std::mem::take(&mut self.rules);
@@ -104,7 +104,7 @@ impl Series {
         fed
     }
 
-    /// What follows of removing the samples of `from..=to`.
+    /// The effects of removing the samples of `from..=to`.
     pub fn feed_removed(&mut self, arena: &Arena, from: u64, to: u64) -> Vec<Fed> {
         let mut fed = Vec::new();
         let mut rules = std::mem::take(&mut self.rules);
@@ -124,7 +124,7 @@ impl Series {
         fed
     }
 
-    /// Makes the buckets of `from..=to`, which are closed, what the samples say that are left of them.
+    /// Recomputes the closed buckets of `from..=to` from the remaining samples.
     fn feed_closed(&self, arena: &Arena, rule: &Rule, (from, to): (u64, u64), fed: &mut Vec<Fed>) {
         let (first, last) = (rule.start_of(from), rule.start_of(to));
         let edges = if first == last { vec![first] } else { vec![first, last] };
@@ -137,7 +137,7 @@ impl Series {
         }
     }
 
-    /// The open bucket of a rule is empty: the one of the newest sample that is left is open again.
+    /// Reopens the bucket of the newest remaining sample, after the open bucket of a rule has become empty.
     fn reopen(&self, arena: &Arena, rule: &mut Rule, fed: &mut Vec<Fed>) {
         rule.current = self.newest.filter(|_| self.len > 0).map(|newest| rule.start_of(newest.time));
         if let Some(open) = rule.current {
@@ -146,7 +146,7 @@ impl Series {
         fed.push(rule.remove(rule.current.unwrap_or(0), u64::MAX));
     }
 
-    /// What the sample of the bucket that began at `start`, and is closed, is now. Errors: it has none.
+    /// The present sample of the closed bucket that began at `start`. Errors: it has none.
     fn closed(&self, arena: &Arena, rule: &Rule, start: u64) -> Result<Fed, ()> {
         let end = rule.end_of(start);
         let (bucket, _) = self.bucket_of(arena, rule, start);
@@ -187,23 +187,23 @@ impl Series {
         found
     }
 
-    /// What the open bucket of the rule that feeds `target` would become if it ended now.
+    /// The sample that the open bucket of the rule that feeds `target` would become now.
     pub fn latest_for(&self, target: &[u8]) -> Option<Sample> {
         self.rules.iter().find(|rule| *rule.target == *target)?.latest()
     }
 
-    /// Whether a rule feeds `target`.
+    /// Returns true if a rule feeds `target`.
     pub fn feeds(&self, target: &[u8]) -> bool {
         self.rules.iter().any(|rule| *rule.target == *target)
     }
 
-    /// Whether samples from `from` on may be removed: buckets that rules have made of them could be made anew.
+    /// Returns true if samples from `from` on may be removed: their rules' buckets could be recomputed.
     pub fn may_remove(&self, from: u64) -> bool {
         let oldest = self.oldest_kept();
         self.rules.is_empty() || self.rules.iter().all(|rule| rule.start_of(from) >= oldest && from >= oldest)
     }
 
-    /// Brings a change that a rule of another series has made. A sample that is beyond the retention is none.
+    /// Applies a change made by a rule of another series. Ignores a sample beyond the retention.
     pub fn take(&mut self, arena: &mut Arena, change: Change) -> Result<(), Full> {
         match change {
             Change::Put(sample) => match self.add(arena, sample, Policy::Last) {
@@ -255,7 +255,7 @@ mod tests {
             self.bring(fed);
         }
 
-        /// The target must be what the closed buckets of the source come to, all of them computed anew.
+        /// The target must equal the closed buckets of the source, recomputed.
         fn check(&self, kind: Kind) {
             let mut buckets: std::collections::BTreeMap<u64, Bucket> = std::collections::BTreeMap::new();
             self.source.each(&self.arena, 0, u64::MAX, &mut |sample| {

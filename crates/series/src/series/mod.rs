@@ -1,4 +1,4 @@
-//! A series: settings, sealed blocks by time, and the newest samples as they came.
+//! A series: settings, sealed blocks by time, and the newest samples uncompressed.
 
 mod blocks;
 mod feed;
@@ -15,24 +15,24 @@ use blocks::Block;
 
 pub use feed::{Change, Fed};
 
-/// Newest samples that are kept as they came.
+/// Newest samples that are kept uncompressed.
 const OPEN_MAX: usize = 128;
 
 /// A label and its value.
 pub type Label = (Box<[u8]>, Box<[u8]>);
 
-/// How a series is kept.
+/// The settings of a series.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Samples older than the newest by more than this go; 0 keeps all. Milliseconds.
+    /// Samples older than the newest by more than this are removed; 0 keeps all. Milliseconds.
     pub retention_ms: u64,
     /// Bytes of a chunk; answered and saved, blocks here do not depend on it.
     pub chunk_bytes: u64,
-    /// Whether the client asked for chunks without compression; answered and saved only.
+    /// True if the client asked for chunks without compression; answered and saved only.
     pub is_uncompressed: bool,
-    /// What a second sample of the same time does; `None` takes the server's setting.
+    /// The policy for a second sample of the same time; `None` takes the server's setting.
     pub policy: Option<Policy>,
-    /// With [`Policy::Last`], a sample that is so near to the newest in time ...
+    /// With [`Policy::Last`], a sample this near to the newest in time ...
     pub ignore_ms: u64,
     /// ... and in value is not added.
     pub ignore_value: f64,
@@ -59,7 +59,7 @@ impl Default for Settings {
 pub struct Rule {
     /// The key of the other series.
     pub target: Box<[u8]>,
-    /// How a bucket becomes a sample.
+    /// The aggregation of a bucket.
     pub kind: Kind,
     /// Milliseconds of a bucket.
     pub bucket_ms: u64,
@@ -67,29 +67,29 @@ pub struct Rule {
     pub align_ms: u64,
     /// The start of the bucket that is open; `None` before the first sample.
     pub current: Option<u64>,
-    /// What the open bucket holds: the source may have dropped its samples by now.
+    /// The content of the open bucket; the source may have dropped its samples already.
     pub bucket: Bucket,
     /// The newest number of the bucket before, for [`Kind::Twa`].
     pub before: Option<Sample>,
 }
 
-/// What became of a sample.
+/// The result of adding a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
     /// It is the newest now.
     Appended,
-    /// It is among older ones, or changed one.
+    /// It was inserted among older ones, or changed one.
     Upserted,
-    /// It was so near to the newest that it was not added.
+    /// It was too near to the newest, and was not added.
     Ignored,
 }
 
 /// Why a sample was not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddFault {
-    /// It is older than the retention allows.
+    /// It is older than the retention.
     TooOld,
-    /// There is one of the same time, and the policy keeps it.
+    /// A sample of the same time exists, and the policy keeps it.
     Blocked,
     /// There is no room.
     Full,
@@ -110,9 +110,9 @@ impl From<Blocked> for AddFault {
 /// A series of samples, each time at most once.
 #[derive(Debug, Default)]
 pub struct Series {
-    /// The key it was made at, as files say.
+    /// The key at which it was created, for files.
     pub name: Box<[u8]>,
-    /// How it is kept.
+    /// Its settings.
     pub settings: Settings,
     /// The key of the series whose rule feeds this one.
     pub source: Option<Box<[u8]>>,
@@ -137,12 +137,12 @@ impl Series {
         self.len
     }
 
-    /// Whether there is no sample.
+    /// Returns true if there is no sample.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The newest sample, as far as one was ever added.
+    /// The newest sample, if one was ever added.
     pub fn newest(&self) -> Option<Sample> {
         self.newest
     }
@@ -155,8 +155,8 @@ impl Series {
         }
     }
 
-    /// Adds a sample; `policy` decides about one of the same time. Fails, with the series as it was, if it is too old,
-    /// refused or there is no room.
+    /// Adds a sample; `policy` decides about one of the same time. Fails, with the series unchanged, if the sample is
+    /// too old or refused, or there is no room.
     #[inline]
     pub fn add(&mut self, arena: &mut Arena, sample: Sample, policy: Policy) -> Result<Added, AddFault> {
         let Some(newest) = self.newest else {
@@ -175,7 +175,7 @@ impl Series {
         Ok(Added::Upserted)
     }
 
-    /// Whether a sample is as near to the newest as the settings ignore.
+    /// Returns true if a sample is so near to the newest that the settings ignore it.
     fn is_near(&self, newest: Sample, sample: Sample) -> bool {
         self.source.is_none()
             && self.len > 0
@@ -212,7 +212,7 @@ impl Series {
         Ok(())
     }
 
-    /// Drops blocks that are beyond the retention as a whole.
+    /// Drops blocks that are completely beyond the retention.
     fn trim(&mut self, arena: &mut Arena) {
         let oldest = self.oldest_kept();
         let gone = self.blocks.iter().take_while(|block| block.last() < oldest).count();
@@ -222,8 +222,8 @@ impl Series {
         }
     }
 
-    /// Puts `samples` in place of block `at`, or behind the last. Fails, with the blocks as they were, if there is no
-    /// room. `samples` is not empty and at most twice as long as a block.
+    /// Replaces block `at` by `samples`, or adds them after the last. Fails, with the blocks unchanged, if there is
+    /// no room. `samples` is not empty and at most twice as long as a block.
     fn put_block(&mut self, arena: &mut Arena, at: usize, samples: &[Sample]) -> Result<(), Full> {
         let half = if samples.len() > SAMPLES_MAX { samples.len() / 2 } else { samples.len() };
         let (low, high) = samples.split_at(half);
@@ -280,8 +280,8 @@ impl Series {
         samples.last().copied()
     }
 
-    /// Removes the samples of `from..=to`; returns how many. Fails, with the series as it was or with some of them
-    /// removed, if there is no room for what stays of a block.
+    /// Removes the samples of `from..=to`; returns their number. Fails, with some or none of them removed, if there
+    /// is no room for the rest of a block.
     pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
         let before = self.len;
         let mut at = self.blocks.partition_point(|block| block.last() < from);
@@ -312,7 +312,7 @@ impl Series {
         Ok(before - self.len)
     }
 
-    /// Visits the samples of `from..=to` that the retention keeps, oldest first, until `visit` says no.
+    /// Visits the samples of `from..=to` that the retention keeps, oldest first, until `visit` returns false.
     pub fn each(&self, arena: &Arena, from: u64, to: u64, visit: &mut dyn FnMut(Sample) -> bool) {
         let from = from.max(self.oldest_kept());
         let mut samples = Vec::new();
@@ -342,12 +342,12 @@ impl Series {
         }
     }
 
-    /// The time of the oldest sample that is held; `None` if there is none.
+    /// The time of the oldest sample; `None` if there is none.
     pub fn first_time(&self) -> Option<u64> {
         self.blocks.first().map(Block::first).or_else(|| self.open.first().map(|sample| sample.time))
     }
 
-    /// Chunks of the size asked for that the samples would fill, about; at least one.
+    /// Approximate number of chunks of the requested size that the samples would fill; at least one.
     pub fn chunks_len(&self) -> u64 {
         let bytes = if self.settings.is_uncompressed {
             self.len * 16
@@ -374,7 +374,7 @@ impl Series {
             + rules
     }
 
-    /// The root for a reader of the past; whoever has it never frees its blocks.
+    /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Series {
         Series {
             name: self.name.clone(),
@@ -387,7 +387,7 @@ impl Series {
         }
     }
 
-    /// Gives back up to `blocks_max` blocks; true when all are.
+    /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
             let Some(mut block) = self.blocks.pop() else { break };
@@ -434,7 +434,7 @@ impl Series {
     }
 }
 
-/// Visits the samples of `from..=to`; false if `visit` said no.
+/// Visits the samples of `from..=to`; returns false if `visit` did.
 fn visit_within<'a>(
     samples: impl Iterator<Item = &'a Sample>,
     from: u64,
@@ -444,7 +444,7 @@ fn visit_within<'a>(
     samples.filter(|sample| (from..=to).contains(&sample.time)).all(|sample| visit(*sample))
 }
 
-/// Puts a sample where its time says; returns how many more there are.
+/// Inserts a sample by its time; returns the number of samples added.
 fn insert(samples: &mut Vec<Sample>, sample: Sample, policy: Policy) -> Result<u64, Blocked> {
     match samples.binary_search_by_key(&sample.time, |own| own.time) {
         Ok(at) => {

@@ -171,7 +171,7 @@ impl Bloom {
         (iterator + bytes.len() as i64, bytes)
     }
 
-    /// Takes the bytes that [`Bloom::dump_chunk`] gave with `iterator`. Fails if they do not fit.
+    /// Takes the output of [`Bloom::dump_chunk`] for `iterator`. Fails if they do not fit.
     pub fn load_chunk(&mut self, arena: &mut Arena, iterator: i64, bytes: &[u8]) -> Result<(), ChunkFault> {
         let end = u64::try_from(iterator).map_err(|_| ChunkFault::BadData)?;
         let at = end.checked_sub(bytes.len() as u64).filter(|_| end > 0).ok_or(ChunkFault::BadData)?;

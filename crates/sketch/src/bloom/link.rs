@@ -19,7 +19,7 @@ pub struct Link {
     params: Params,
 }
 
-/// What a link is, as files say.
+/// The parameters of a link, as in files.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Params {
     pub entries: u64,
@@ -34,7 +34,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// The parameters of a new link. Fails if capacity or error cannot be.
+    /// The parameters of a new link. Fails if capacity or error rate is invalid.
     fn new(entries: u64, error: f64, options: u32) -> Result<Params, Fault> {
         if entries < 1 || !(error > 0.0 && error < 1.0) {
             return Err(Fault::Invalid);
@@ -54,7 +54,7 @@ impl Params {
         Ok(Params { entries, error, bits_per_entry, hashes, bits, n2, items: 0 })
     }
 
-    /// Whether a file's parameters are such as a filter can have.
+    /// Fails unless a file's parameters are possible for a filter.
     fn check(&self, bytes: u64) -> Result<(), Corrupt> {
         let is_error = self.error > 0.0 && self.error < 1.0;
         let is_power = self.n2 == 0 || (self.n2 < 64 && self.bits >= 1 << self.n2);
@@ -93,7 +93,7 @@ impl Link {
         Ok(Link { bits: Blocks::zeroed(bytes)?, params })
     }
 
-    /// Bytes of bits for a capacity and an error rate; the largest number if they cannot be.
+    /// Bytes of bits for a capacity and an error rate; the largest number if they are invalid.
     pub fn bytes_of(entries: u64, error: f64) -> u64 {
         Params::new(entries, error, NO_ROUND).map_or(u64::MAX, |params| params.bits / 8)
     }
@@ -107,7 +107,7 @@ impl Link {
         }
     }
 
-    /// Asks for the memory of the first positions, which decide about most items.
+    /// Prefetches the memory of the first positions, which decide about most items.
     #[inline]
     pub(super) fn prefetch(&self, arena: &Arena, hash: Hash) {
         for n in 0..self.params.hashes {
@@ -123,7 +123,7 @@ impl Link {
         })
     }
 
-    /// Sets the bits of an item; whether one was not set before.
+    /// Sets the bits of an item; returns whether one was not set before.
     #[inline]
     pub(super) fn add(&mut self, arena: &mut Arena, hash: Hash) -> Result<bool, Full> {
         let mut is_new = false;
@@ -170,7 +170,7 @@ impl Link {
         self.params.entries
     }
 
-    /// The share of false answers that it is made for.
+    /// The share of false positives for which it is built.
     pub fn error(&self) -> f64 {
         self.params.error
     }

@@ -1,6 +1,6 @@
 //! A Bloom filter that grows by links, each with more room and half the error of the one before.
 //!
-//! Parameters and positions are those of RedisBloom; its files and dumps load here and the other way round.
+//! Parameters and positions are those of RedisBloom; its files and dumps load here, and ours load there.
 
 mod dump;
 mod link;
@@ -32,16 +32,16 @@ const TIGHTENING: f64 = 0.5;
 const SEED_64: u64 = 0xc6a4_a793_5bd1_e995;
 const SEED_32: u32 = 0x9747_b28c;
 
-/// Whether a filter grows when it is full.
+/// The growth of a full filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scaling {
-    /// Links are added, each with the capacity of the last times this.
+    /// Links are added, each with this multiple of the last one's capacity.
     By(u32),
     /// Adding to a full filter is an error; the number is kept but not used.
     Fixed(u32),
 }
 
-/// Why an item was not added, or a filter not made.
+/// The reason why an item was not added, or a filter not created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The filter is full and does not grow.
@@ -98,7 +98,7 @@ impl Bloom {
         }
     }
 
-    /// Asks for the memory that the first looks at an item need.
+    /// Prefetches the memory of the first positions of an item.
     #[inline]
     pub fn prefetch(&self, arena: &Arena, hash: Hash) {
         if let Some(link) = self.links.last() {
@@ -106,13 +106,14 @@ impl Bloom {
         }
     }
 
-    /// Whether an item may have been added.
+    /// Returns true if an item may have been added.
     #[inline]
     pub fn contains(&self, arena: &Arena, hash: Hash) -> bool {
         self.links.iter().rev().any(|link| link.contains(arena, hash))
     }
 
-    /// Adds an item; false if it may have been there. Fails, with the filter as it was, if it is full or has no room.
+    /// Adds an item; returns false if it may have been present. Fails, with the filter unchanged, if it is full or
+    /// has no room.
     #[inline]
     pub fn add(&mut self, arena: &mut Arena, hash: Hash) -> Result<bool, Fault> {
         if self.contains(arena, hash) {
@@ -138,7 +139,7 @@ impl Bloom {
         Ok(())
     }
 
-    /// Bytes of bits that the next item makes necessary, if it makes the filter grow.
+    /// Bytes of bits that the next item requires, if it makes the filter grow.
     pub fn growth_bytes(&self) -> u64 {
         match self.links.last() {
             Some(last) if last.is_full() && self.options & NO_SCALING == 0 => {
@@ -181,7 +182,7 @@ impl Bloom {
         self.links.iter().fold(ROOT, |sum, link| sum + LINK + link.bits().bytes())
     }
 
-    /// A value that is nothing until its root is read.
+    /// A value without content, until its root is read.
     pub fn empty() -> Bloom {
         Bloom { links: Vec::new(), items: 0, options: 0, growth: 0 }
     }
@@ -192,7 +193,7 @@ impl Bloom {
         links + self.links.capacity() * size_of::<Link>()
     }
 
-    /// The root for a reader of the past; whoever has it never frees its blocks.
+    /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Bloom {
         let links = self.links.iter().map(Link::frozen).collect();
         Bloom { links, items: self.items, options: self.options, growth: self.growth }
@@ -210,12 +211,12 @@ impl Bloom {
         read_across(&all, arena, from, len)
     }
 
-    /// Writes what [`Bloom::read`] gave. Fails if there are not as many or there is no room.
+    /// Writes the output of [`Bloom::read`]. Fails if it is too long or there is no room.
     pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
         write_across(self.links.iter_mut().map(Link::bits_mut), arena, from, bytes)
     }
 
-    /// Gives back up to `blocks_max` blocks; true when all are.
+    /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         match self.links.last_mut() {
             None => return true,

@@ -13,7 +13,7 @@ pub const VERSION: u16 = 4;
 const HEADER_BYTES: usize = 4 * 8 + 3 * 2;
 /// A filter has at most this many tables.
 const TABLES_MAX: u64 = 1 << 16;
-/// Numbers of a file older than those it says nothing about.
+/// The settings of a file that is too old to have them.
 const OLD: Settings = Settings { bucket_size: 2, iterations_max: 20, expansion: 1 };
 
 impl Settings {
@@ -98,7 +98,7 @@ impl Cuckoo {
         out
     }
 
-    /// Whether `header` is as long as a header.
+    /// Returns true if `header` is as long as a header.
     pub fn is_header(header: &[u8]) -> bool {
         header.len() == HEADER_BYTES
     }
@@ -135,7 +135,7 @@ impl Cuckoo {
         Some((iterator + bytes.len() as i64, bytes))
     }
 
-    /// Takes the bytes that [`Cuckoo::dump_chunk`] gave with `iterator`. Fails if they do not fit.
+    /// Takes the output of [`Cuckoo::dump_chunk`] for `iterator`. Fails if they do not fit.
     pub fn load_chunk(&mut self, arena: &mut Arena, iterator: i64, bytes: &[u8]) -> Result<(), LoadFault> {
         let end = u64::try_from(iterator).ok().and_then(|end| end.checked_sub(1)).ok_or(Corrupt)?;
         let at = end.checked_sub(bytes.len() as u64).filter(|_| !bytes.is_empty()).ok_or(Corrupt)?;

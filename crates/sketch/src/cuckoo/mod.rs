@@ -36,7 +36,7 @@ impl From<Full> for Fault {
     }
 }
 
-/// The numbers that a filter is made with.
+/// The parameters of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Fingerprints in a bucket, 1 to 255.
@@ -64,7 +64,7 @@ pub struct Cuckoo {
     settings: Settings,
 }
 
-/// Where the fingerprint of an item may be.
+/// The possible places of an item's fingerprint.
 #[derive(Clone, Copy)]
 struct Places {
     fingerprint: u8,
@@ -144,13 +144,13 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Whether an item may have been added.
+    /// Returns true if an item may have been added.
     pub fn contains(&self, arena: &Arena, hash: u64) -> bool {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
         self.tables.iter().any(|table| table.find_either(arena, places, size, places.fingerprint).is_some())
     }
 
-    /// How often an item may have been added.
+    /// Number of times an item may have been added.
     pub fn count(&self, arena: &Arena, hash: u64) -> u64 {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
         let in_bucket = |table: &Table, place| {
@@ -161,7 +161,7 @@ impl Cuckoo {
         self.tables.iter().map(both).sum()
     }
 
-    /// Adds an item, also if it is there. Fails if the filter is full or has no room.
+    /// Adds an item, even if it is present. Fails if the filter is full or has no room.
     pub fn add(&mut self, arena: &mut Arena, hash: u64) -> Result<(), Fault> {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
         loop {
@@ -183,7 +183,7 @@ impl Cuckoo {
         }
     }
 
-    /// Makes room in the newest table by moving fingerprints; false, with the table as it was, if that fails.
+    /// Makes room in the newest table by moving fingerprints; returns false, with the table unchanged, if that fails.
     fn kick(&mut self, arena: &mut Arena, places: Places) -> Result<bool, Full> {
         let (size, most) = (self.settings.bucket_size, self.settings.iterations_max);
         let Some(table) = self.tables.last_mut() else { return Err(Full) };
@@ -208,7 +208,7 @@ impl Cuckoo {
         Ok(false)
     }
 
-    /// Removes one of an item's fingerprints; false if there is none.
+    /// Removes one of an item's fingerprints; returns false if there is none.
     pub fn remove(&mut self, arena: &mut Arena, hash: u64) -> Result<bool, Full> {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
         for table in self.tables.iter_mut().rev() {
@@ -240,7 +240,8 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Moves what is in table `from` into older ones as far as there are places; whether nothing is left.
+    /// Moves the content of table `from` into older ones as far as there are places; returns true if the table is
+    /// empty.
     fn empty_table(&mut self, arena: &mut Arena, from: usize) -> Result<bool, Full> {
         let size = self.settings.bucket_size;
         let (older, newer) = self.tables.split_at_mut(from);
@@ -269,7 +270,7 @@ impl Cuckoo {
         Ok(is_empty)
     }
 
-    /// The numbers it was made with; the expansion is a power of two.
+    /// Its parameters; the expansion is a power of two.
     pub fn settings(&self) -> Settings {
         self.settings
     }
@@ -301,7 +302,7 @@ impl Cuckoo {
         self.tables.iter().fold(ROOT, |sum, table| sum + TABLE + table.cells.bytes())
     }
 
-    /// A value that is nothing until its root is read.
+    /// A value without content, until its root is read.
     pub fn empty() -> Cuckoo {
         let settings = Settings { bucket_size: 1, iterations_max: 1, expansion: 0 };
         Cuckoo { tables: Vec::new(), buckets: 1, items: 0, deletes: 0, settings }
@@ -313,7 +314,7 @@ impl Cuckoo {
         cells + self.tables.capacity() * size_of::<Table>()
     }
 
-    /// The root for a reader of the past; whoever has it never frees its blocks.
+    /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Cuckoo {
         let frozen = |table: &Table| Table { buckets: table.buckets, cells: table.cells.frozen() };
         Cuckoo { tables: self.tables.iter().map(frozen).collect(), ..*self }
@@ -331,12 +332,12 @@ impl Cuckoo {
         read_across(&all, arena, from, len)
     }
 
-    /// Writes what [`Cuckoo::read`] gave. Fails if there are not as many or there is no room.
+    /// Writes the output of [`Cuckoo::read`]. Fails if it is too long or there is no room.
     pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
         write_across(self.tables.iter_mut().map(|table| &mut table.cells), arena, from, bytes)
     }
 
-    /// Gives back up to `blocks_max` blocks; true when all are.
+    /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         if let Some(table) = self.tables.last_mut()
             && table.cells.free_step(arena, blocks_max)
@@ -347,7 +348,7 @@ impl Cuckoo {
     }
 }
 
-/// How long fingerprints are moved.
+/// The effort of moving fingerprints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effort {
     /// Until a table keeps one.

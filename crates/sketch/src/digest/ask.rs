@@ -1,8 +1,8 @@
-//! Questions to a digest whose buffer has been merged: quantiles, the distribution function, trimmed means.
+//! Queries of a digest whose buffer has been merged: quantiles, the distribution function, trimmed means.
 
 use super::{Centroid, Digest};
 
-/// Where the walk of ascending quantiles stands.
+/// The position in a walk of ascending quantiles.
 #[derive(Clone, Copy)]
 struct Walk {
     at: usize,
@@ -22,7 +22,7 @@ impl Digest {
         self.centroids.get(at).map_or(0.0, |centroid| centroid.weight as f64)
     }
 
-    /// The centroids at both ends; `None` if there is none.
+    /// The first and the last centroid; `None` if there is none.
     fn ends(&self) -> Option<(Centroid, Centroid)> {
         Some((*self.centroids.first()?, *self.centroids.last()?))
     }
@@ -38,7 +38,7 @@ impl Digest {
         }
     }
 
-    /// The values at several quantiles; faster where they ascend. The buffer must be merged.
+    /// The values at several quantiles; faster if they ascend. The buffer must be merged.
     pub fn quantiles(&self, quantiles: &[f64]) -> Vec<f64> {
         let Some((first, _)) = self.ends() else { return vec![f64::NAN; quantiles.len()] };
         if self.centroids.len() == 1 {
@@ -101,7 +101,7 @@ impl Digest {
             return tail(value, self.min, first, total);
         }
         if value > last.mean {
-            // The tail on the other side, seen in a mirror.
+            // The upper tail, mirrored.
             let mirrored = Centroid { mean: -last.mean, ..last };
             return 1.0 - tail(-value, -self.max, mirrored, total);
         }
@@ -126,7 +126,7 @@ impl Digest {
         1.0 - 0.5 / total
     }
 
-    /// The mean of the values between two quantiles; NaN if there is none. The buffer must be merged.
+    /// The mean of the values between two quantiles; NaN if there are no values. The buffer must be merged.
     pub fn trimmed_mean(&self, low: f64, high: f64) -> f64 {
         if let [only] = self.centroids[..] {
             return only.mean;
@@ -149,8 +149,8 @@ impl Digest {
         sum / count
     }
 
-    /// How many values are below `value`, half of those equal to it counted; -2 if there is no value, -1 below all. The
-    /// buffer must be merged.
+    /// Number of values below `value`, plus half of those equal to it; -2 without values, -1 below all. The buffer
+    /// must be merged.
     pub fn rank(&self, value: f64) -> i64 {
         if self.is_empty() {
             -2
@@ -163,7 +163,7 @@ impl Digest {
         }
     }
 
-    /// How many values are above `value`; -2 if there is no value, -1 above all. The buffer must be merged.
+    /// Number of values above `value`; -2 without values, -1 above all. The buffer must be merged.
     pub fn reverse_rank(&self, value: f64) -> i64 {
         if self.is_empty() {
             -2

@@ -9,7 +9,7 @@ use crate::LoadFault;
 pub const VERSION: u16 = 0;
 
 impl Digest {
-    /// Writes the fields of an RDB file; buffered values are merged in what is written.
+    /// Writes the fields of an RDB file, with buffered values merged.
     pub fn save(&self, out: &mut dyn FieldSink) {
         let mut whole;
         let mut digest = self;

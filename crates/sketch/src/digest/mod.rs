@@ -1,7 +1,7 @@
 //! A t-digest of the merging kind: quantiles of a stream from centroids that are small at both ends.
 //!
 //! Capacity, limits of merging and interpolation are those of the digest in RedisBloom, so answers agree to the last
-//! digits. Values are buffered and merged when the buffer is full or a question is asked.
+//! digits. Values are buffered, and merged when the buffer is full or a query needs it.
 
 mod ask;
 mod file;
@@ -17,7 +17,7 @@ pub const COMPRESSION_MAX: u64 = (i32::MAX as u64 - 10) / 6;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overflow;
 
-/// A point that stands for the values around it.
+/// A point that represents the values around it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Centroid {
     mean: f64,
@@ -30,7 +30,7 @@ pub struct Digest {
     compression: f64,
     min: f64,
     max: f64,
-    // The first `merged` are sorted centroids; the others are values as they came.
+    // The first `merged` are sorted centroids; the others are buffered values.
     centroids: Vec<Centroid>,
     merged: usize,
     merged_weight: i64,
@@ -97,7 +97,7 @@ impl Digest {
         Ok(())
     }
 
-    /// Adds what another digest holds. Fails if the sum of weights would be too large.
+    /// Adds the content of another digest. Fails if the sum of weights would be too large.
     pub fn merge(&mut self, from: &Digest) -> Result<(), Overflow> {
         let mut from = from.clone();
         self.compress()?;
@@ -105,7 +105,7 @@ impl Digest {
         from.centroids.iter().try_for_each(|centroid| self.add(centroid.mean, centroid.weight))
     }
 
-    /// Whether there are values that [`Digest::compress`] would merge.
+    /// Returns true if there are values that [`Digest::compress`] would merge.
     pub fn is_buffered(&self) -> bool {
         self.centroids.len() > self.merged
     }
@@ -173,17 +173,17 @@ impl Digest {
         self.merged_weight + self.unmerged_weight
     }
 
-    /// Whether no value was added.
+    /// Returns true if no value was added.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The smallest value; the largest number if there is none.
+    /// The smallest value; the largest number without values.
     pub fn min(&self) -> f64 {
         self.min
     }
 
-    /// The largest value; the smallest number if there is none.
+    /// The largest value; the smallest number without values.
     pub fn max(&self) -> f64 {
         self.max
     }
@@ -198,7 +198,7 @@ impl Digest {
         (self.merged_weight, self.unmerged_weight)
     }
 
-    /// How often buffered values were merged.
+    /// Number of times buffered values were merged.
     pub fn compressions(&self) -> i64 {
         self.compressions
     }

@@ -1,11 +1,12 @@
-//! What the tests ask of an arena: are its counters and lists what a walk over its pages says?
+//! Checks for tests: an arena's counters and lists must agree with a walk over its pages.
 
 use super::Arena;
 use crate::class;
 use crate::page::{CLEAN, DIRTY, LARGE};
 
 impl Arena {
-    /// Compares every counter and list with a walk over all pages; `blocks` are live and none are kept at hand.
+    /// Compares every counter and list with a walk over all pages; `blocks` blocks are live and no freed ones are
+    /// kept.
     pub(crate) fn check_pages(&self, blocks: usize) {
         let pages = self.region.pages();
         let (mut live, mut committed, mut dirty, mut unit) = (0, 0, 0, 1);

@@ -1,15 +1,15 @@
 //! Blocks longer than any size class: runs of whole pages, one block each.
 //!
-//! Short ones have lengths in steps of at most 12.5 % as the classes do; of a mebibyte or more a block has the pages it
-//! needs and no more, and who lets a value grow asks for room himself. A block that somebody reads bit by bit is pinned: freed
-//! meanwhile, it counts no more, and its pages stay until the last reader is done.
+//! Below a mebibyte, lengths grow in steps of at most 12.5 %, as for classes. A longer block has only the pages it
+//! needs, and a caller that lets a value grow must ask for spare room itself. A block that is read in slices is
+//! pinned. If it is freed meanwhile, it is no longer counted, but its pages stay until the last reader has finished.
 
 use super::Arena;
 use crate::LARGE_BYTES_MAX;
 use crate::handle::Handle;
 use crate::page::{LARGE, Page, UNIT_BYTES, UNIT_GRANULES, UNUSED};
 
-/// Blocks of so many units or more are not rounded up to steps.
+/// Blocks of at least this many units are not rounded up to steps.
 const EXACT_UNITS_MIN: usize = (1 << 20) / UNIT_BYTES;
 
 /// A large block with readers.
@@ -87,8 +87,9 @@ impl Arena {
         self.runs.put(pages, first, units);
     }
 
-    /// Has a large block stay as it is until [`Arena::unpin`] was called as often; false when it is no large block.
-    /// Who changes blocks in place asks [`Arena::is_pinned`] before. Cost: a look at each pinned block.
+    /// Pins a large block, so that it stays unchanged until [`Arena::unpin`] was called as often. Returns false if
+    /// `h` is not a large block. Code that changes blocks in place must check [`Arena::is_pinned`] first. Cost: a
+    /// comparison for each pinned block.
     pub fn pin(&mut self, h: Handle) -> bool {
         let page = self.region.pages().get((h.raw() / UNIT_GRANULES) as usize);
         if page.is_none_or(|page| page.class != LARGE) || !h.raw().is_multiple_of(UNIT_GRANULES) {
@@ -101,7 +102,7 @@ impl Arena {
         true
     }
 
-    /// Ends what [`Arena::pin`] began; a block that was freed meanwhile goes with its last reader.
+    /// Ends one [`Arena::pin`]. A block that was freed meanwhile is released with its last reader.
     pub fn unpin(&mut self, h: Handle) {
         let Some(at) = self.pins.iter().position(|pin| pin.block == h) else { return };
         let pin = &mut self.pins[at];
@@ -117,13 +118,13 @@ impl Arena {
         }
     }
 
-    /// Whether somebody reads the block bit by bit, so that it must not be changed in place.
+    /// Returns true if the block is read in slices, so that it must not be changed in place.
     #[cold]
     pub fn is_pinned(&self, h: Handle) -> bool {
         self.pins.iter().any(|pin| pin.block == h)
     }
 
-    /// Of a block that was freed while it has readers, the part of each of them in bytes; 0 of any other.
+    /// The share in bytes of each reader in a block that was freed while it has readers; 0 for any other block.
     pub fn left_behind_bytes(&self, h: Handle) -> usize {
         let pin = self.pins.iter().find(|pin| pin.block == h && pin.is_freed);
         pin.map_or(0, |pin| self.size(h) / pin.readers as usize)

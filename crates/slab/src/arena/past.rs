@@ -1,27 +1,27 @@
-//! Blocks as they were: an older version of a tree is read on while the tree changes.
+//! Pre-images of blocks: an older version of a tree can be read while the tree changes.
 //!
-//! Whoever changes such a tree has the arena keep each block before its first change ([`Arena::keep_into`]), and whoever
-//! reads the older version sees the kept ones in the place of what is there now ([`Arena::look_back`]). Handles of the
-//! older version stay good for that, though their blocks may have been freed and taken by others meanwhile. Used by the
-//! trees of `pack`, whose every change goes through `block` there; a tree that is not kept pays a look at a pointer.
+//! The arena keeps each block before its first change ([`Arena::keep_into`]). A reader of the older version sees the
+//! kept blocks in place of the present ones ([`Arena::look_back`]). Its handles stay valid, even if their blocks were
+//! freed and reused meanwhile. The trees of `pack` use this: every change passes through `block` there. A tree that
+//! is not kept pays one comparison of a pointer.
 
 use super::Arena;
 use crate::handle::Handle;
 use std::collections::BTreeMap;
 
-/// Blocks kept since one point in time, and how they were then.
+/// The pre-images of blocks since one point in time.
 #[derive(Debug, Default)]
 pub struct Past {
     // By handle; a block that is younger has no bytes.
     kept: BTreeMap<u32, Span>,
-    // Rows of blocks; what `Span` names lies in one of them whole.
+    // Pre-images, one after another. Each lies whole in one chunk.
     chunks: Vec<Vec<u8>>,
-    // Texts outside the arena, by the number they had; one that is younger is `None`.
+    // Texts outside the arena, by their former number; `None` for a younger one.
     texts: BTreeMap<u32, Option<Box<[u8]>>>,
     bytes: usize,
 }
 
-/// Where a kept block is.
+/// The position of a kept block.
 #[derive(Copy, Clone, Debug)]
 struct Span {
     chunk: u32,
@@ -31,7 +31,7 @@ struct Span {
 
 /// Kept blocks are put into pieces of memory of this size, so that they are given back quickly.
 const CHUNK_BYTES: usize = 256 << 10;
-/// What the map takes for an entry, about.
+/// Approximate bytes of a map entry.
 const ENTRY_BYTES: usize = 24;
 
 impl Past {
@@ -45,7 +45,7 @@ impl Past {
         self.bytes
     }
 
-    /// The block as it was, if it was kept.
+    /// The pre-image of the block, if it was kept.
     fn get(&self, h: Handle) -> Option<&[u8]> {
         let span = self.kept.get(&h.raw())?;
         let chunk = self.chunks.get(span.chunk as usize)?;
@@ -76,8 +76,8 @@ impl Past {
         });
     }
 
-    /// Gives memory back, about `blocks_max` blocks of it; true when nothing is left. What was kept is of no use from
-    /// the first call on.
+    /// Frees the memory of about `blocks_max` kept blocks; returns true if none are left. The pre-images are unusable
+    /// from the first call on.
     pub fn forget(&mut self, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
             if self.kept.pop_first().is_none() {
@@ -91,35 +91,34 @@ impl Past {
 }
 
 impl Arena {
-    /// From now on blocks of trees are put into `past` before they change or go, until [`Arena::end_past`].
+    /// From now on puts blocks of trees into `past` before they change or are freed, until [`Arena::end_past`].
     #[inline]
     pub fn keep_into(&mut self, past: Box<Past>) {
         debug_assert!(self.past.is_none());
         self.past = Some(past);
     }
 
-    /// From now on blocks of trees are seen as `past` has them, until [`Arena::end_past`]; nothing may change
-    /// meanwhile.
+    /// From now on shows blocks of trees as `past` has them, until [`Arena::end_past`]. Nothing may change meanwhile.
     #[inline]
     pub fn look_back(&mut self, past: Box<Past>) {
         self.keep_into(past);
         self.looks_back = true;
     }
 
-    /// Goes back to the present; returns what was kept.
+    /// Returns to the present blocks; returns the pre-images.
     #[inline]
     pub fn end_past(&mut self) -> Option<Box<Past>> {
         self.looks_back = false;
         self.past.take()
     }
 
-    /// Whether blocks are seen as they were.
+    /// Returns true if older blocks are shown.
     #[inline(always)]
     pub fn looks_back(&self) -> bool {
         self.looks_back
     }
 
-    /// The block as it is to be seen now, exactly as long as it is.
+    /// The block as it must be seen now, with its exact length.
     #[inline]
     pub fn seen(&self, h: Handle) -> &[u8] {
         if self.looks_back { self.seen_in_past(h) } else { self.block(h) }
@@ -139,7 +138,7 @@ impl Arena {
         }
     }
 
-    /// To be called with a block that a tree has just got: how it was before is nobody's business.
+    /// To be called with a newly allocated block of a tree: its former content need not be kept.
     #[inline(always)]
     pub fn keep_none(&mut self, h: Handle) {
         if let Some(past) = &mut self.past {
@@ -163,7 +162,7 @@ impl Arena {
         }
     }
 
-    /// The text outside the arena that had this number, where it was given up since; only for who looks back.
+    /// The text outside the arena that had this number, if it was removed since. Only while the arena looks back.
     #[inline]
     pub fn seen_text(&self, at: u32) -> Option<&[u8]> {
         if !self.looks_back {

@@ -1,5 +1,5 @@
-//! What the first change of a large value costs while a cut is under way, in bytes written and kept: some leaves, for
-//! every type, however large the value is.
+//! The cost of the first change of a large value during a cut, in bytes written and kept: some leaves, for every type
+//! and size of value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use crate::shard::Key;
 use crate::stream_value::producers::Producers;
 use crate::{Keyed, SetValue, Stream, rdb};
 
-/// Adds up what it is given.
+/// Adds up the numbers it receives.
 #[derive(Clone, Default)]
 struct Meter(Arc<AtomicUsize>);
 
@@ -53,8 +53,8 @@ const ELEMENTS: u64 = 20_000;
 /// Two leaves, a branch, and the buffers of pieces: 200 bytes each in tests.
 const WORK_MAX: usize = 8 << 10;
 
-/// Makes a value of `ELEMENTS` by `add`, begins a cut, changes it by `change`; returns the bytes that change had written or
-/// kept, and those of all of the value.
+/// Makes a value of `ELEMENTS` by `add`, begins a cut, and changes it by `change`. Returns the bytes that the change
+/// had written or kept, and those of the whole value.
 fn work<T: Collection>(
     make: impl FnOnce() -> T,
     add: impl Fn(&mut T, &mut Arena, KeyHasher, u64),
@@ -78,7 +78,7 @@ fn work<T: Collection>(
     drop(shard.end_cut());
     let mut place = Keyed::find(&mut shard, 0, key, 0);
     assert!(place.remove());
-    while !shard.bury(1000) {}
+    while !shard.free_some(1000) {}
     assert_eq!(shard.arena.used_bytes(), 0);
     (of_change, meter.0.load(Relaxed))
 }
@@ -164,7 +164,7 @@ fn the_first_change_of_a_stream_costs_some_leaves() {
     assert_bounded("stream", work(Stream::new, add, acknowledge));
 }
 
-/// Items outside the arena are handed over, not copied: what is kept of them is what left.
+/// Items outside the arena are handed over, not copied: only the removed ones are kept.
 #[test]
 fn the_first_change_of_a_list_of_long_items_keeps_what_leaves() {
     const LONG: usize = 40_000;

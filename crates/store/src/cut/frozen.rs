@@ -1,7 +1,8 @@
-//! Large lists, sorted sets, streams and sets of integers in pieces: an older version of them is read while they change.
+//! Large lists, sorted sets, streams and sets of integers in pieces: an older version of them is read while they
+//! change.
 //!
-//! What is copied at the beginning is the root; from then on the arena keeps each block before its first change. Called
-//! by the cut, which says when a change of such a value begins and ends.
+//! Only the root is copied at the beginning. From then on the arena keeps each block before its first change. Called
+//! by the cut, which reports the begin and the end of each change of such a value.
 
 use darter_pack::entry::Item;
 use darter_pack::tree::list::End;
@@ -25,7 +26,7 @@ pub(super) struct Frozen {
     scribe: Option<Scribe>,
 }
 
-/// The root as it was.
+/// The root at the cut.
 enum Root {
     List(List),
     Zset(Box<Zset>, IsTimed),
@@ -34,7 +35,7 @@ enum Root {
     Module(Box<dyn ModuleValue>),
 }
 
-/// Whether some members of a sorted set expired then.
+/// True if some members of a sorted set had an expiry at the cut.
 type IsTimed = bool;
 
 /// Elements written in one step, and bytes of them: some microseconds.
@@ -43,7 +44,7 @@ const BYTES_PER_STEP: usize = 16 << 10;
 /// Kept blocks given back in one step.
 const BLOCKS_PER_STEP: usize = 64;
 
-/// Whether a value, or a part of it, is a tree larger than `bytes`.
+/// Returns true if a value, or a part of it, is a tree larger than `bytes`.
 pub(super) fn is_large(object: &Object, bytes: usize) -> bool {
     match object {
         Object::List(list) => list.bytes() + list.spilled_bytes() > bytes,
@@ -71,7 +72,7 @@ impl Root {
         }
     }
 
-    /// Gives the root what its value has outside the arena, while it is read, or gives it back.
+    /// Lends the root the value's data outside the arena for a read, or returns it.
     fn exchange(&mut self, object: &mut Object) {
         match (self, object) {
             (Root::List(root), Object::List(list)) => list.lend(root),
@@ -81,7 +82,7 @@ impl Root {
         }
     }
 
-    /// Writes elements from rank `at` on, a step of them; returns how many, and whether these were the last.
+    /// Writes elements from rank `at` on, a step of them; returns their number, and whether these were the last.
     fn write(&mut self, arena: &Arena, at: u64, scribe: &mut Scribe) -> (u64, bool) {
         let mut left = BYTES_PER_STEP;
         let mut written = 0;
@@ -117,7 +118,7 @@ impl Root {
 }
 
 impl Frozen {
-    /// Begins to write a value as far as it is a tree larger than `bytes`; `scribe` takes its elements.
+    /// Begins to write the parts of a value that are trees larger than `bytes`; `scribe` takes the elements.
     pub(super) fn new(object: &mut Object, bytes: usize, scribe: impl FnOnce() -> Scribe) -> Option<Frozen> {
         if !is_large(object, bytes) {
             return None;
@@ -127,7 +128,7 @@ impl Frozen {
         Some(Frozen { root, at: 0, past, beside_bytes: 0, scribe: Some(scribe()) })
     }
 
-    /// Whether all of it is written: from then on nothing has to be kept for it.
+    /// Returns true if all of it is written, so that no more pre-images are needed.
     pub(super) fn is_written(&self) -> bool {
         self.scribe.is_none()
     }
@@ -139,7 +140,7 @@ impl Frozen {
         }
     }
 
-    /// It has ended.
+    /// To be called after each change of the value.
     pub(super) fn end_change(&mut self, object: &Object, arena: &mut Arena) {
         self.past = arena.end_past();
         if let Object::Zset(zset) = object {
@@ -152,7 +153,7 @@ impl Frozen {
         self.past.as_ref().map_or(0, |past| past.bytes()) + self.beside_bytes
     }
 
-    /// Writes a bit of the value, which is `object` now.
+    /// Writes a step of the value, whose present state is `object`.
     pub(super) fn step(&mut self, object: &mut Object, arena: &mut Arena) {
         let Some(scribe) = &mut self.scribe else { return };
         if let Some(past) = self.past.take() {
@@ -168,19 +169,19 @@ impl Frozen {
         }
     }
 
-    /// Ends writing, done or not: the value need not keep anything any more.
+    /// Ends writing, complete or not. The value keeps nothing from now on.
     pub(super) fn end(&mut self, object: &mut Object) {
-        // It sends what it still has.
+        // Dropping it sends the rest.
         self.scribe = None;
         match (&mut self.root, object) {
             (_, Object::Zset(zset)) => zset.thaw(),
-            // What it shares with the value is the value's own again.
+            // The parts shared with the value belong to the value alone again.
             (Root::Stream(stream, _), _) => *stream = Stream::new(),
             _ => {}
         }
     }
 
-    /// Gives back a bit of what was kept; true when that is done.
+    /// Frees a step of the pre-images; returns true if none are left.
     pub(super) fn forget(&mut self) -> bool {
         self.past.as_mut().is_none_or(|past| past.forget(BLOCKS_PER_STEP))
     }

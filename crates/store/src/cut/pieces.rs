@@ -23,7 +23,7 @@ const SNAPSHOT: u32 = 0;
 /// Packs written in one step: some microseconds.
 const PACKS_PER_STEP: usize = 2;
 
-/// Whether a value is written in pieces.
+/// Returns true if a value is written in pieces.
 pub(super) fn is_large(object: &Object) -> bool {
     let table = match object {
         Object::Hash(table) => Some(table),
@@ -33,18 +33,18 @@ pub(super) fn is_large(object: &Object) -> bool {
     table.is_some_and(|table| table.bytes() > LARGE_BYTES) || frozen::is_large(object, LARGE_BYTES)
 }
 
-/// The type byte of a large value's pieces. Those of streams are in the form that holds everything: to see whether a
-/// lesser one does would take a look at each consumer.
+/// The type byte of a large value's pieces. Pieces of streams are in the most general form: the choice of a lesser
+/// one would need a pass over the consumers.
 pub(super) fn kind_of(object: &Object) -> u8 {
     match object {
         Object::Stream(_) => rdb::TYPE_STREAM_5,
-        // An array that is whole has a byte of its own.
+        // A whole array has its own type byte.
         Object::Module(_) => TYPE_MODULE,
         _ => rdb::type_of(object),
     }
 }
 
-/// How a large value is written from now on.
+/// The way in which a large value is written from now on.
 pub(super) struct Begun {
     /// Its table is guarded.
     pub(super) is_guarded: bool,
@@ -88,9 +88,9 @@ impl Object {
         }
     }
 
-    /// Writes a bit of a value that was guarded; true when all of it is.
+    /// Writes a step of a guarded value; returns true if all of it is written.
     pub(super) fn write_piece(&mut self, arena: &Arena) -> bool {
-        // A set that has lost its texts, and with them the table, had them all written.
+        // A set that has lost all its texts, and the table with them, has written them.
         let Some(table) = self.table_mut() else { return true };
         let is_done = table.guard_step(arena, SNAPSHOT, PACKS_PER_STEP);
         if is_done {
@@ -117,12 +117,12 @@ impl Object {
     }
 }
 
-/// Writes elements into pieces; what is left when it is dropped is the last one.
+/// Writes elements into pieces. Dropping it closes the last one.
 pub(super) struct Scribe {
     hasher: KeyHasher,
     kind: u8,
     earliest_ms: Option<u64>,
-    // Elements in the pieces before this one.
+    // Elements in the pieces before the present one.
     before: u64,
     count: u64,
     elements: Vec<u8>,
@@ -136,8 +136,8 @@ impl Scribe {
         Scribe { hasher, kind, earliest_ms, before: 0, count: 0, elements, piece, keeper }
     }
 
-    /// Writes an element of a tree, with its score and when it expires (0: never) if it is one of a sorted set; returns
-    /// its length in bytes.
+    /// Writes an element of a tree; one of a sorted set has a score and an expiry (0: never). Returns its length in
+    /// bytes.
     pub(super) fn add(&mut self, item: Item<'_>, score: Option<f64>, expiry_ms: Option<u64>) -> usize {
         let before = self.elements.len();
         rdb::write_member(self.kind, self.earliest_ms, item, None, None, &mut self.elements);
@@ -152,7 +152,7 @@ impl Scribe {
         bytes
     }
 
-    /// Has a piece written that is a value as it is; returns how many elements it has.
+    /// Writes a piece that is a complete value; returns its number of elements.
     pub(super) fn write_whole(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) -> u64 {
         self.piece.clear();
         let count = write(&mut self.piece);

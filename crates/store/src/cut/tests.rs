@@ -1,4 +1,4 @@
-//! Random changes of all kinds while a cut is walked: what was kept equals what stood at the cut.
+//! Random changes of all kinds while a cut is walked: the written state equals the state at the cut.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -77,7 +77,7 @@ fn members_of(kind: u8, bytes: &[u8]) -> Option<Members> {
     Some(members)
 }
 
-/// Head, type byte, number of members, and those that have come; pieces of a stream as they are.
+/// Head, type byte, number of members, and the members received; pieces of a stream unchanged.
 type Part = (Vec<u8>, u8, u64, Members, Vec<(u64, Vec<u8>)>);
 
 /// Appends what `image_of` does for the stream in these pieces.
@@ -101,7 +101,7 @@ fn stream_image(pieces: &[(u64, Vec<u8>)], total: u64, out: &mut Vec<u8>) {
     rdb::write_object(&back, &arena, out);
 }
 
-/// What was written of a shard. The same key or member twice is an error.
+/// The written contents of a shard. A key or member that occurs twice is an error.
 #[derive(Default)]
 struct Written {
     whole: Image,
@@ -222,7 +222,7 @@ struct Player {
     names: u64,
     // Members of a collection; many: most changes are of hashes and sets.
     members: u64,
-    // Which collections, when there are many.
+    // The types of the collections, if there are many.
     kinds: std::ops::Range<u64>,
     sweep: Sweep,
 }
@@ -287,7 +287,7 @@ impl Player {
             35 => self.now_ms += self.rng.below(3000),
             36 => drop(self.shard.sweep(&mut self.sweep, self.now_ms, 256)),
             37 => drop(self.shard.tidy(64, true)),
-            38 => drop(self.shard.bury(8)),
+            38 => drop(self.shard.free_some(8)),
             _ => match self.rng.below(60) {
                 0 => drop(self.shard.flush_db(db)),
                 1 => self.shard.swap_dbs(db, self.rng.below(DBS as u64) as usize),
@@ -406,7 +406,7 @@ fn big(name: &[u8]) -> Vec<u8> {
     text
 }
 
-/// One change of whatever kind of a stream.
+/// One change of any kind of a stream.
 fn change_stream(
     stream: &mut Stream,
     arena: &mut Arena,
@@ -452,7 +452,7 @@ fn run(seed: u64, names: u64, pace: u64) -> usize {
     run_with(Player::new(seed, names), pace).0
 }
 
-/// How many values were written in pieces, and the most bytes that were kept of how they had been.
+/// Number of values written in pieces, and the largest number of pre-image bytes.
 fn run_with(mut player: Player, pace: u64) -> (usize, isize) {
     let (names, seed) = (player.names, player.seed);
     let (mut pieces, mut kept_max) = (0, 0);
@@ -495,7 +495,7 @@ fn run_with(mut player: Player, pace: u64) -> (usize, isize) {
     for db in 0..DBS {
         player.shard.flush_db(db);
     }
-    while !player.shard.bury(1000) {}
+    while !player.shard.free_some(1000) {}
     assert_eq!((player.shard.arena.used_bytes(), player.shard.objects.len(), player.shard.timed), (0, 0, 0));
     (pieces, kept_max)
 }

@@ -1,7 +1,6 @@
-//! The same for collections: adding to one that is there, in one piece.
+//! The same for collections: adding to an existing one, in one function.
 //!
-//! What it leaves (new keys, deadlines, members that expire, a snapshot under way) is [`crate::Keyed`]'s, which does as much
-//! with a look at everything first.
+//! [`crate::Keyed`] handles the other cases (new keys, deadlines, members that expire, a running snapshot).
 
 use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
@@ -12,8 +11,8 @@ use crate::object::Collection;
 use crate::record::{self, Payload, Record, Value};
 
 impl Shard {
-    /// Gives `change`, which does not leave it empty, the collection at a key. `None`: nothing was done, and it was not asked.
-    /// The caller reports the event.
+    /// Passes the collection at a key to `change`, which must not leave it empty. `None`: nothing was done, and
+    /// `change` was not called. The caller reports the event.
     #[inline(always)]
     pub fn add_plainly<T: Collection, R>(
         &mut self,
@@ -46,7 +45,7 @@ impl Shard {
                 let result = change(&mut root, &mut self.arena, self.hasher);
                 match root.fold(&self.arena) {
                     Some(now) => {
-                        // All that it has is the block.
+                        // The root owns nothing but the block.
                         std::mem::forget(root);
                         if now.raw() != block {
                             let payload = Payload::Folded(T::TYPE, now.raw());

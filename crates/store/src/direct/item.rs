@@ -1,6 +1,6 @@
 //! The same for memcached: reading an item, and storing one over another of its shape.
 //!
-//! They do what [`crate::Keyed`] does for the server's general way, which takes what these leave.
+//! They do the same as [`crate::Keyed`], which handles the cases that these refuse.
 
 use darter_slab::Handle;
 
@@ -10,10 +10,10 @@ use crate::extras::Extras;
 use crate::record::{self, ItemAt, ItemMatch, Record};
 
 impl Shard {
-    /// Gives `serve` client flags and value of a string as it lies in its record; counts a hit and notes the access.
+    /// Passes client flags and value of a string from its record to `serve`; counts a hit and notes the access.
     ///
-    /// Returns whether there was one; if not, nothing is counted, and there may still be a string that is stored in another
-    /// way.
+    /// Returns true if there was one. Otherwise nothing is counted, and a string that is stored in another way may
+    /// still exist.
     #[inline]
     pub fn read_item(
         &mut self,
@@ -37,8 +37,8 @@ impl Shard {
         true
     }
 
-    /// Overwrites an item that has no deadline and no token by another of its length, with a client's flags, and reports
-    /// `event`; returns whether it did. If not, nothing has changed.
+    /// Overwrites an item that has no deadline and no token by another of its length, with a client's flags, and
+    /// reports `event`. Returns true if it did. Otherwise nothing has changed.
     #[inline]
     pub fn replace_item(
         &mut self,

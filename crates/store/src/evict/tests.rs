@@ -22,7 +22,7 @@ fn has(shard: &mut Shard, db: usize, name: &str) -> bool {
     Keyed::find(shard, db, key, NOW).exists()
 }
 
-/// Evicts until a whole round finds nothing; returns the keys that went.
+/// Evicts until a whole round finds nothing; returns the evicted keys.
 fn evict_all(shard: &mut Shard, rule: Rule) -> usize {
     let mut keys = 0;
     loop {
@@ -92,7 +92,7 @@ fn memory_stays_at_its_limit_whatever_the_sizes_are() {
             put(&mut shard, 0, &format!("key:{n}"), len, Expiry::None);
             n += 1;
             written += len + 30;
-            if !shard.is_pressed() && n > 1 {
+            if !shard.is_over_quota() && n > 1 {
                 continue;
             }
             let over = shard.memory_bytes().saturating_sub(limit);
@@ -101,7 +101,7 @@ fn memory_stays_at_its_limit_whatever_the_sizes_are() {
                 shard.allow_growth(32 << 10);
                 continue;
             }
-            shard.relieve(Some(rule), over, NOW, EFFORT);
+            shard.evict_over_quota(Some(rule), over, NOW, EFFORT);
             paid += 1;
             let left = shard.memory_bytes().saturating_sub(limit);
             if left > 8 * batch { shard.allow_nothing() } else { shard.hold_growth(batch) }
@@ -126,11 +126,11 @@ fn the_shortest_ways_to_read_and_to_set_count_one_use_each() {
     let hash = |shard: &Shard, name: &str| shard.hasher.hash(name.as_bytes());
     let hits = |shard: &mut Shard, name: &str| {
         let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
-        Keyed::find(shard, 0, key, NOW).standing() & 3
+        Keyed::find(shard, 0, key, NOW).eviction_rank() & 3
     };
     for counts in [false, true] {
         shard.remember_uses(counts);
-        // Plain ones, also among so many that some are not in their home line; one that is packed, one with a deadline.
+        // Plain strings, enough that some are away from their home line; a packed one; one with a deadline.
         (0..3000).for_each(|n| put(&mut shard, 0, &format!("key:{n:06}"), 20, Expiry::None));
         put(&mut shard, 0, "packed", 600, Expiry::None);
         put(&mut shard, 0, "mortal", 20, Expiry::At(NOW + 1000));
@@ -138,7 +138,7 @@ fn the_shortest_ways_to_read_and_to_set_count_one_use_each() {
         for name in names {
             let key = Key { bytes: name.as_bytes(), hash: hash(&shard, &name) };
             let before = hits(&mut shard, &name);
-            // Some are not taken where they are found.
+            // Some are refused by `serve`.
             let takes = |value: &[u8]| value.len() == 20 && !name.ends_with('7');
             if let Some(look) = shard.read_plain(0, key, takes)
                 && shard.read_found(0, key, look).is_none()
@@ -169,11 +169,11 @@ fn a_small_shard_takes_little_for_eviction_and_nothing_when_all_of_it_has_gone()
         put(&mut shard, 0, &format!("k{n}"), 20, Expiry::None);
     }
     let full = shard.memory_bytes();
-    assert_eq!(shard.relieve(Some(rule), 4096, NOW, Effort { keys_max: 4, ..EFFORT }), 4);
+    assert_eq!(shard.evict_over_quota(Some(rule), 4096, NOW, Effort { keys_max: 4, ..EFFORT }), 4);
     // The fingerprints of one segment.
     assert!(shard.memory_bytes() < full + 1024, "{full} and {}", shard.memory_bytes());
     for _ in 0..100 {
-        shard.relieve(Some(rule), 1 << 20, NOW, EFFORT);
+        shard.evict_over_quota(Some(rule), 1 << 20, NOW, EFFORT);
     }
     assert_eq!((shard.keys_len(), shard.memory_bytes()), (0, empty));
 }

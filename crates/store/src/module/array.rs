@@ -27,7 +27,7 @@ pub(super) const KIND: Kind = Kind {
     unfold: None,
 };
 
-/// Reads what follows the type byte.
+/// Reads the part after the type byte.
 ///
 /// Errors: damaged, or no room; nothing is left in the arena.
 pub(crate) fn read(source: &mut Source<'_>, arena: &mut Arena) -> Result<Array, Corrupt> {
@@ -95,7 +95,7 @@ impl Run {
     }
 }
 
-/// Appends what follows the type byte.
+/// Appends the part after the type byte.
 pub(crate) fn write(array: &Array, arena: &Arena, out: &mut Vec<u8>) {
     write_length(out, array.count());
     write_length(out, u64::from(array.cursor.is_some()));

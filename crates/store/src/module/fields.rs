@@ -1,4 +1,4 @@
-//! The fields of a module's value in an RDB file: each with a number in front that says of what sort it is.
+//! The fields of a module's value in an RDB file: each after a number that gives its sort.
 
 use std::borrow::Cow;
 
@@ -67,7 +67,7 @@ impl<'s, 'a> FieldSource<'s, 'a> {
         FieldSource { source }
     }
 
-    /// Bytes not yet read: no text in them is longer.
+    /// Bytes not yet read: no text can be longer.
     pub fn left(&self) -> usize {
         self.source.left()
     }

@@ -53,7 +53,7 @@ impl Json {
         Doc::new(arena.block(self.block))
     }
 
-    /// Takes over what changing the document came to; [`Rewritten::Gone`] is the caller's.
+    /// Applies a change of the document. The caller handles [`Rewritten::Gone`].
     ///
     /// Errors: no room; nothing changed.
     pub fn apply(&mut self, done: &Rewritten, arena: &mut Arena) -> Result<(), Full> {

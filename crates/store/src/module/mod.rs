@@ -27,21 +27,21 @@ pub use json::Json;
 pub trait ModuleValue: Any + Debug + Send {
     /// Its type.
     fn kind(&self) -> Type;
-    /// How long it is, for statistics: children, items, samples.
+    /// Its length, for statistics: children, items, samples.
     fn len(&self, arena: &Arena) -> u64;
     /// Bytes in the arena and on the heap, without the root.
     fn memory_bytes(&self) -> usize;
-    /// Gives back up to about `blocks_max` blocks; true when all are.
+    /// Frees up to about `blocks_max` blocks; returns true if none is left.
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
     /// Appends the value as the module's fields in an RDB file.
     fn write(&self, arena: &Arena, out: &mut Fields<'_>);
 
-    /// Whether there is nothing in it.
+    /// Returns true if it is empty.
     fn is_empty(&self, arena: &Arena) -> bool {
         self.len(arena) == 0
     }
-    /// Moves up to about `packs_max` blocks out of pages that the arena wants to empty, from `cursor` on; returns where
-    /// to go on, 0 at the end.
+    /// Moves up to about `packs_max` blocks out of pages that the arena wants to empty, from `cursor` on. Returns the
+    /// next cursor, 0 at the end.
     fn compact_step(&mut self, _arena: &mut Arena, _cursor: u64, _packs_max: usize) -> u64 {
         0
     }
@@ -49,8 +49,8 @@ pub trait ModuleValue: Any + Debug + Send {
     fn fold(&self, _arena: &Arena) -> Option<Handle> {
         None
     }
-    /// The root as it is now, to be read while the value changes; `None`: the value is written to files in one go. Every
-    /// change of a value that returns one calls [`Arena::keep_first`] before it writes a block, and every reader uses
+    /// A copy of the root, to be read while the value changes; `None`: the value is written to files at once. A value
+    /// that returns one must call [`Arena::keep_first`] before it writes a block, and every reader uses
     /// [`Arena::seen`].
     fn frozen(&self) -> Option<Box<dyn ModuleValue>> {
         None
@@ -91,7 +91,7 @@ pub type Read = fn(u16, &mut FieldSource<'_, '_>, &mut Arena) -> Result<Box<dyn 
 /// Makes the root of a value that is all in one block.
 pub type Unfold = fn(Handle, &Arena) -> Box<dyn ModuleValue>;
 
-/// How values of one type are read.
+/// The functions that read values of one type.
 #[derive(Debug)]
 pub struct Kind {
     /// The type.
@@ -106,7 +106,7 @@ pub struct Kind {
     pub read: Read,
     /// An empty value for [`ModuleValue::read_piece`]; `None`: never written in pieces.
     pub begin: Option<fn() -> Box<dyn ModuleValue>>,
-    /// The value without a root of its own.
+    /// Rebuilds the root of a folded value.
     pub unfold: Option<Unfold>,
 }
 
@@ -153,7 +153,7 @@ fn kind_of(number: u64) -> Option<(&'static Kind, u16)> {
     Some((kind, version))
 }
 
-/// Whether values of this number, which is their first in an RDB file, are read.
+/// Returns true if values with this number, the first in an RDB file, can be read.
 pub fn is_known(number: u64) -> bool {
     kind_of(number).is_some()
 }
@@ -236,7 +236,7 @@ fn clear(value: &mut dyn ModuleValue, arena: &mut Arena) {
     while !value.free_step(arena, usize::MAX) {}
 }
 
-/// The value of `kind` without a root of its own.
+/// Rebuilds the root of a folded value of `kind`.
 pub(crate) fn unfold(kind: Type, block: Handle, arena: &Arena) -> Option<Object> {
     Some(Object::Module(kind_named(kind)?.unfold?(block, arena)))
 }

@@ -8,7 +8,7 @@ use darter_slab::Past;
 
 use super::*;
 
-/// Writes `value` in pieces while `change` changes it, and reads the pieces back: they are the value as it was.
+/// Writes `value` in pieces while `change` changes it. The pieces must read back as the former value.
 fn check<T: ModuleType>(
     name: &str,
     mut value: T,

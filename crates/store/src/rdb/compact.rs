@@ -1,4 +1,4 @@
-//! Collections that Redis saves in its own compact forms. Only read: what we write needs no such form.
+//! Collections that Redis saves in its own compact forms. Only read: we write no such form.
 
 use darter_base::hash::KeyHasher;
 use darter_base::number;
@@ -139,7 +139,7 @@ fn add_to_zset(
     zset.insert(arena, &hasher, Item::of(member), score).map(drop).map_err(|_| Corrupt)
 }
 
-/// A score as a short text, or one of three marks for what has no digits.
+/// A score as a short text, or one of three marks for values without digits.
 fn old_score(source: &mut Source<'_>) -> Result<f64, Corrupt> {
     match source.byte()? {
         253 => Err(Corrupt),

@@ -1,11 +1,11 @@
-//! LZF, the compression of RDB strings: literal runs and references to what came before.
+//! LZF, the compression of RDB strings: literal runs and references to earlier output.
 
 use super::Corrupt;
 
-/// Most bytes that one byte of packed data can stand for: a reference of three bytes gives 264.
+/// Bytes that one byte of packed data can produce at most: a reference of three bytes gives 264.
 const GAIN_MAX: usize = 88;
 
-/// The `len` bytes that `packed` stands for.
+/// Unpacks `packed` into `len` bytes.
 ///
 /// Errors: `packed` is damaged or does not give exactly `len` bytes. Allocates at most 88 times `packed`.
 pub fn unpack(packed: &[u8], len: usize) -> Result<Vec<u8>, Corrupt> {
@@ -30,7 +30,7 @@ pub fn unpack(packed: &[u8], len: usize) -> Result<Vec<u8>, Corrupt> {
             let back = (usize::from(control & 0x1f) << 8 | low) + 1;
             let from = out.len().checked_sub(back).ok_or(Corrupt)?;
             check_room(&out, run + 2, len)?;
-            // The reference may run into what it makes: then what is there repeats, and twice as much can be copied next.
+            // The reference may overlap its own output, which then repeats, so that twice as much can be copied next.
             let mut left = run + 2;
             while left > 0 {
                 let there = left.min(out.len() - from);

@@ -1,7 +1,7 @@
 //! The value format of RDB files, as DUMP and RESTORE carry it: a type byte, the value, a footer.
 //!
-//! Called by DUMP, RESTORE, COPY and RENAME, and by `persist` for whole files. What is read is outside
-//! data: every length is checked against the bytes that are there before anything is allocated.
+//! Called by DUMP, RESTORE, COPY and RENAME, and by `persist` for whole files. Input is not trusted: every length is
+//! checked against the remaining bytes before anything is allocated.
 
 mod compact;
 mod lzf;
@@ -33,18 +33,19 @@ pub use text::{write_length, write_text};
 /// The type byte of a string.
 pub const TYPE_STRING: u8 = 0;
 
-/// The version that DUMP writes: what Redis 7.0 reads.
+/// The version that DUMP writes: the one that Redis 7.0 reads.
 const VERSION_WRITTEN: u16 = 10;
 /// The newest version of Redis that is known, in payloads as in files.
 pub const VERSION_MAX: u16 = 16;
 /// The versions of Valkey alone: before them it had those of Redis.
 pub const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=89;
-/// The last version in which Redis has no types of the numbers that ours alone have: payloads of ours have an older one.
+/// The last version in which Redis does not use the type numbers that are ours alone. Our payloads have at most this
+/// version.
 const VERSION_WITH_OURS_MAX: u16 = 12;
 /// Bytes behind the value of a payload: version (2) and CRC64 (8).
 pub const FOOTER_LEN: usize = 10;
 
-/// The bytes are no value of this format.
+/// The bytes are not a value of this format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
@@ -65,12 +66,12 @@ pub fn footer(mut crc: Crc64) -> [u8; FOOTER_LEN] {
     footer
 }
 
-/// Which versions are let pass.
+/// The versions that are accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Versions {
     /// Those that are known.
     Known,
-    /// Newer ones too, whose values may have types that are not known.
+    /// Newer ones too, which may have unknown types.
     Any,
 }
 
@@ -87,7 +88,7 @@ impl Version {
         self.0 <= VERSION_MAX || VALKEY_VERSIONS.contains(&self.0)
     }
 
-    /// The number under which [`read_object`] knows what `kind` says in this version; `None`: nothing that is read.
+    /// The number by which [`read_object`] knows `kind` of this version; `None`: not readable.
     fn kind(self, kind: u8) -> Option<u8> {
         match kind {
             0..=21 => Some(kind),
@@ -99,7 +100,7 @@ impl Version {
     }
 }
 
-/// What a payload holds whose footer is good.
+/// The content of a payload whose footer is valid.
 pub struct Payload<'a> {
     /// Type bytes, each with its value.
     pub source: Source<'a>,
@@ -107,16 +108,16 @@ pub struct Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// The next type byte, as [`read_object`] knows it. Errors: there is none, or none that is read.
+    /// The next type byte, as [`read_object`] knows it. Errors: missing or not readable.
     pub fn kind(&mut self) -> Result<u8, Corrupt> {
         let kind = self.source.byte()?;
         self.version.kind(kind).ok_or(Corrupt)
     }
 }
 
-/// Looks at the footer of a payload.
+/// Checks the footer of a payload.
 ///
-/// Errors: too short, of a version that is not let pass, or its checksum is there and wrong.
+/// Errors: too short, of a refused version, or with a wrong checksum.
 pub fn open(payload: &[u8], versions: Versions) -> Result<Payload<'_>, Corrupt> {
     let body_len = payload.len().checked_sub(FOOTER_LEN).ok_or(Corrupt)?;
     let (body, footer) = payload.split_at(body_len);
@@ -126,7 +127,7 @@ pub fn open(payload: &[u8], versions: Versions) -> Result<Payload<'_>, Corrupt> 
     if versions == Versions::Known && !version.is_known() {
         return Err(Corrupt);
     }
-    // Zeros stand for none, as where a server was told to save the work.
+    // Zeros mean no checksum: the server that wrote it had checksums disabled.
     if *crc != [0; 8] && crc64(sealed).to_le_bytes() != *crc {
         return Err(Corrupt);
     }

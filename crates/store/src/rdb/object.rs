@@ -30,8 +30,8 @@ const TYPE_HASH_WITH_FULL_TTL: u8 = 22;
 pub(super) const TYPE_SET_WITH_TTL: u8 = 32;
 /// A sorted set with a deadline per member: ours alone.
 pub const TYPE_ZSET_WITH_TTL: u8 = 48;
-/// A hash with a deadline behind each field, as Valkey 9 saves it under a number that Redis uses otherwise: readers
-/// of files give it this one.
+/// A hash with a deadline behind each field, as Valkey 9 saves it. Redis uses Valkey's number for another type, so
+/// readers of files map it to this one.
 pub const TYPE_VALKEY_HASH: u8 = 200;
 
 /// The type byte that [`write_object`] writes a value under.
@@ -115,8 +115,8 @@ pub fn read_object(
 pub trait Pieces: Collection {
     /// Adds the elements that `source` holds under type byte `kind`; `hasher` is that of the shard.
     ///
-    /// Errors: damaged, of another type, a member of a sorted set that is there already, or no room; what was read
-    /// before the fault stays in the collection.
+    /// Errors: damaged, of another type, a repeated member of a sorted set, or no room. Elements read before the
+    /// fault stay in the collection.
     fn read_more(
         &mut self,
         kind: u8,
@@ -171,7 +171,7 @@ pub(super) fn filled<T: Collection>(
     Ok(object)
 }
 
-/// Appends a member, none of whose collection expires, as [`write_object`] does after [`write_members_head`].
+/// Appends a member of a collection without expiring members, as [`write_object`] does after [`write_members_head`].
 pub fn write_seen(seen: &Seen<'_>, out: &mut Vec<u8>) {
     match *seen {
         Seen::Item(item) => write_item(out, item),
@@ -191,7 +191,7 @@ fn write_item(out: &mut Vec<u8>, item: Item<'_>) {
     text::write_text(out, item.text(&mut darter_pack::decimal::Digits::new()));
 }
 
-/// Appends what stands before `count` members of a hash or a set of type byte `kind`. `earliest_ms`: no member expires
+/// Appends the part before `count` members of a hash or a set of type byte `kind`. `earliest_ms`: no member expires
 /// before.
 pub fn write_members_head(kind: u8, earliest_ms: Option<u64>, count: u64, out: &mut Vec<u8>) {
     if kind == TYPE_HASH_WITH_TTL {
@@ -210,7 +210,7 @@ pub fn write_member(
     out: &mut Vec<u8>,
 ) {
     if kind == TYPE_HASH_WITH_TTL {
-        // 0: lives for ever; else one more than the distance to the earliest
+        // 0: never expires; else one more than the distance to the earliest
         let ttl = expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest_ms.unwrap_or(0)) + 1);
         text::write_length(out, ttl);
     }
@@ -290,7 +290,7 @@ fn read_hash(
         };
         let (field, value) = (source.text()?, source.text()?);
         let deadline = match kind {
-            // -1: lives for ever
+            // -1: never expires
             TYPE_VALKEY_HASH => u64::try_from(i64::from_le_bytes(source.array()?)).unwrap_or(0),
             _ => in_front,
         };
@@ -312,7 +312,7 @@ fn read_zset(
 ) -> Result<(), Corrupt> {
     for _ in 0..source.count()? {
         let (member, score) = (source.text()?, source.double()?);
-        // A number that is none has no place in the order, and a member has one place.
+        // NaN has no place in the order, and a member has one place.
         if score.is_nan() || !zset.insert(arena, &hasher, Item::of(&member), score).map_err(|_| Corrupt)? {
             return Err(Corrupt);
         }

@@ -1,12 +1,12 @@
 //! The compact forms in which Redis saves small collections: listpack, ziplist, intset, zipmap.
 //!
-//! Each is one string of the file, handed over whole; what is read is not trusted.
+//! Each is one string of the file, passed whole. The input is not trusted.
 
 use darter_pack::entry::Item;
 
 use super::{Corrupt, Source};
 
-/// What a compact string is.
+/// The form of a compact string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// Since Redis 7.
@@ -15,13 +15,13 @@ pub enum Form {
     Ziplist,
     /// Sorted integers of one width.
     Intset,
-    /// Fields and values in turn, before Redis 2.6.
+    /// Fields and values alternating, before Redis 2.6.
     Zipmap,
 }
 
 /// Visits the elements of `bytes` in order.
 ///
-/// Errors: the bytes are damaged, or `visit` said so.
+/// Errors: the bytes are damaged, or `visit` fails.
 pub fn each(
     form: Form,
     bytes: &[u8],
@@ -88,7 +88,7 @@ fn int24(source: &mut Source<'_>) -> Result<i64, Corrupt> {
     Ok(i64::from(i32::from_le_bytes([0, a, b, c]) >> 8))
 }
 
-/// Bytes that a listpack's entry of `len` bytes is followed by.
+/// Bytes that follow a listpack's entry of `len` bytes.
 pub fn back_len(len: usize) -> usize {
     match len {
         0..=127 => 1,
@@ -165,7 +165,7 @@ fn each_of_zipmap(
     visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
     let mut source = Source::new(bytes);
-    // number of fields, 254 for many; the end has a mark of its own
+    // number of fields, 254 for many; the end has its own mark
     source.byte()?;
     while let Some(len) = zipmap_len(&mut source)? {
         visit(Item::of(source.take(len)?))?;

@@ -15,7 +15,7 @@ pub struct Source<'a> {
 /// A length as RDB writes it, or the mark of a specially written string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// So many bytes or elements.
+    /// A number of bytes or elements.
     Plain(u64),
     /// A string in special form: 0 to 2 integers, 3 compressed.
     Special(u8),
@@ -67,7 +67,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next number of elements. It may be larger than what follows: allocate by what is read, not by it.
+    /// The next number of elements. It may exceed the remaining input: do not allocate by it.
     pub fn count(&mut self) -> Result<u64, Corrupt> {
         match self.length()? {
             Length::Plain(n) => Ok(n),

@@ -1,7 +1,7 @@
-//! Streams in the value format: nodes of entries as listpacks, then what the stream remembers, then its groups.
+//! Streams in the value format: nodes of entries as listpacks, then the stream's ids and counters, then its groups.
 //!
-//! Written in the oldest form that holds everything: Redis 7.0 reads it unless consumers were seen without being
-//! given anything, which only the form of 7.2 can tell.
+//! Written in the oldest form that holds everything. Redis 7.0 can read it, unless consumers were seen without
+//! receiving entries, which only the form of 7.2 holds.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub const TYPE_STREAM: u8 = 15;
 pub const TYPE_STREAM_2: u8 = 19;
 /// Redis 7.2: with the time a consumer was last active.
 pub const TYPE_STREAM_3: u8 = 21;
-/// Redis 8.6: with what producers sent once, for as long as it is remembered.
+/// Redis 8.6: with the names of entries that producers sent, as long as they are remembered.
 pub const TYPE_STREAM_4: u8 = 26;
 /// Redis 8.8: with pending entries that consumers gave back.
 pub const TYPE_STREAM_5: u8 = 27;
@@ -77,13 +77,13 @@ pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
     }
 }
 
-/// `len` ids, as they are pending with a consumer or with nobody.
+/// `len` ids that are pending with a consumer, or with none.
 pub(super) fn write_ids(len: u64, ids: impl Iterator<Item = StreamId>, out: &mut Vec<u8>) {
     text::write_length(out, len);
     ids.for_each(|id| out.extend_from_slice(&raw_id(id)));
 }
 
-/// What stands between the nodes and the groups.
+/// The part between the nodes and the groups.
 pub(super) fn write_extent(extent: &Extent, out: &mut Vec<u8>) {
     text::write_length(out, extent.len);
     for id in [extent.last_id, extent.first_id, extent.max_deleted_id] {
@@ -265,7 +265,7 @@ pub(super) fn raw_id(id: StreamId) -> [u8; 16] {
     raw
 }
 
-/// Its name and how far it has read.
+/// The name of a group and its progress.
 pub(super) fn write_group_head(group: &Group, out: &mut Vec<u8>) {
     text::write_text(out, group.name());
     text::write_length(out, group.last_id.ms);
@@ -288,12 +288,12 @@ pub(super) fn write_consumer_head(consumer: &Consumer, has_active: bool, out: &m
     }
 }
 
-/// What a stream is read into.
+/// The target of reading a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Onto {
     /// An empty one.
     Nothing,
-    /// What earlier pieces have made: groups and consumers may be known, ids only rise.
+    /// A stream of earlier pieces: groups and consumers may exist, ids only rise.
     Begun,
 }
 
@@ -333,7 +333,7 @@ fn read_into(
     if kind >= TYPE_STREAM_4 { read_producers(stream, source) } else { Ok(()) }
 }
 
-/// What [`write_producers`] writes. Limits that are none of ours are taken as the nearest that are.
+/// Reads the output of [`write_producers`]. Limits outside our range are moved into it.
 fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Corrupt> {
     let mut read = Producers::default();
     read.duration_s = source.count()?.clamp(1, Producers::DURATION_S_MAX);
@@ -353,7 +353,7 @@ fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Co
         for _ in 0..source.count()? {
             let name = source.text()?;
             let id = StreamId { ms: source.count()?, seq: source.count()? };
-            // At no time is anything too old: that is seen when somebody asks.
+            // Time 0 makes nothing too old; later requests remove old names.
             producers.add(&producer, &name, id, 0);
         }
     }
@@ -365,7 +365,7 @@ fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Co
     Ok(())
 }
 
-/// What stands behind the entries that have come since there were `before` of them.
+/// Reads the ids and counters after the entries, of which `before` existed before this piece.
 fn read_ids(
     kind: u8,
     stream: &mut Stream,

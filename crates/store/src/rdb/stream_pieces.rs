@@ -1,7 +1,7 @@
-//! A large stream in pieces, each a stream of its own in the newest form, to be read one after another.
+//! A large stream in pieces, each a separate stream in the newest form, to be read one after another.
 //!
-//! First the groups with their consumers, then entries, then what is pending, then producers; the last piece has what the
-//! stream remembers. Called by the cut, which has the stream as it was.
+//! First the groups with their consumers, then entries, then pending entries, then producers. The last piece has the
+//! stream's ids and counters. Called by the cut, which has the stream in its former state.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::stream_value::group::{Consumer, Group};
 use crate::stream_value::producers::Producers;
 use crate::stream_value::{Extent, Stream};
 
-/// Where the next piece begins.
+/// The start of the next piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Place {
-    /// After so many groups and so many consumers of the next one.
+    /// After this many groups and consumers of the next one.
     Heads(usize, usize),
-    /// After so many entries.
+    /// After this many entries.
     Entries(u64),
-    /// After so many groups and so many pending entries of the next one.
+    /// After this many groups and pending entries of the next one.
     Pending(usize, u64),
     /// After the producer of this name.
     Producers(Option<Box<[u8]>>),
@@ -49,14 +49,14 @@ impl StreamPieces {
         StreamPieces { place: Place::Heads(0, 0) }
     }
 
-    /// How many elements the pieces of a stream have together. Cost: O(groups).
+    /// Number of elements of all pieces of a stream. Cost: O(groups).
     pub fn elements(stream: &Stream) -> u64 {
         let of = |group: &Group| 1 + group.consumers_len() as u64 + group.pending().len();
         let producers = stream.producers().map_or(0, Producers::len) as u64;
         stream.groups().map(of).sum::<u64>() + stream.len() + producers + 1
     }
 
-    /// Whether the last piece is written.
+    /// Returns true if the last piece is written.
     pub fn is_done(&self) -> bool {
         self.place == Place::Done
     }
@@ -92,7 +92,7 @@ impl Default for StreamPieces {
     }
 }
 
-/// What a piece without entries begins with; `after` is what the stream remembers where all its entries were written.
+/// The front of a piece without entries. `after` has the stream's ids and counters, once all entries are written.
 fn write_front(after: Option<&Extent>, groups: u64, out: &mut Vec<u8>) {
     let none = StreamId::MIN;
     let before = Extent { len: 0, added: 0, first_id: none, last_id: none, max_deleted_id: none };
@@ -101,7 +101,7 @@ fn write_front(after: Option<&Extent>, groups: u64, out: &mut Vec<u8>) {
     text::write_length(out, groups);
 }
 
-/// What it ends with: of the producers, the limits and the counters.
+/// The end of a piece: limits and counters of the producers.
 fn write_tail(producers: Option<&Producers>, out: &mut Vec<u8>) {
     write_producers(producers.unwrap_or(&Producers::default()), None, 0, out);
 }
@@ -207,7 +207,7 @@ fn write_some_producers(
     let Some(producers) = stream.producers() else { return (Place::End, 0) };
     let (mut count, mut bytes, mut last) = (0, 0, None);
     for (name, names) in producers.after(after) {
-        // What a name takes when it is short, about.
+        // Approximate bytes of a short name.
         bytes += name.len() + names.len() * 32;
         count += 1;
         last = Some(name);
@@ -235,7 +235,7 @@ mod tests {
         StreamId { ms, seq: 3 }
     }
 
-    /// Some entries, groups with and without consumers, pending entries, some of nobody, and producers.
+    /// Some entries, groups with and without consumers, pending entries, some without a consumer, and producers.
     fn sample(arena: &mut Arena, entries: u64, groups: u64, has_producers: bool) -> Stream {
         let mut stream = Stream::new();
         for n in 1..=entries {

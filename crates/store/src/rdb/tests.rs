@@ -313,7 +313,7 @@ fn damaged_compact_forms_are_refused_and_leave_nothing() {
             for bit in 0..8 {
                 let mut changed = body.to_vec();
                 changed[at] ^= 1 << bit;
-                // it may still be a value, but it must not be a surprise
+                // it may still be a value, but must not cause a panic
                 if let Ok(mut object) =
                     read_object(changed[0], &mut Source::new(&changed[1..]), &mut arena, hasher)
                 {

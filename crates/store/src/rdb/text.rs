@@ -1,4 +1,4 @@
-//! How RDB writes lengths and strings.
+//! Lengths and strings in the form of RDB.
 
 use darter_base::number;
 

@@ -1,4 +1,5 @@
-//! Collections that change, go, move and come back while they are read: each reader gets what stood there.
+//! Collections that change, are removed, move and come back while they are read: each reader gets the state at its
+//! start.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Stage {
         self.shard.begin_read(0, key, stretch, tell()).expect("it is there")
     }
 
-    /// All that is left of a read, ended.
+    /// The whole rest of a read.
     fn finish(&mut self, number: u32, mut out: Vec<u8>) -> Vec<String> {
         while !self.shard.read_step(number, &mut out, usize::MAX) {}
         self.shard.end_read(number);
@@ -118,7 +119,7 @@ fn a_set_is_read_as_it_stood_whatever_becomes_of_it() {
             _ => {}
         }
         while stage.rng.below(4) != 0 {
-            stage.shard.bury(50);
+            stage.shard.free_some(50);
         }
         let wanted: BTreeSet<String> = (0..2000).map(member).collect();
         for (number, out) in numbers.into_iter().zip(outs) {
@@ -128,7 +129,7 @@ fn a_set_is_read_as_it_stood_whatever_becomes_of_it() {
         }
         stage.shard.flush_db(0);
         stage.shard.flush_db(1);
-        while !stage.shard.bury(1000) {}
+        while !stage.shard.free_some(1000) {}
         assert_eq!(stage.shard.arena.used_bytes(), 0, "seed {seed}");
         assert_eq!((stage.shard.objects.len(), stage.shard.orphans.len()), (0, 0), "seed {seed}");
     }
@@ -181,14 +182,14 @@ fn hashes_lists_and_sorted_sets_outlive_their_keys() {
     for name in ["hash", "list", "zset"] {
         assert!(stage.at(name).remove());
     }
-    while !stage.shard.bury(1000) {}
+    while !stage.shard.free_some(1000) {}
     assert!(stage.shard.arena.used_bytes() > before / 2, "they are kept");
     assert_eq!(stage.finish(hash, Vec::new()).len(), 3000);
     let items: Vec<String> = (1000..2500).map(|n| n.to_string()).collect();
     assert_eq!(stage.finish(list, out), items);
-    // A read that is given up frees what it kept alive as well.
+    // An abandoned read also frees what it kept.
     stage.shard.end_read(zset);
-    while !stage.shard.bury(1000) {}
+    while !stage.shard.free_some(1000) {}
     assert_eq!((stage.shard.arena.used_bytes(), stage.shard.objects.len()), (0, 0));
     assert_eq!(stage.shard.reads_len(), 0);
     assert!(stage.shard.read_step(zset, &mut Vec::new(), 100), "nobody reads under this number");
@@ -250,10 +251,10 @@ fn a_long_string_is_read_as_it_was_whatever_becomes_of_it() {
         }),
         ("flushed", |stage| {
             stage.shard.flush_db(0);
-            while !stage.shard.bury(1000) {}
+            while !stage.shard.free_some(1000) {}
         }),
     ];
-    // As it comes, grown in place, and packed.
+    // Plain, grown in place, and packed.
     for form in 0..3 {
         for (what, change) in changes {
             let mut stage = Stage::new(3);
@@ -275,7 +276,7 @@ fn a_long_string_is_read_as_it_was_whatever_becomes_of_it() {
                 assert!(!stage.shard.read_step(first, &mut out, bytes_max));
             }
             change(&mut stage);
-            // What comes next is not written over what is read.
+            // Later values are not written over the one that is read.
             for n in 0..20 {
                 stage.at(&format!("other:{n}")).put_text(&long_text(77, LEN), Expiry::None).expect("room");
             }
@@ -291,7 +292,7 @@ fn a_long_string_is_read_as_it_was_whatever_becomes_of_it() {
             assert!(some[1..some.len() - 1] == text[1003..200_001], "{what}, form {form}");
             assert_eq!(stage.shard.reads_len(), 0);
             stage.shard.flush_db(0);
-            while !stage.shard.bury(1000) {}
+            while !stage.shard.free_some(1000) {}
             assert_eq!(stage.shard.arena.used_bytes(), 0, "{what}");
         }
     }

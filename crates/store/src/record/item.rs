@@ -1,34 +1,34 @@
-//! Finding the value of a string that memcached may have stored in passing, while its key is compared.
+//! Finding the value of a string that memcached may have stored, while its key is compared.
 
 use darter_base::short::is_equal;
 
 use super::{EXTRAS, KIND, Kind, TTL, WIDE, fixed_len, is_of, read_varint};
 use crate::extras;
 
-/// What a record has to do with a key.
+/// The relation of a record to a key.
 pub(crate) enum ItemMatch {
-    /// It is another's.
+    /// It belongs to another key.
     Other,
-    /// It is the key's, but no text, or its key is wide.
+    /// It belongs to the key, but is not a text, or its key is wide.
     Key,
-    /// It is the key's, a text.
+    /// It belongs to the key and is a text.
     Item(ItemAt),
 }
 
-/// Where the parts of a text are in its record.
+/// Offsets of the parts of a text in its record.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemAt {
-    /// It has a deadline.
+    /// True if it has a deadline.
     pub has_deadline: bool,
-    /// Where memcached's part begins; 0: it has none.
+    /// Offset of memcached's part; 0 without one.
     pub extras_at: usize,
-    /// Where the value begins.
+    /// Offset of the value.
     pub start: usize,
     /// The first byte after the value.
     pub end: usize,
 }
 
-/// Compares the key of the record at the front of `tail`, and finds the parts of a text in passing.
+/// Compares the key of the record at the front of `tail`, and finds the parts of a text at the same time.
 #[inline(always)]
 pub(crate) fn match_item(tail: &[u8], key: &[u8]) -> ItemMatch {
     let [header, key_len, ..] = tail else { return ItemMatch::Other };

@@ -1,7 +1,7 @@
-//! A consumer group: how far it has read, its consumers, and what each has not acknowledged.
+//! A consumer group: its progress, its consumers, and the unacknowledged entries of each.
 //!
-//! Every pending entry stands in the group's list and, by its id alone, in that of its consumer. While a snapshot reads a
-//! group, whoever changes it changes a copy of its root and of the consumers that it touches.
+//! Every pending entry is in the group's list and, by its id alone, in that of its consumer. While a snapshot reads a
+//! group, a change works on a copy of its root and of the consumers that it touches.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ pub struct Group {
     name: Box<[u8]>,
     /// Id of the entry delivered last.
     pub last_id: StreamId,
-    /// How many entries were added up to `last_id`, where that is known.
+    /// Number of entries added up to `last_id`, if that is known.
     pub entries_read: Option<u64>,
     pending: Pel,
     // By number; a freed place is taken by the next new consumer.
     consumers: Vec<Option<Arc<Consumer>>>,
     // Numbers in the order of names.
     order: Vec<u32>,
-    // Of whoever builds a draft of it.
+    // The mark of a draft that is being built.
     pub(super) mark: u64,
 }
 
@@ -32,15 +32,15 @@ pub struct Group {
 pub struct Consumer {
     name: Box<[u8]>,
     number: u32,
-    /// When it was last named by a command, Unix milliseconds.
+    /// Time of the last command that named it, Unix milliseconds.
     pub seen_ms: u64,
-    /// When it was last given an entry, Unix milliseconds.
+    /// Time at which it last received an entry, Unix milliseconds.
     pub active_ms: Option<u64>,
     // The ids of its pending entries; the rest is in the group's list.
     ids: Pel,
 }
 
-/// What is shared, for a change: a twin in its place if somebody else reads it.
+/// A unique reference for a change: replaced by a twin if a reader shares it.
 pub(super) fn owned<T>(shared: &mut Arc<T>, twin: impl FnOnce(&T) -> T) -> &mut T {
     if Arc::get_mut(shared).is_none() {
         *shared = Arc::new(twin(shared));
@@ -49,10 +49,10 @@ pub(super) fn owned<T>(shared: &mut Arc<T>, twin: impl FnOnce(&T) -> T) -> &mut 
     owned
 }
 
-/// Two counts in front of what is shared.
+/// The two counters of an `Arc`.
 const ARC_BYTES: usize = 16;
 
-/// The number of no consumer: that of entries given back to the group.
+/// The number that stands for no consumer: that of entries given back to the group.
 pub const NOBODY: u32 = u32::MAX;
 
 /// In a consumer's own list only ids mean anything.
@@ -84,7 +84,7 @@ impl Consumer {
         self.number
     }
 
-    /// Number of entries it was given and has not acknowledged.
+    /// Number of its pending entries.
     pub fn pending_len(&self) -> u64 {
         self.ids.len()
     }
@@ -108,7 +108,7 @@ impl Group {
         }
     }
 
-    /// The same group with nothing pending: the beginning of a draft. Cost: O(consumers).
+    /// The same group without pending entries: the beginning of a draft. Cost: O(consumers).
     pub fn hollow(&self) -> Group {
         let empty = |consumer: &Arc<Consumer>| {
             let Consumer { name, number, seen_ms, active_ms, .. } = &**consumer;
@@ -128,14 +128,13 @@ impl Group {
         }
     }
 
-    /// What it was marked with, unless it has changed since, which makes it 0: who builds a draft of it in slices sees so
-    /// whether that is of use.
+    /// Its mark, or 0 if it has changed since. A stepwise builder of a draft sees from this whether the draft is
+    /// still valid.
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// The same group once more, on the same blocks: one of the two is only read. Cost: O(consumers), some nanoseconds
-    /// each.
+    /// A second group on the same blocks. One of the two is only read. Cost: O(consumers), some nanoseconds each.
     pub(super) fn twin(&self) -> Group {
         let Group { name, last_id, entries_read, pending, consumers, order, mark } = self;
         Group {
@@ -154,7 +153,7 @@ impl Group {
         &self.name
     }
 
-    /// What is pending, by id.
+    /// The pending entries, by id.
     pub fn pending(&self) -> &Pel {
         &self.pending
     }
@@ -166,7 +165,7 @@ impl Group {
         pending.filter(|(_, pending)| pending.consumer == NOBODY).map(|(id, _)| id)
     }
 
-    /// Whether some pending entry has no consumer. Cost: O(consumers).
+    /// Returns true if some pending entry has no consumer. Cost: O(consumers).
     pub fn has_given_back(&self) -> bool {
         self.pending.len() > self.consumers().map(Consumer::pending_len).sum()
     }
@@ -201,7 +200,7 @@ impl Group {
         self.place_of(name).ok().and_then(|at| self.consumer(*self.order.get(at)?))
     }
 
-    /// The number of the consumer called `name`, which is made when missing, and whether it was.
+    /// The number of the consumer called `name`, and whether it was missing and therefore created.
     pub fn find_or_create(&mut self, name: &[u8], now_ms: u64) -> (u32, bool) {
         let at = match self.place_of(name) {
             Ok(at) => return (self.order.get(at).copied().unwrap_or_default(), false),
@@ -219,7 +218,7 @@ impl Group {
         (number, true)
     }
 
-    /// Removes a consumer and what is pending with it; returns how many entries that was. Cost: O(pending log n).
+    /// Removes a consumer and its pending entries; returns the number of these. Cost: O(pending log n).
     pub fn remove_consumer(&mut self, arena: &mut Arena, name: &[u8]) -> Option<u64> {
         let at = self.place_of(name).ok()?;
         let number = self.order.remove(at);
@@ -234,7 +233,7 @@ impl Group {
         Some(count)
     }
 
-    /// Makes an entry pending with `pending.consumer`, whoever had it before.
+    /// Makes an entry pending with `pending.consumer`, replacing its former consumer.
     ///
     /// Errors: no room; nothing is changed.
     pub fn give(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<(), Full> {
@@ -267,13 +266,13 @@ impl Group {
         true
     }
 
-    /// Notes that the entry `id` was delivered for the first time, in a stream of that extent.
+    /// Notes that the entry `id` was delivered for the first time, in a stream of this extent.
     pub fn advance(&mut self, extent: &Extent, id: StreamId) {
         if id <= self.last_id {
             return;
         }
         match self.entries_read {
-            // What was trimmed between the last one and this one was not counted.
+            // Entries trimmed between the last one and this one were not counted.
             Some(read) if self.last_id >= extent.first_id && !extent.has_gap_from(self.last_id) => {
                 self.entries_read = Some(read.wrapping_add(1));
             }
@@ -297,7 +296,7 @@ impl Group {
         ARC_BYTES + size_of::<Group>() + self.pending.bytes() + self.order.len() * each
     }
 
-    /// Gives back up to about `blocks_max` blocks; true when all are.
+    /// Frees up to about `blocks_max` blocks; returns true if none is left.
     pub(super) fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         if !self.pending.free_step(arena, blocks_max) {
             return false;

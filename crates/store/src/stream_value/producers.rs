@@ -1,7 +1,7 @@
-//! What producers of a stream have sent lately, so that an entry sent twice is added once.
+//! The recent entries of a stream's producers, so that an entry sent twice is added once.
 //!
-//! A producer names itself and each entry; the stream remembers the last names for a while, with the ids the entries
-//! got. How long ago that was is read from those ids. Called by XADD and RDB's forms; it never reads a clock.
+//! A producer names itself and each entry. The stream remembers the last names for a while, with the ids of their
+//! entries. Their age is computed from those ids. Called by XADD and RDB's forms; it never reads a clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -22,7 +22,7 @@ pub struct Producers {
     pub duplicates: u64,
     // shared with a snapshot while one reads them
     of: BTreeMap<Box<[u8]>, Arc<Producer>>,
-    // where the next look for producers that are silent goes on
+    // position of the search for silent producers
     swept: Box<[u8]>,
 }
 
@@ -35,7 +35,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Forgets what was sent too long ago, and what is too much.
+    /// Forgets names that are too old or too many.
     fn forget(&mut self, now_ms: u64, duration_ms: u64, names_max: usize) {
         while let Some(name) = self.order.front() {
             let is_old = self.ids.get(name).is_none_or(|id| id.ms.saturating_add(duration_ms) <= now_ms);
@@ -64,7 +64,7 @@ impl Producers {
     /// Most names that may be remembered of each producer.
     pub const NAMES_MAX: u64 = 10_000;
 
-    /// Whether everything is as if no producer had ever named an entry.
+    /// Returns true if no producer has named an entry and no limit was set.
     pub fn is_untouched(&self) -> bool {
         let none = Producers::default();
         self.is_empty()
@@ -141,7 +141,7 @@ impl Producers {
         self.of.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if no producer is remembered.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
@@ -164,7 +164,7 @@ impl Producers {
         self.duration_s.saturating_mul(1000)
     }
 
-    /// Looks at one producer after another, a call each, and drops those that have been silent.
+    /// Examines one producer a call, and drops it if it has been silent.
     fn forget_one(&mut self, now_ms: u64) {
         let (duration_ms, names_max) = (self.duration_ms(), self.names_max as usize);
         let after = (Bound::Excluded(&*self.swept), Bound::Unbounded);
@@ -181,7 +181,7 @@ impl Producers {
     }
 }
 
-/// What two trees and a queue hold of a producer and of a name beside the texts: about.
+/// Approximate bytes of two trees and a queue for a producer and for a name, beside the texts.
 const PRODUCER_BYTES: usize = 120;
 const NAME_BYTES: usize = 100;
 

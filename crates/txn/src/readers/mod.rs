@@ -1,8 +1,8 @@
-//! Who has read which key of a shard: what clients that cache are told of.
+//! The clients that have read each key of a shard, for the notification of clients that cache.
 //!
-//! The executor writes to it with the shard held, before the read. A read that was noted before costs one line of
-//! memory: places of 24 bytes lie where the hash of their key says, or right behind. A key of up to 16 bytes with any
-//! of the first 56 readers, or up to three others, takes no more than its place. Clients are known by small numbers.
+//! The executor writes to it with the shard held, before the read. A read that was noted before costs one cache line:
+//! places of 24 bytes lie at the position given by the hash of their key, or right behind. A key of up to 16 bytes
+//! takes only its place, with any of the first 56 readers or up to three others. Clients are known by small numbers.
 
 mod place;
 
@@ -20,12 +20,12 @@ use place::{Crowds, Name, Place};
 /// A client by its number, at most [`READER_MAX`].
 pub type Reader = u32;
 
-/// A key that was given up, and who had read it.
+/// A key that was dropped from the table, and its readers.
 pub type Forgotten = (Box<[u8]>, Vec<Reader>);
 
-/// What there is in the tables of one shard, to be read without the shard.
+/// Totals of the tables of one shard, readable without the shard.
 #[derive(Debug, Default)]
-// A line of its own: the owners of different shards write to theirs all the time.
+// On a separate cache line: the owners of different shards write to theirs all the time.
 #[repr(align(64))]
 pub struct Totals {
     /// Readers of all keys together.
@@ -41,12 +41,12 @@ pub struct Readers {
     names: Slots<Box<[u8]>>,
     crowds: Crowds,
     totals: Arc<Totals>,
-    // where the search for a key to give up goes on
+    // where the search for a key to drop continues
     next: At,
     sweep: Sweep,
 }
 
-/// A table with open places: a key is at home where its hash says, or behind that without a gap.
+/// A table with open addressing: a key is at the position given by its hash, or behind that without a gap.
 #[derive(Debug, Default)]
 struct Table {
     places: Vec<Place>,
@@ -59,25 +59,25 @@ struct At {
     place: usize,
 }
 
-/// How far a search for readers that have gone has come.
+/// The position of a search for readers that have disconnected.
 #[derive(Debug, Default)]
 struct Sweep {
     round: u64,
     at: At,
 }
 
-/// What one stretch of a sweep has done.
+/// The result of one step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Swept {
-    /// Keys that nobody is left of.
+    /// Keys without a reader left.
     pub keys: usize,
     /// All keys have been looked at.
     pub is_done: bool,
 }
 
-/// Tables of a shard: each is small enough to be made anew in one go.
+/// Tables of a shard: each is small enough to be rebuilt at once.
 const TABLES: usize = 16;
-/// Of ten places so many hold keys before there are more.
+/// A table grows when this many of ten places hold keys.
 const FULL: usize = 8;
 
 impl Readers {
@@ -87,27 +87,27 @@ impl Readers {
         Readers { hasher, tables, names, crowds, totals, next: At::default(), sweep: Sweep::default() }
     }
 
-    /// The counts that it keeps for others.
+    /// The totals that it maintains for other threads.
     pub fn totals(&self) -> &Arc<Totals> {
         &self.totals
     }
 
-    /// Number of keys. Cost: a look at each table.
+    /// Number of keys. Cost: a visit of each table.
     pub fn len(&self) -> usize {
         self.tables.iter().map(|table| table.len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Asks for the memory that [`Readers::note`] looks at for a key of this hash.
+    /// Prefetches the memory that [`Readers::note`] reads for a key of this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(table) = self.tables.get(table_of(hash)) {
             let home = table.home(hash);
-            // Half of all keys are further on than their line.
+            // Half of all keys are behind their home line.
             for place in [home, home + 2] {
                 if let Some(place) = table.places.get(place) {
                     darter_latch::prefetch(place);
@@ -116,8 +116,8 @@ impl Readers {
         }
     }
 
-    /// Notes that `reader` has read a short key that is known, and that one of the first readers has read it; false: it
-    /// is to be added.
+    /// Notes that `reader` has read `key`, if the key is short and known and `reader` is one of the first readers.
+    /// Returns false if the caller must use [`Readers::add`].
     #[inline(always)]
     pub fn note(&mut self, key: Key<'_>, reader: Reader) -> bool {
         let Some(name) = Name::short(key.bytes) else { return false };
@@ -163,7 +163,7 @@ impl Readers {
         true
     }
 
-    /// Forgets `key`; returns who had read it.
+    /// Forgets `key`; returns its readers.
     pub fn forget(&mut self, key: Key<'_>) -> Vec<Reader> {
         let number = table_of(key.hash);
         let found = self.tables.get(number).and_then(|table| table.find(key, &self.names));
@@ -173,7 +173,7 @@ impl Readers {
     /// Forgets some key, but not `except`.
     pub fn give_up(&mut self, except: Option<&[u8]>) -> Option<Forgotten> {
         let At { table: begin, .. } = self.next;
-        // The table that the search begins in comes twice: what is before the beginning is its end.
+        // The first table of the search is visited twice: the part before the start comes last.
         for step in 0..=TABLES {
             let number = (begin + step) % TABLES;
             let table = self.tables.get(number)?;
@@ -190,7 +190,7 @@ impl Readers {
         None
     }
 
-    /// Forgets all keys; returns how many there were.
+    /// Forgets all keys; returns their number.
     pub fn clear(&mut self) -> usize {
         let keys = self.len();
         let totals = self.totals.clone();
@@ -199,8 +199,8 @@ impl Readers {
         keys
     }
 
-    /// Forgets the readers in `gone`, as far as `places_max` more places; all stretches with one number of `round`
-    /// together see every key that was there when the first of them began.
+    /// Forgets the readers in `gone`, in up to `places_max` further places. All steps with the same `round` together
+    /// visit every key that was present at the first of them.
     pub fn sweep(&mut self, round: u64, gone: &HashSet<Reader>, places_max: usize) -> Swept {
         if self.sweep.round != round {
             self.sweep = Sweep { round, at: At::default() };
@@ -224,7 +224,7 @@ impl Readers {
                 self.count(0, items);
                 self.sweep.at.place += 1;
             } else {
-                // Another key may move here: it is looked at next.
+                // Another key may move here: examine it next.
                 self.remove(self.sweep.at);
                 keys += 1;
             }
@@ -261,7 +261,7 @@ impl Readers {
         let (len, places_len) = (table.len, table.places.len());
         self.count(0, readers.len());
         if self.sweep.at.table == at.table {
-            // Keys that were not looked at may have moved before where the sweep is.
+            // Keys not yet examined may have moved before the sweep's position.
             self.sweep.at.place = self.sweep.at.place.min(at.place);
         }
         if len * SPARSE < places_len && places_len > PLACES_KEPT {
@@ -270,11 +270,11 @@ impl Readers {
         readers
     }
 
-    /// Makes a table anew with so many places, more than it has keys.
+    /// Rebuilds a table with this many places, more than it has keys.
     fn remake(&mut self, number: usize, places_len: usize) {
         let table = &mut self.tables[number];
         let mut wider = Table { places: vec![Place::default(); places_len], len: 0 };
-        // In the order of their hashes, nearly, so that this is a walk through both.
+        // Nearly in the order of their hashes, so that this is a walk through both.
         for place in table.places.iter().filter(|place| !place.is_vacant()) {
             wider.insert(hash_of(place, &self.hasher), *place);
         }
@@ -286,11 +286,11 @@ impl Readers {
     }
 }
 
-/// A table with this many times more places than keys is made anew, if it has more than [`PLACES_KEPT`].
+/// A table with this many times more places than keys is rebuilt, if it has more than [`PLACES_KEPT`].
 const SPARSE: usize = 8;
 const PLACES_KEPT: usize = 64;
 
-/// The table of a hash; by other bits than those that choose a place there.
+/// The table of a hash, by other bits than those that choose a place in it.
 #[inline(always)]
 fn table_of(hash: u64) -> usize {
     (hash >> 40) as usize % TABLES
@@ -307,7 +307,7 @@ fn hash_of(place: &Place, hasher: &KeyHasher) -> u64 {
 }
 
 impl Table {
-    /// Where a key of this hash is at home; larger hashes are at home further on. 0 where there are no places.
+    /// The home position of a hash; larger hashes have later ones. 0 if there are no places.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         ((u64::from(hash as u32) * self.places.len() as u64) >> 32) as usize
@@ -338,7 +338,7 @@ impl Table {
         None
     }
 
-    /// Puts a key that is not there yet in its place; there is a vacant one.
+    /// Inserts a missing key; a vacant place must exist.
     fn insert(&mut self, hash: u64, place: Place) {
         debug_assert!(self.len < self.places.len());
         let mut at = self.home(hash);
@@ -349,7 +349,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Takes the key at `hole` away, and moves those behind it that would not be found any more.
+    /// Removes the key at `hole`, and moves the keys behind it that would not be found any more.
     fn close(&mut self, mut hole: usize, hasher: &KeyHasher) {
         let places_len = self.places.len();
         let distance = |from: usize, to: usize| if to >= from { to - from } else { to + places_len - from };

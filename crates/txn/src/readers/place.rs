@@ -1,6 +1,7 @@
-//! One place of the table of readers: a key and who has read it, in 24 bytes.
+//! One place of the table of readers: a key and its readers, in 24 bytes.
 //!
-//! Made, compared and changed by `Readers` alone; what does not fit here (long names, many readers) is kept by it.
+//! Made, compared and changed by `Readers` alone, which keeps the parts that do not fit here (long names, many
+//! readers).
 
 use std::collections::HashSet;
 
@@ -12,11 +13,11 @@ use super::Reader;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place {
     name: [u64; 2],
-    // bits 0..5: code of the name, 0 where there is none; 5..7: form of the readers; from 8: the readers
+    // bits 0..5: code of the name, 0 if vacant; 5..7: form of the readers; from 8: the readers
     rest: u64,
 }
 
-/// How a key is written down in a place.
+/// The encoded form of a key in a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name {
     words: [u64; 2],
@@ -27,7 +28,8 @@ pub struct Name {
 pub type Crowds = Slots<HashSet<Reader>>;
 
 const CODE: u64 = 0x1f;
-/// The name is kept elsewhere: its words are its hash and its number there. Others say their length, plus one.
+/// The name is kept elsewhere: its words are its hash and its number there. Codes of short names are their length
+/// plus one.
 const LONG: u64 = 0x1f;
 /// The longest name that a place holds.
 pub const NAME_BYTES_MAX: usize = 16;
@@ -48,7 +50,7 @@ const LIST_BITS: u32 = 18;
 pub const READER_MAX: Reader = (1 << LIST_BITS) - 2;
 
 impl Name {
-    /// How `key` is written down in the place itself; `None` when it is too long for that.
+    /// The encoded form of `key` in the place itself; `None` if it is too long for that.
     #[inline(always)]
     pub fn short(key: &[u8]) -> Option<Name> {
         if key.len() > NAME_BYTES_MAX {
@@ -78,27 +80,27 @@ impl Place {
         Place { name: name.words, rest: readers | name.code }
     }
 
-    /// Whether there is no key.
+    /// Returns true if there is no key.
     #[inline(always)]
     pub fn is_vacant(&self) -> bool {
         self.rest & CODE == 0
     }
 
-    /// Whether this is the key called `name`, which is a short one.
+    /// Returns true if this is the key called `name`, which must be a short one.
     #[inline(always)]
     pub fn is(&self, name: Name) -> bool {
-        // One branch: which of them differs does not matter.
+        // One branch: it does not matter which of them differs.
         let differs = (self.name[0] ^ name.words[0]) | (self.name[1] ^ name.words[1]);
         differs | ((self.rest & CODE) ^ name.code) == 0
     }
 
-    /// The key's hash and where its name is kept, when it is a long one.
+    /// The key's hash and the number of its name, if that is a long one.
     #[inline]
     pub fn long_name(&self) -> Option<(u64, u32)> {
         (self.rest & CODE == LONG).then_some((self.name[0], self.name[1] as u32))
     }
 
-    /// The bytes of a short name, and how many they are; nothing of a long one.
+    /// The bytes of a short name, and their number; 0 for a long one.
     pub fn short_name(&self) -> ([u8; NAME_BYTES_MAX], usize) {
         let mut bytes = [0; NAME_BYTES_MAX];
         let len = match self.rest & CODE {
@@ -112,8 +114,8 @@ impl Place {
         (bytes, len)
     }
 
-    /// Notes a reader if that takes no more than a bit; returns whether it is new, or `None` when [`Place::add`] is
-    /// to be asked.
+    /// Notes a reader if that takes only a bit; returns whether it is new, or `None` if the caller must use
+    /// [`Place::add`].
     #[inline(always)]
     pub fn note(&mut self, reader: Reader) -> Option<bool> {
         if reader >= BITS || self.rest & FORM != BITMAP {
@@ -143,7 +145,7 @@ impl Place {
         true
     }
 
-    /// Writes down who has read the key, at least one; they are no crowd now.
+    /// Encodes the readers of the key, at least one, which are not in a crowd now.
     fn set_readers(&mut self, readers: &[Reader], crowds: &mut Crowds) {
         let payload = if readers.iter().all(|&reader| reader < BITS) {
             readers.iter().fold(BITMAP, |bits, reader| bits | 1 << (reader + READERS_AT))
@@ -156,7 +158,7 @@ impl Place {
         self.rest = payload | self.rest & CODE;
     }
 
-    /// Who has read the key, in no order.
+    /// The readers of the key, in no order.
     pub fn readers(&self, crowds: &Crowds) -> Vec<Reader> {
         let payload = self.rest >> READERS_AT;
         match self.rest & FORM {
@@ -169,7 +171,7 @@ impl Place {
         }
     }
 
-    /// Gives back what is kept elsewhere of its readers, before they are written down anew or the key goes.
+    /// Frees the crowd of its readers, before they are encoded anew or the key is removed.
     pub fn disband(&mut self, crowds: &mut Crowds) {
         if self.rest & FORM == CROWD {
             crowds.remove((self.rest >> READERS_AT) as u32);
@@ -177,7 +179,7 @@ impl Place {
         }
     }
 
-    /// Forgets the readers in `gone`; returns how many that were, and whether any is left.
+    /// Forgets the readers in `gone`; returns their number, and whether any is left.
     pub fn retain(&mut self, gone: &HashSet<Reader>, crowds: &mut Crowds) -> (usize, bool) {
         let before = self.readers(crowds);
         let left: Vec<Reader> = before.iter().copied().filter(|reader| !gone.contains(reader)).collect();

@@ -116,7 +116,7 @@ fn readers_that_have_gone_are_swept_out_however_the_keys_move_meanwhile() {
                 let name = name_of(n);
                 let key = key(&readers, &name);
                 if below(2) == 0 {
-                    // Only who has not gone reads.
+                    // Only a connected reader reads.
                     readers.add(key, 77);
                     oracle.0.entry(name).or_default().insert(77);
                 } else {

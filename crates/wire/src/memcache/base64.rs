@@ -1,6 +1,6 @@
 //! Base64 with padding, in which meta commands carry keys of any bytes.
 
-/// The bytes that `text` stands for; `None` when it is empty, of a wrong length, or has a wrong letter or padding.
+/// The bytes that `text` encodes; `None` if it is empty, of a wrong length, or has a wrong letter or padding.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if text.is_empty() || !text.len().is_multiple_of(4) {
         return None;
@@ -15,7 +15,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
         for &letter in group {
             bits = bits << 6 | u32::from(value(letter)?);
         }
-        // Four letters make three bytes, three make two, two make one; what is left over must be zero.
+        // Four letters make three bytes, three make two, two make one; the remaining bits must be zero.
         bits <<= 6 * (4 - group.len() as u32);
         let [_, whole @ ..] = bits.to_be_bytes();
         let len = group.len() - 1;

@@ -1,7 +1,7 @@
-//! The requests that nearly all are, read in one go: `get` with one key, and `set` that wants an answer.
+//! The most frequent requests, read by one function: `get` with one key, and `set` that wants an answer.
 //!
-//! Called by the server ahead of the decoder, which reads whatever these do not. Nothing is refused here: what is not
-//! plainly such a request, all there and right, is left alone.
+//! Called by the server ahead of the decoder, which reads everything else. Nothing is refused here: a request that is
+//! not complete and valid is left to the decoder.
 
 use super::{KEY_BYTES_MAX, Limits};
 
@@ -10,25 +10,25 @@ use super::{KEY_BYTES_MAX, Limits};
 pub struct Brief<'a> {
     /// Its key, of 1 to 250 bytes.
     pub key: &'a [u8],
-    /// What a `set` stores; of a `get` nothing.
+    /// The item of a `set`; `None` for a `get`.
     pub item: Option<BriefItem<'a>>,
     /// Its length in bytes.
     pub consumed: usize,
 }
 
-/// What is stored.
+/// The item to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BriefItem<'a> {
     /// The client's flags.
     pub flags: u32,
-    /// When it expires, in seconds as sent; never negative.
+    /// Its expiry, in seconds as sent; never negative.
     pub exptime: i64,
     /// The value.
     pub value: &'a [u8],
 }
 
-/// The request at the start of `buf`, if it is `get <key>` or `set <key> <flags> <exptime> <bytes>` with single spaces,
-/// plain numbers and a whole value within the limits; every such request is what the decoder makes of it.
+/// The request at the start of `buf`, if it is `get <key>` or `set <key> <flags> <exptime> <bytes>` with single
+/// spaces, plain numbers and a whole value within the limits; the decoder gives the same result.
 ///
 /// Cost: O(line).
 #[inline]
@@ -65,7 +65,7 @@ fn word_len(text: &[u8]) -> Option<usize> {
     let mut rest = text.get(..KEY_BYTES_MAX + 8).unwrap_or(text);
     while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
         let word = u64::from_le_bytes(*chunk);
-        // The lowest bit that is set is that of the first byte below 0x21; what borrows is above it.
+        // The lowest set bit is that of the first byte below 0x21; borrows affect only higher bits.
         let ends = word.wrapping_sub(0x2121_2121_2121_2121) & !word & 0x8080_8080_8080_8080;
         if ends != 0 {
             return Some(len + ends.trailing_zeros() as usize / 8);
@@ -75,7 +75,7 @@ fn word_len(text: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| byte <= b' ').map(|at| len + at)
 }
 
-/// The number of one to ten digits in front of `end`, and what follows it.
+/// The number of one to ten digits before `end`, and the bytes after `end`.
 #[inline]
 fn number(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
     let mut value = 0;
@@ -99,7 +99,7 @@ mod tests {
     use super::super::{Command, Decoder, Step, Store};
     use super::*;
 
-    /// Whatever is read here is what the decoder reads.
+    /// Checks that the decoder reads the same.
     fn check(buf: &[u8]) -> bool {
         let limits = Limits { item_bytes_max: 1000, ..Limits::default() };
         let Some(found) = brief(buf, &limits) else { return false };

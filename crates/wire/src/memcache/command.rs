@@ -7,7 +7,7 @@ use super::line::{Line, parse_seconds, parse_u32, parse_u64};
 use super::meta::{self, Meta};
 use super::{KEY_BYTES_MAX, Limits};
 
-/// How a value is to be stored.
+/// The mode of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// Whatever is there.
@@ -16,11 +16,11 @@ pub enum Store {
     Add,
     /// Only where something is.
     Replace,
-    /// Behind what is there.
+    /// Append to the present value.
     Append,
-    /// In front of what is there.
+    /// Prepend to the present value.
     Prepend,
-    /// Only where the value still has this number.
+    /// Only if the value still has this number.
     Cas(u64),
 }
 
@@ -46,7 +46,7 @@ pub enum Command<'a> {
     Get {
         /// At least one.
         keys: Keys<'a>,
-        /// Whether to answer each value's number.
+        /// True to answer each value's number.
         cas: bool,
         /// A new expiry time for each.
         touch: Option<i64>,
@@ -60,18 +60,18 @@ pub enum Command<'a> {
     },
     /// `incr` and `decr`.
     Count {
-        /// Which key.
+        /// The key.
         key: &'a [u8],
-        /// How much.
+        /// The amount.
         delta: u64,
-        /// Whether to subtract, which stops at 0, and not add, which wraps.
+        /// True to subtract, which stops at 0; false to add, which wraps.
         decrement: bool,
         /// The client wants no answer.
         noreply: bool,
     },
     /// Changes a key's expiry time.
     Touch {
-        /// Which key.
+        /// The key.
         key: &'a [u8],
         /// When it expires.
         exptime: i64,
@@ -80,7 +80,7 @@ pub enum Command<'a> {
     },
     /// Deletes everything, now or later.
     FlushAll {
-        /// After how many seconds; not positive: now.
+        /// Delay in seconds; immediately if not positive.
         delay: i64,
         /// The client wants no answer.
         noreply: bool,
@@ -111,9 +111,9 @@ pub enum Command<'a> {
     MetaNoop,
     /// `me`: tells about a key.
     MetaDebug {
-        /// Which key, decoded if it was base64.
+        /// The key, decoded if it was base64.
         key: Cow<'a, [u8]>,
-        /// Whether the key came, and goes back, in base64.
+        /// True if the key is in base64, in the request and in the answer.
         base64: bool,
     },
 }
@@ -123,7 +123,7 @@ pub enum Command<'a> {
 pub struct Keys<'a>(Line<'a>);
 
 impl Keys<'_> {
-    /// Whether there is exactly one.
+    /// Returns true if there is exactly one.
     #[inline]
     pub fn is_one(&self) -> bool {
         let mut keys = self.0;
@@ -174,7 +174,7 @@ impl<'a> Stop<'a> {
     }
 }
 
-/// The command of `line`, whose value if any starts `rest`; and the length of that value with its line end.
+/// The command of `line`, whose value, if any, starts `rest`, and the length of that value with its line end.
 pub(super) fn parse<'a>(
     line: &'a [u8],
     rest: &'a [u8],
@@ -253,7 +253,7 @@ fn other<'a>(name: &'a [u8], mut words: Line<'a>) -> Result<Command<'a>, Stop<'a
         b"me" => meta::parse_debug(words),
         b"shutdown" | b"slabs" | b"lru" | b"lru_crawler" | b"watch" | b"cache_memlimit"
         | b"refresh_certs" | b"extstore" => Ok(Command::Admin { name, words: Words(all), noreply }),
-        // A browser: what follows its first line is not for us.
+        // A browser: the lines after its first one are not for us.
         _ if all.last().is_some_and(|word| word.starts_with(b"HTTP/")) => Err(Stop::Close),
         _ => Err(refused(Error::Unknown)),
     }
@@ -283,7 +283,7 @@ fn storage<'a>(
     let cas = if let Store::Cas(_) = store { Some(words.next().unwrap_or_default()) } else { None };
     let noreply = words.next() == Some(b"noreply");
     let value_len = value_len(bytes)?;
-    // From here on the value is skipped whatever else is wrong.
+    // From here on the value is skipped, whatever other errors follow.
     let refused = |error| Stop::Refused { error, noreply, remove: None, skip: value_len as u64 + 2 };
     if key.len() > KEY_BYTES_MAX {
         return Err(refused(Error::BadFormat));
@@ -312,7 +312,7 @@ fn key<'a>(word: Option<&'a [u8]>) -> Result<&'a [u8], Stop<'a>> {
     }
 }
 
-/// A value's length: at most 2 GiB, whatever the limit, so that it can be skipped.
+/// A value's length: at most 2 GiB, for any limit, so that it can be skipped.
 pub(super) fn value_len<'a>(word: &[u8]) -> Result<usize, Stop<'a>> {
     let len = parse_u32(word).filter(|&len| len <= i32::MAX as u32 - 2);
     len.map(|len| len as usize).ok_or(Stop::refused(Error::BadFormat))

@@ -1,4 +1,4 @@
-//! What a memcached client is told when a line is no valid command.
+//! Answers to a memcached client for a line that is not a valid command.
 
 /// A line that was refused, or a fault the server itself reports with the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +12,11 @@ pub enum Error {
     BadDataChunk,
     /// A time is no number.
     InvalidExptime,
-    /// What to add is no number.
+    /// The amount to add is not a number.
     InvalidDelta,
     /// `delete` with a time.
     DeleteUsage,
-    /// A stored value to count with is no number.
+    /// The stored value to count with is not a number.
     NonNumeric,
     /// A meta flag that does not exist.
     InvalidFlag,
@@ -28,7 +28,7 @@ pub enum Error {
     KeyDecoding,
     /// An opaque token of more than 32 bytes.
     OpaqueTooLong,
-    /// A flag of `ma` that is unknown, there twice or of a wrong form, or its key is not base64.
+    /// A flag of `ma` that is unknown, repeated or of a wrong form, or its key is not base64.
     InvalidCountFlag,
     /// An unknown mode of `ms`.
     InvalidStoreMode,

@@ -24,7 +24,7 @@ pub(super) fn parse_u64(word: &[u8]) -> Option<u64> {
     number::parse_u64_digits(word.strip_prefix(b"+").unwrap_or(word))
 }
 
-/// As `parse_u64`, within 32 bits.
+/// Like `parse_u64`, within 32 bits.
 pub(super) fn parse_u32(word: &[u8]) -> Option<u32> {
     parse_u64(word).and_then(|n| u32::try_from(n).ok())
 }

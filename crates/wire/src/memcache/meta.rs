@@ -7,7 +7,7 @@ use super::error::Error;
 use super::line::{Line, parse_seconds, parse_u32, parse_u64};
 use super::{KEY_BYTES_MAX, Limits, base64};
 
-/// Which meta command.
+/// The verb of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVerb {
     /// `mg`
@@ -23,15 +23,15 @@ pub enum MetaVerb {
 /// The mode of `ms` or `ma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Store whatever is there; the default of `ms`.
+    /// Store in any case; the default of `ms`.
     Set,
-    /// Store where nothing is.
+    /// Store only if the key is missing.
     Add,
-    /// Store where something is.
+    /// Store only if the key exists.
     Replace,
-    /// Store behind what is there.
+    /// Append to the present value.
     Append,
-    /// Store in front of what is there.
+    /// Prepend to the present value.
     Prepend,
     /// Add; the default of `ma`.
     Increment,
@@ -39,14 +39,14 @@ pub enum Mode {
     Decrement,
 }
 
-/// A meta command with its flags read. A flag that has no number here is asked for with `has`.
+/// A meta command with its flags read. For flags without a number, use `has`.
 #[derive(Debug, PartialEq)]
 pub struct Meta<'a> {
-    /// Which.
+    /// The verb.
     pub verb: MetaVerb,
     /// The key, decoded if it was base64.
     pub key: Cow<'a, [u8]>,
-    /// What to store; empty unless `verb` is `Set`.
+    /// The value to store; empty unless `verb` is `Set`.
     pub value: &'a [u8],
     /// `M`, or the command's default.
     pub mode: Mode,
@@ -58,11 +58,11 @@ pub struct Meta<'a> {
     pub vivify: Option<i64>,
     /// `R`: recache when less than this is left.
     pub recache: Option<i64>,
-    /// `C`: the number the value must still have.
+    /// `C`: the number that the value must still have.
     pub cas: Option<u64>,
     /// `E`: the number the value gets.
     pub new_cas: Option<u64>,
-    /// `J`: where counting starts on a miss.
+    /// `J`: the initial number on a miss.
     pub initial: u64,
     /// `D`: how much to count.
     pub delta: u64,
@@ -72,7 +72,7 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Whether the flag `letter` is there.
+    /// Returns true if the flag `letter` is present.
     #[inline]
     pub fn has(&self, letter: u8) -> bool {
         bit(letter).is_some_and(|bit| self.seen & bit != 0)
@@ -156,7 +156,7 @@ pub(super) fn parse<'a>(name: &[u8], mut words: Line<'a>) -> Result<Meta<'a>, St
     Ok(meta)
 }
 
-/// What `ma` says of a fault in its flags: it tells few of them apart.
+/// The answer of `ma` to a fault in its flags; it distinguishes few of them.
 fn of_count(error: Error) -> Error {
     match error {
         Error::OpaqueTooLong | Error::InvalidCountMode => error,

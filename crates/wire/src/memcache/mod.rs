@@ -1,8 +1,8 @@
 //! The memcached protocol, text and meta: commands out of bytes, and the longer replies.
 //!
-//! One decoder a connection. A command is given out only when its value is there too; both stay where they are in the
-//! buffer. A value that nobody will take is skipped as it arrives, so that it is never read as commands.
-//! Source: memcached's doc/protocol.txt and its answers (1.6.18 and July 2026).
+//! One decoder a connection. A command is returned only when its value has arrived too; both stay in the buffer. The
+//! value of a refused command is skipped as it arrives, so that it is never read as commands. Source: memcached's
+//! doc/protocol.txt and its answers (1.6.18 and July 2026).
 
 use std::borrow::Cow;
 
@@ -20,19 +20,19 @@ pub use error::Error;
 pub use meta::{Meta, MetaVerb, Mode};
 pub use reply::{write_key, write_stat, write_value, write_value_line};
 
-/// What a memcached client may send.
+/// Limits of a memcached client's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest item, in bytes (`-I`), with its key and what memcached puts before them; at most 2 GiB is used.
+    /// Largest item, in bytes (`-I`), with its key and memcached's own header; at most 2 GiB is used.
     pub item_bytes_max: u32,
-    /// Longest line, in bytes, of any command but `get` and `gets`.
+    /// Longest line, in bytes, of any command except `get` and `gets`.
     pub line_bytes_max: usize,
     /// Longest line of `get` and `gets`, which may name many keys.
     pub get_line_bytes_max: usize,
 }
 
 impl Limits {
-    /// Whether a value of so many bytes may be stored under `key`, counted as memcached does.
+    /// Returns true if a value of this length may be stored under `key`, counted as memcached does.
     #[inline]
     pub fn allow(&self, key: &[u8], flags: u32, value_len: usize) -> bool {
         let flags_len = if flags == 0 { 0 } else { 4 };
@@ -40,7 +40,8 @@ impl Limits {
     }
 }
 
-/// What memcached adds to a key and a value: the item's head, its token, a zero behind the key, a line end behind the value.
+/// Bytes that memcached adds to a key and a value: the item's head, its token, a zero behind the key, a line end
+/// behind the value.
 pub const ITEM_HEAD_BYTES: usize = 48 + 8 + 1 + 2;
 
 impl Default for Limits {
@@ -49,19 +50,19 @@ impl Default for Limits {
     }
 }
 
-/// What the bytes so far amount to.
+/// The result of reading the bytes so far.
 #[derive(Debug, PartialEq)]
 pub enum Step<'a> {
     /// A command in the first `consumed` bytes.
     Command {
-        /// What is asked.
+        /// The command.
         command: Command<'a>,
         /// Length of the line, and of the value with its line end.
         consumed: usize,
     },
-    /// A line that is no valid command; the connection goes on.
+    /// A line that is not a valid command; the connection continues.
     Refused {
-        /// What to answer.
+        /// The answer.
         error: Error,
         /// The client asked for no answer.
         noreply: bool,
@@ -72,7 +73,7 @@ pub enum Step<'a> {
     },
     /// The first `consumed` bytes belong to a value that was refused.
     Skipped {
-        /// How many bytes to drop.
+        /// Number of bytes to drop.
         consumed: usize,
     },
     /// Not a whole command yet.
@@ -99,7 +100,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// Whether what comes next begins a command.
+    /// Returns true if the next bytes begin a command.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.skip == 0 && self.scanned == 0
@@ -107,8 +108,8 @@ impl Decoder {
 
     /// Reads one command from the start of `buf`.
     ///
-    /// `buf` starts at the first byte that was not consumed; after `More` it must start with the same bytes and hold more.
-    /// Cost: O(line); the bytes of a value are not looked at.
+    /// `buf` starts at the first byte that was not consumed; after `More` it must start with the same bytes and hold
+    /// more. Cost: O(line); the bytes of a value are not examined.
     pub fn next<'a>(&mut self, buf: &'a [u8], limits: &Limits) -> Step<'a> {
         if self.skip > 0 {
             let consumed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(buf.len());
@@ -133,7 +134,7 @@ impl Decoder {
         }
     }
 
-    /// Offset of the line feed; `None` when it has not come.
+    /// Offset of the line feed; `None` if it has not arrived.
     fn line_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, TooLong> {
         let from = self.scanned.min(buf.len());
         let found = memchr::memchr(b'\n', &buf[from..]).map(|end| from + end);

@@ -9,7 +9,7 @@ pub fn write_value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, 
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the line before a value of `len` bytes; the value and a line end are to follow.
+/// Appends the line before a value of `len` bytes; the value and a line end must follow.
 #[inline]
 pub fn write_value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, len: usize) {
     // Written from its end, as digits come.
@@ -48,7 +48,7 @@ pub fn write_stat(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a key as meta commands answer it: as it is, or in base64.
+/// Appends a key in a meta command's answer: plain, or in base64.
 pub fn write_key(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     if base64 { base64::encode(out, key) } else { out.extend_from_slice(key) }
 }

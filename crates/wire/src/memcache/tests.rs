@@ -1,4 +1,4 @@
-//! Lines and values: what memcached answers to them, and that no cut changes it.
+//! Lines and values: memcached's answers to them, independent of how the bytes are split.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use darter_base::rng::Rng;
 use super::*;
 use crate::cpu_time;
 
-/// What one step says, in words; commands as their debug text.
+/// The result of one step, in words; commands as their debug text.
 fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<String> {
     let mut decoder = Decoder::new();
     let (mut seen, mut start, mut skipped) = (Vec::new(), 0, 0);
@@ -270,7 +270,7 @@ fn a_long_line_byte_by_byte_is_read_once() {
     for end in 1..bytes.len() {
         assert_eq!(one(&mut decoder, &bytes[..end]), Step::More { want: 1 });
     }
-    // Quadratic work would be twenty thousand million looks at a byte.
+    // Quadratic work would examine twenty thousand million bytes.
     let spent = cpu_time::of_thread() - before;
     assert!(spent.as_millis() < 1000, "{spent:?}");
 }

@@ -1,4 +1,4 @@
-//! Commands out of bytes: the table of bad inputs, and that no cut of the bytes changes what they say.
+//! Commands out of bytes: the table of bad inputs, and independence of how the bytes are split.
 
 use darter_base::rng::Rng;
 
@@ -9,7 +9,7 @@ use crate::request;
 
 type Command = Vec<Vec<u8>>;
 
-/// What a connection sees: the commands, how many empty ones, the error that ended it, the bytes left over.
+/// A connection's view: the commands, the number of empty ones, the error that ended it, the bytes left over.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     commands: Vec<Command>,
@@ -24,7 +24,7 @@ fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Seen {
     let mut seen = Seen::default();
     let mut start = 0;
     for end in cuts.iter().copied().chain([bytes.len()]) {
-        // The buffer holds what is not consumed yet; commands in it are based on their offset.
+        // The buffer holds the bytes not consumed yet; spans in it are based on their offset.
         let buf = &bytes[start..end];
         let (mut offset, mut spans) = (0, Vec::new());
         loop {
@@ -167,7 +167,7 @@ fn a_bulk_limit_holds_from_ten_thousand_on() {
     let limits = Limits { bulk_bytes_max: 20_000, ..Limits::default() };
     assert_eq!(feed(b"*1\r\n$20001\r\n", &[], &limits).error, Some(ProtocolError::BulkLength));
     assert_eq!(feed(b"*1\r\n$20000\r\n", &[], &limits).error, None);
-    // A lower one has no meaning, whichever way the length is read.
+    // A lower one has no meaning, in either way of reading the length.
     let limits = Limits { bulk_bytes_max: 100, ..limits };
     assert_eq!(feed(b"*1\r\n$9999\r\n", &[], &limits).error, None);
     assert_eq!(feed(b"*1\r\n$9999\r\nabc", &[], &limits).error, None);
@@ -249,7 +249,7 @@ fn a_long_line_byte_by_byte_is_read_once() {
         for end in 1..bytes.len() {
             assert!(matches!(parser.next(&bytes[..end], 0, &limits, &mut spans), Step::More { .. }));
         }
-        // Quadratic work would be 1.8 thousand million looks at a byte.
+        // Quadratic work would examine 1.8 thousand million bytes.
         let spent = cpu_time::of_thread() - before;
         assert!(spent.as_millis() < 500, "{start:?}: {spent:?}");
     }

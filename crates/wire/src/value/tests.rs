@@ -95,7 +95,7 @@ fn depth_and_counts_are_bounded() {
     assert_eq!(decode(b"*2\r\n*50\r\n", &limits), Ok(None));
     let limits = DecodeLimits { elements_max: 51, ..limits };
     assert_eq!(decode(b"*2\r\n*50\r\n", &limits), Err(DecodeError::TooLong));
-    // A promise of many elements, kept by none, is only incomplete.
+    // An array of many announced elements without any is only incomplete.
     assert_eq!(one(b"*60000000\r\n"), Ok(None));
 }
 

@@ -1,4 +1,4 @@
-//! What must hold for any bytes: no panic, nothing outside the buffer, and the same meaning however they are cut.
+//! Properties for any bytes: no panic, no access outside the buffer, and the same result however they are split.
 //!
 //! Called by the corpus test beside it and by the fuzz targets in `fuzz/`.
 
@@ -8,7 +8,7 @@ use darter_wire::parser::{Limits, Parser, Step};
 use darter_wire::reply::Reply;
 use darter_wire::value::{DecodeLimits, Value, decode};
 
-/// The request parser on `bytes`, whole and in pieces whose length `piece` gives.
+/// The request parser on `bytes`, whole and in pieces of length `piece`.
 pub fn parser(bytes: &[u8], piece: u8) {
     let small = Limits { bulk_bytes_max: 20_000, args_max: 100, inline_bytes_max: 300, authenticated: true };
     for limits in [Limits::default(), small, Limits { authenticated: false, ..small }] {
@@ -17,7 +17,7 @@ pub fn parser(bytes: &[u8], piece: u8) {
     }
 }
 
-/// The reply decoder on `bytes`: what it reads, written again, reads the same.
+/// The reply decoder on `bytes`: a decoded reply, written again, decodes to the same.
 pub fn decoder(bytes: &[u8]) {
     let limits = DecodeLimits {
         depth_max: 32,
@@ -29,8 +29,8 @@ pub fn decoder(bytes: &[u8]) {
     for cut in (0..len).rev().take(64) {
         assert_eq!(decode(&bytes[..cut], &limits), Ok(None));
     }
-    // Written, it is one whole reply; what that reads as is written the same. The first writing may differ from
-    // `bytes`: line ends within an error become spaces, and RESP3 has one null.
+    // A written reply is one whole reply, and decoding and writing it again gives the same bytes. The first writing
+    // may differ from `bytes`: line ends within an error become spaces, and RESP3 has one null.
     let write = |value: &Value| {
         let mut out = Vec::new();
         value.write(&mut Reply::new(&mut out, true));
@@ -41,7 +41,7 @@ pub fn decoder(bytes: &[u8]) {
     assert_eq!((len, write(&again)), (out.len(), out));
 }
 
-/// The memcached decoder on `bytes`, whole and in pieces whose length `piece` gives.
+/// The memcached decoder on `bytes`, whole and in pieces of length `piece`.
 pub fn memcache(bytes: &[u8], piece: u8) {
     let limits = memcache::Limits { item_bytes_max: 160, line_bytes_max: 300, get_line_bytes_max: 1000 };
     let whole = lines(bytes, bytes.len(), &limits);

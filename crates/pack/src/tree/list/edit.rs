@@ -1,4 +1,4 @@
-//! Changes inside a list: set, insert, remove, and taking the whole list apart.
+//! Changes inside a list: set, insert, remove, and freeing the whole list.
 
 use darter_slab::{Arena, Handle};
 
@@ -11,7 +11,7 @@ use crate::tree::spine::{Leaf, Side, Spine};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
 impl List {
-    /// Replaces the item at `index`; `false` when there is none. Errors: nothing is changed. Cost: O(log n), one leaf.
+    /// Replaces the item at `index`; `false` if there is none. Errors: nothing is changed. Cost: O(log n), one leaf.
     pub fn set(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, Full> {
         if index >= self.len {
             return Ok(false);
@@ -21,7 +21,7 @@ impl List {
             self.before_removal(arena, index, 1);
         }
         let done = self.with_new(arena, item, |list, arena, new| list.set_new(arena, index, new));
-        // Whatever stands there now, the reader has what stood there.
+        // The reader keeps the former item, whatever replaces it.
         if is_read {
             self.after_insertion(index, 1);
         }
@@ -48,14 +48,14 @@ impl List {
         Ok(true)
     }
 
-    /// Takes out the item at `index`; `false` when there is none. Cost: O(log n), one leaf or two.
+    /// Removes the item at `index`; `false` if there is none. Cost: O(log n), one leaf or two.
     pub fn remove(&mut self, arena: &mut Arena, index: u64) -> bool {
         self.remove_range(arena, index, 1) == 1
     }
 
-    /// Takes out up to `count` items from `index` on; returns how many there were.
+    /// Removes up to `count` items from `index` on; returns their number.
     ///
-    /// Cost: whole leaves go at once, about 200 items each; callers with millions call it in slices.
+    /// Cost: whole leaves are freed, about 200 items each; callers with millions call it in slices.
     pub fn remove_range(&mut self, arena: &mut Arena, index: u64, count: u64) -> u64 {
         let wanted = count.min(self.len.saturating_sub(index));
         if self.spill.is_read() {
@@ -72,7 +72,7 @@ impl List {
         wanted
     }
 
-    /// Takes out up to `count` items equal to `item`, starting from an end; returns how many.
+    /// Removes up to `count` items equal to `item`, starting from an end; returns their number.
     ///
     /// Cost: O(n); callers with long lists use [`List::position`] and [`List::remove`] in slices.
     pub fn remove_equal(&mut self, arena: &mut Arena, item: Item<'_>, count: u64, from: End) -> u64 {
@@ -95,8 +95,8 @@ impl List {
         removed
     }
 
-    /// Gives back up to about `blocks_max` blocks; the list is unusable from the first call until it returns `true`,
-    /// and empty then.
+    /// Frees up to about `blocks_max` blocks; the list is unusable from the first call until it returns `true`, and
+    /// empty then.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         let mut freed = 0;
         while freed < blocks_max {
@@ -131,7 +131,7 @@ impl List {
         while !self.free_step(arena, 1 << 16) {}
     }
 
-    /// Runs `act` with the item made ready to be written, and gives its out-of-line block back when that fails.
+    /// Runs `act` with the item made ready to be written, and frees its out-of-line block if that fails.
     fn with_new(
         &mut self,
         arena: &mut Arena,
@@ -246,7 +246,7 @@ impl List {
         done
     }
 
-    /// Makes two leaves of one, before item `at` (above 0 and below its length). Errors: the items are as they were.
+    /// Splits a leaf before item `at` (above 0 and below its length). Errors: the items are unchanged.
     fn split(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, at: usize) -> Result<(), Full> {
         let len = Head::of(bytes_of(arena, leaf)).len;
         let halves = [(0, at), (at, len)];
@@ -297,7 +297,7 @@ impl List {
         self.owned.free(arena, leaf);
     }
 
-    /// Takes items `from..to` out of a leaf and the leaf out of the list when it is left with none or few.
+    /// Removes items `from..to` of a leaf, and the leaf from the list if it has none or few left.
     fn cut(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, from: usize, to: usize) {
         self.release_run(arena, leaf, from, to);
         leaf::cut(bytes_of_mut(arena, leaf), from, to);
@@ -324,7 +324,7 @@ impl List {
         }
     }
 
-    /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
+    /// Joins this leaf with a neighbour, if both fit into one; returns whether it did.
     fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &crate::tree::spine::Path) -> bool {
         let count = |arena: &Arena, leaf| Head::of(bytes_of(arena, leaf)).len;
         for side in [Side::After, Side::Before] {
@@ -356,7 +356,7 @@ impl List {
         false
     }
 
-    /// Frees what items `from..to` of a leaf hold out of line; returns how many did.
+    /// Frees the out-of-line parts of items `from..to` of a leaf; returns the number of items that had one.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
         let head = Head::of(bytes_of(arena, leaf));
         if head.width > 0 {
@@ -372,8 +372,8 @@ impl List {
     }
 }
 
-/// What the next item of a leaf before item `to` holds out of line; `place`, its number and offset, moves past it, or to
-/// the end.
+/// The out-of-line part of the next such item of a leaf before item `to`. `place`, its number and offset, moves past
+/// it, or to the end.
 fn next_far(leaf: &[u8], head: Head, place: &mut (usize, usize), to: usize) -> Far {
     let mut far = Far::Nothing;
     while place.0 < to && matches!(far, Far::Nothing) {

@@ -15,7 +15,7 @@ pub struct Iter<'a> {
     seat: Seat,
     block: &'a [u8],
     head: Head,
-    // Where the next item starts (towards the back) or ends (towards the front).
+    // Offset at which the next item starts (towards the back) or ends (towards the front).
     offset: usize,
     // Items not yet given in this leaf.
     left: usize,
@@ -47,7 +47,7 @@ impl<'a> Iter<'a> {
         iter
     }
 
-    /// How many items stand before the next one equal to `item`, if it is among the next `items_max`.
+    /// Number of items before the next one equal to `item`, if it is among the next `items_max`.
     pub(super) fn find_equal(&mut self, item: Item<'_>, items_max: u64) -> Option<u64> {
         let new = New::of(item);
         let mut passed = 0;
@@ -78,7 +78,7 @@ impl<'a> Iter<'a> {
         match self.towards {
             End::Back => {
                 let offset = self.offset;
-                // Past the last item there is nothing to measure.
+                // The last item has no following item to measure.
                 if self.left > 0 {
                     self.offset = self.head.next(self.block, offset);
                 }
@@ -91,7 +91,7 @@ impl<'a> Iter<'a> {
         }
     }
 
-    /// Goes on to the next leaf that has items.
+    /// Moves to the next leaf that has items.
     #[cold]
     fn advance(&mut self) -> bool {
         let (list, arena) = (self.list, self.arena);

@@ -18,7 +18,7 @@ use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 use crate::tree::owned::Owned;
 use crate::tree::word::{get_u16, get_wide, put_u16, put_wide};
 
-/// Which end of a list or a leaf.
+/// An end of a list or a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The head, index 0.
@@ -70,7 +70,7 @@ impl Head {
         self.end - self.start
     }
 
-    /// Whether a block half the size would do.
+    /// Returns true if a block half the size would do.
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
         self.cap > 64 && HEAD + self.payload() < self.cap / 2
@@ -162,7 +162,7 @@ impl<'a> New<'a> {
         Ok(New { coded: owned.spill(arena, spill, self.coded)?, int: None })
     }
 
-    /// Gives back what [`New::spilled`] took, for an item that found no room.
+    /// Frees the out-of-line part that [`New::spilled`] made, for an item that found no room.
     pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
         if self.int.is_none() {
             let mut code = [0; 16];
@@ -179,7 +179,7 @@ impl<'a> New<'a> {
         code + tail_bytes(code)
     }
 
-    /// Bytes the item takes in a leaf of this width, if such a leaf can hold it.
+    /// Bytes of the item in a leaf of this width, if such a leaf can hold it.
     #[inline(always)]
     fn bytes_in(&self, width: usize) -> Option<usize> {
         match (width, self.int) {
@@ -201,7 +201,7 @@ impl<'a> New<'a> {
         }
     }
 
-    /// Whether the item at `offset` is this one.
+    /// Returns true if the item at `offset` equals this one.
     #[inline]
     pub(super) fn is_at(
         &self,
@@ -273,7 +273,7 @@ pub(super) fn push(block: &mut [u8], end: End, new: &New<'_>) -> bool {
     true
 }
 
-/// Moves the items so that all free room is at `end`, if that gives the item room there and is worth it.
+/// Moves the items so that all free room is at `end`, if that makes room for the item and is worth the cost.
 pub(super) fn make_room(block: &mut [u8], end: End, new: &New<'_>) -> bool {
     let mut head = Head::of(block);
     let Some(bytes) = new.bytes_in(head.width) else { return false };
@@ -292,7 +292,7 @@ pub(super) fn make_room(block: &mut [u8], end: End, new: &New<'_>) -> bool {
     true
 }
 
-/// Takes the items at `from..to` out of a leaf; what they held out of line must have been released.
+/// Removes the items at `from..to` of a leaf. Their out-of-line parts must have been released.
 pub(super) fn cut(block: &mut [u8], from: usize, to: usize) {
     let mut head = Head::of(block);
     let (first, last) = (head.offset(block, from), head.offset(block, to));
@@ -319,7 +319,7 @@ pub(super) fn overwrite(block: &mut [u8], at: usize, new: &New<'_>) -> bool {
     same
 }
 
-/// What a new leaf is made of.
+/// A part of a new leaf.
 #[derive(Clone, Copy)]
 pub(super) enum Part<'a> {
     /// Items `.1..(.2)` of a leaf.
@@ -399,8 +399,8 @@ impl Shape {
         Ok(leaf)
     }
 
-    /// A new leaf of this shape, which [`Shape::grown`] gave, in a block of `bytes`: the items of `leaf` and `new` at `end`,
-    /// where the free room is.
+    /// Builds a leaf of this shape, which [`Shape::grown`] returned, in a block of `bytes`: the items of `leaf`, and
+    /// `new` at `end`, the side of the free room.
     pub(super) fn build_grown(
         &self,
         arena: &mut Arena,
@@ -468,7 +468,7 @@ fn mixed_bytes(arena: &Arena, part: &Part<'_>) -> usize {
     }
 }
 
-/// How many bytes `value` needs in two's complement: 1 to 8.
+/// Number of bytes that `value` needs in two's complement: 1 to 8.
 #[inline(always)]
 fn int_width(value: i64) -> usize {
     let bits = 65 - (value ^ (value >> 63)).leading_zeros() as usize;

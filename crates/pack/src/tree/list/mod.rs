@@ -1,7 +1,8 @@
-//! `List`: items in the order they were put, cheap at both ends, by index in O(log n).
+//! `List`: items in insertion order, cheap at both ends, by index in O(log n).
 //!
-//! Called by the store for list values. The leaves at the two ends hang off the root, outside the tree, so that a push or
-//! a pop touches one block and no count; full ones are sealed into the tree. It never compares items but to find one.
+//! Called by the store for list values. The leaves at the two ends hang off the root, outside the tree, so that a
+//! push or a pop touches one block and no count. Full ones are sealed into the tree. Items are compared only to find
+//! one.
 
 mod edit;
 mod iter;
@@ -25,7 +26,7 @@ pub use leaf::End;
 
 /// A list: 40 bytes and blocks in the arena. [`List::clear`] must run before it is dropped, or the blocks are lost.
 ///
-/// Items are given as [`Item::of`] makes them: what spells an integer is an integer.
+/// Items are given as [`Item::of`] makes them: canonical integers are integers.
 #[derive(Debug)]
 pub struct List {
     head: Handle,
@@ -38,7 +39,7 @@ pub struct List {
 
 readable!(List);
 
-/// Where a leaf hangs.
+/// The position of a leaf.
 #[derive(Clone, Copy)]
 enum Seat {
     Head,
@@ -65,13 +66,13 @@ impl List {
         }
     }
 
-    /// The same list as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
-    /// Never to be changed or cleared.
+    /// A copy of the list in its present state, for a reader that looks back while the arena keeps pre-images. It
+    /// must never be changed or cleared.
     pub fn frozen(&self) -> List {
         List { spine: self.spine.frozen(), head: self.head, tail: self.tail, len: self.len, ..List::new() }
     }
 
-    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    /// Lends the data outside the arena to a frozen copy for a read, or takes it back.
     pub fn lend(&mut self, frozen: &mut List) {
         std::mem::swap(&mut self.spill, &mut frozen.spill);
     }
@@ -82,7 +83,7 @@ impl List {
         self.len
     }
 
-    /// Whether there is no item.
+    /// Returns true if there is no item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -132,7 +133,7 @@ impl List {
         })
     }
 
-    /// Puts `item` at an end. Errors: nothing is changed. Cost: O(1), one block.
+    /// Adds `item` at an end. Errors: nothing is changed. Cost: O(1), one block.
     #[inline]
     pub fn push(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
         self.push_item(arena, end, item)?;
@@ -165,7 +166,7 @@ impl List {
         Ok(())
     }
 
-    /// Shows the item at an end to `emit` and takes it out. Returns whether there was one. Cost: O(1), one block.
+    /// Passes the item at an end to `emit` and removes it. Returns whether there was one. Cost: O(1), one block.
     #[inline]
     pub fn pop(&mut self, arena: &mut Arena, end: End, emit: impl FnOnce(Item<'_>)) -> bool {
         if self.len == 0 {
@@ -202,7 +203,7 @@ impl List {
         true
     }
 
-    /// The leaf that items at `end` go to, if it hangs off the root.
+    /// The leaf that takes items at `end`, if it hangs off the root.
     #[inline]
     fn end_leaf(&self, end: End) -> Handle {
         let (near, far) = match end {
@@ -290,7 +291,7 @@ impl List {
         self.hang(arena, end, leaf)
     }
 
-    /// Puts a leaf that is in no tree at `end` of the tree.
+    /// Adds a leaf that is outside the tree at `end` of the tree.
     fn hang(&mut self, arena: &mut Arena, end: End, block: Handle) -> Result<(), Full> {
         if self.spine.is_empty() {
             self.spine.plant(block);
@@ -310,7 +311,7 @@ impl List {
         self.spine.split(arena, &mut self.owned, &path, left, right, 0)
     }
 
-    /// Takes the leaf at `end` of the tree, which is not empty, out of it, for items to be taken from.
+    /// Removes the leaf at `end` from the tree, which is not empty, so that items can be taken from it.
     #[cold]
     fn unseal(&mut self, arena: &mut Arena, end: End) -> Handle {
         let (leaf, path) = match end {
@@ -323,7 +324,7 @@ impl List {
         leaf
     }
 
-    /// The leaf in a block of just its size; the same leaf when there is nothing to gain.
+    /// The leaf in a block of its exact size; the same leaf if nothing would be gained.
     fn trimmed(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
         let parts = [Part::Run(leaf, 0, Head::of(bytes_of(arena, leaf)).len)];
         let shape = Shape::of(arena, &parts);
@@ -340,7 +341,7 @@ impl List {
         }
     }
 
-    /// Replaces a leaf that hangs off the root, and frees it. `NONE` takes it away.
+    /// Replaces a leaf that hangs off the root, and frees it. `NONE` removes it.
     fn swap_end(&mut self, arena: &mut Arena, leaf: Handle, fresh: Handle) {
         let end = if self.tail == leaf { End::Back } else { End::Front };
         debug_assert_eq!(*self.end_field(end), leaf);
@@ -360,7 +361,7 @@ impl List {
         *self.end_field(end) = fresh;
     }
 
-    /// Frees what the coded item at `offset` of a leaf of any items holds out of line.
+    /// Frees the out-of-line part of the coded item at `offset` of a leaf of mixed items.
     #[inline]
     fn release(&mut self, arena: &mut Arena, leaf: Handle, offset: usize) {
         let far = Far::of(&bytes_of(arena, leaf)[offset..]);

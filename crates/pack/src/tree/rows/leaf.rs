@@ -16,7 +16,7 @@ use crate::tree::word::{
 };
 use crate::tree::{Full, LEAF_BYTES_MAX, leaf_bytes};
 
-/// Where a column is and what its numbers count from.
+/// The offset of a column and the base of its numbers.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     start: usize,
@@ -91,7 +91,7 @@ impl<const N: usize> Head<N> {
         }
     }
 
-    /// How many rows have a key below `key`.
+    /// Number of rows with a key below `key`.
     #[inline]
     pub(super) fn below<const K: usize>(&self, block: &[u8], key: u128) -> usize {
         let first = if K == 1 { key as u64 } else { (key >> 64) as u64 };
@@ -124,7 +124,7 @@ impl<const N: usize> Head<N> {
         from + below(&block[start + from * width..start + to * width], width, to - from, offset)
     }
 
-    /// Whether every column is wide enough for the row.
+    /// Returns true if every column is wide enough for the row.
     #[inline]
     pub(super) fn holds(&self, row: &[u64; N]) -> bool {
         row.iter()
@@ -142,7 +142,7 @@ impl<const N: usize> Head<N> {
     }
 }
 
-/// Adds a row at `at` if the leaf can take it as it is.
+/// Adds a row at `at` if the leaf can take it in its present shape.
 #[inline]
 pub(super) fn insert<const N: usize>(block: &mut [u8], at: usize, row: &[u64; N]) -> bool {
     let head = Head::<N>::of(block);
@@ -172,7 +172,7 @@ pub(super) fn len(arena: &Arena, leaf: Handle) -> usize {
     get_u16(bytes_of(arena, leaf), 0)
 }
 
-/// What a new leaf is made of.
+/// A part of a new leaf.
 #[derive(Clone, Copy)]
 pub(super) enum Part<const N: usize> {
     /// Rows `.1..(.2)` of a leaf.
@@ -252,14 +252,14 @@ impl<const N: usize> Shape<N> {
             if width == 8 {
                 return (8, 0);
             }
-            // The same base again where it serves: then copying is moving bytes.
+            // Reuse the base if possible: copying then only moves bytes.
             if let Some(columns) = before {
                 let old: Column = columns[column];
                 if old.width == width && old.base <= low[column] && high[column] - old.base <= mask(width) {
                     return (width, old.base);
                 }
             }
-            // Half of the spare numbers go below the lowest, for others to come on either side.
+            // Half of the spare range lies below the lowest number, so that later rows fit on either side.
             (width, low[column].saturating_sub((mask(width) - span) / 2))
         });
         Shape { len, columns }
@@ -274,7 +274,7 @@ impl<const N: usize> Shape<N> {
         Head::<N>::BYTES + self.len * self.row_bytes()
     }
 
-    /// Whether a leaf of this shape is small enough.
+    /// Returns true if a leaf of this shape is small enough.
     pub(super) fn fits(&self) -> bool {
         self.bytes() <= LEAF_BYTES_MAX
     }

@@ -22,7 +22,7 @@ pub(super) struct Rows<const N: usize, const K: usize> {
     owned: Owned,
 }
 
-/// Where a row is or would be.
+/// The position of a row, or the one where it belongs.
 #[derive(Clone, Copy)]
 struct Spot {
     leaf: Handle,
@@ -35,7 +35,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     /// No row, no block.
     pub(super) const EMPTY: Self = Self { spine: Spine::EMPTY, len: 0, owned: Owned::NONE };
 
-    /// The same rows as they are now, to be read while blocks are kept before they change: of the two only one may be
+    /// The same rows in their present state, to be read while the arena keeps pre-images. Only one of the two may be
     /// changed.
     pub(super) fn frozen(&self) -> Self {
         Self { spine: self.spine.frozen(), len: self.len, owned: self.owned }
@@ -52,7 +52,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         self.owned.bytes()
     }
 
-    /// Whether there is a row with this key.
+    /// Returns true if there is a row with this key.
     #[inline]
     pub(super) fn contains(&self, arena: &Arena, key: u128) -> bool {
         self.len > 0 && self.find(arena, key).is_some()
@@ -67,7 +67,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         Some(Head::of(block).row(block, at))
     }
 
-    /// How many rows have a key below `key`.
+    /// Number of rows with a key below `key`.
     pub(super) fn rank(&self, arena: &Arena, key: u128) -> u64 {
         if self.len == 0 {
             return 0;
@@ -129,7 +129,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         Ok(true)
     }
 
-    /// Takes out the row with this key. Cost: O(log n), one leaf or a join of two.
+    /// Removes and returns the row with this key. Cost: O(log n), one leaf or a join of two.
     pub(super) fn remove(&mut self, arena: &mut Arena, key: u128) -> Option<[u64; N]> {
         if self.len == 0 {
             return None;
@@ -144,7 +144,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         Some(row)
     }
 
-    /// Takes out up to `count` rows from this rank on; returns how many there were.
+    /// Removes up to `count` rows from this rank on; returns their number.
     pub(super) fn remove_ranks(&mut self, arena: &mut Arena, rank: u64, count: u64) -> u64 {
         let wanted = count.min(self.len.saturating_sub(rank));
         let mut left = wanted;
@@ -157,7 +157,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         wanted
     }
 
-    /// Gives back up to about `blocks_max` blocks; returns whether none is left. Nothing else may be called before that.
+    /// Frees up to about `blocks_max` blocks; returns true if none is left. Nothing else may be called before that.
     pub(super) fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
             let Some(leaf) = self.spine.take_last(arena, &mut self.owned) else {
@@ -193,7 +193,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         if K == 1 { key as u64 } else { (key >> 64) as u64 }
     }
 
-    /// Where `key` is or belongs, in a table that has rows.
+    /// The position where `key` is or belongs, in a table that has rows.
     #[inline]
     fn locate(&self, arena: &Arena, key: u128) -> Spot {
         // Keys are unique, so a leaf whose bound is the key is the one.
@@ -215,7 +215,8 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         self.rebuild(arena, spot, row)
     }
 
-    /// Writes a row into a leaf that cannot take it as it is: into a larger one, another shape, or one of two halves.
+    /// Writes a row into a leaf that cannot take it in its present shape: into a larger one, another shape, or one of
+    /// two halves.
     #[cold]
     fn rebuild(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
         let Spot { leaf, path, at, found } = *spot;
@@ -225,7 +226,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         let parts = [Part::<N>::Run(leaf, 0, at), Part::<N>::One(row), Part::<N>::Run(leaf, rest, head.len)];
         let shape = Shape::<N>::of(arena, &parts);
         let appends = at == head.len && self.spine.is_last(arena, &path);
-        // A row that comes last and would only make a good leaf wider begins a leaf of its own.
+        // A last row that would only widen a good leaf begins a new leaf.
         let begins = appends && head.len >= LEN_WORTHY && !head.holds(&row);
         if shape.fits() && !begins {
             let spare = shape.len / 8 + usize::from(!self.spine.is_single()) * 4;
@@ -264,7 +265,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         self.owned.free(arena, leaf);
     }
 
-    /// Takes rows `from..to` of a leaf out, and the leaf when it is left with none or few.
+    /// Removes rows `from..to` of a leaf, and the leaf if it has none or few left.
     fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
         leaf::remove::<N>(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
@@ -290,7 +291,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         }
     }
 
-    /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
+    /// Joins this leaf with a neighbour, if both fit into one; returns whether it did.
     fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };

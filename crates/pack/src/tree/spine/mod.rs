@@ -1,7 +1,8 @@
-//! The inner nodes of a tree: which leaf holds a rank or a key, and what changes when leaves come and go.
+//! The inner nodes of a tree: the leaf of a rank or a key, and changes when leaves are added and removed.
 //!
-//! Called by every ordered type; it never looks into a leaf. A node holds, for each child, its handle, how many entries
-//! are below it and `K` words of a key that no entry below it is smaller than (`K` = 0: the tree is ordered by rank only).
+//! Called by every ordered type; it never looks into a leaf. A node holds, for each child, its handle, how many
+//! entries are below it and `K` words of a key that no entry below it is smaller than (`K` = 0: the tree is ordered
+//! by rank only).
 
 mod node;
 mod spare;
@@ -19,7 +20,7 @@ use super::owned::Owned;
 use super::word::put_u16;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 
-/// Where a leaf hangs: the inner nodes from the root down and the child taken in each.
+/// The position of a leaf: the inner nodes from the root down and the child taken in each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     depth: usize,
@@ -51,18 +52,18 @@ impl<const K: usize> Spine<K> {
     /// No leaf.
     pub(super) const EMPTY: Self = Self { root: Handle::NONE, height: 0 };
 
-    /// The same tree as it is now, for [`darter_slab::Past`].
+    /// A copy of the tree in its present state, for [`darter_slab::Past`].
     pub(super) fn frozen(&self) -> Self {
         Self { root: self.root, height: self.height }
     }
 
-    /// Whether there is no leaf.
+    /// Returns true if there is no leaf.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.root.is_none()
     }
 
-    /// Whether there is exactly one leaf.
+    /// Returns true if there is exactly one leaf.
     #[inline]
     pub(super) fn is_single(&self) -> bool {
         self.height == 0 && !self.root.is_none()
@@ -100,7 +101,7 @@ impl<const K: usize> Spine<K> {
 
     /// The leaf where a key belongs, given by its first word and a function for its second.
     ///
-    /// Where keys tie, `tie` compares what is sought with a leaf's first entry; with unique keys that is `Greater`.
+    /// Where keys tie, `tie` compares the sought key with a leaf's first entry; with unique keys that is `Greater`.
     #[inline]
     pub(super) fn by_key(
         &self,
@@ -114,7 +115,7 @@ impl<const K: usize> Spine<K> {
         (leaf, path)
     }
 
-    /// As [`Spine::by_key`] for who only reads.
+    /// Like [`Spine::by_key`], without a path, for readers.
     #[inline]
     pub(super) fn leaf_by_key(
         &self,
@@ -162,7 +163,7 @@ impl<const K: usize> Spine<K> {
         (child, path)
     }
 
-    /// How many entries stand before the leaf of `path`.
+    /// Number of entries before the leaf of `path`.
     #[inline]
     pub(super) fn entries_before(&self, arena: &Arena, path: &Path) -> u64 {
         let mut sum = 0;
@@ -184,7 +185,7 @@ impl<const K: usize> Spine<K> {
         Some((node.child(block, at), beside))
     }
 
-    /// Whether the leaf of `path` is the last one.
+    /// Returns true if the leaf of `path` is the last one.
     pub(super) fn is_last(&self, arena: &Arena, path: &Path) -> bool {
         (0..path.depth)
             .all(|level| path.at[level] as usize + 1 == Node::of(bytes_of(arena, path.nodes[level])).len)
@@ -307,7 +308,8 @@ impl<const K: usize> Spine<K> {
         }
     }
 
-    /// Takes the leaf of `path`, with `entries` entries still counted for it, out of the tree. The caller frees its block.
+    /// Removes the leaf of `path`, with `entries` entries still counted for it, from the tree. The caller frees its
+    /// block.
     pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, path: &Path, entries: u32) {
         self.adjust(arena, path, -i64::from(entries));
         let mut level = path.depth;
@@ -389,7 +391,7 @@ impl<const K: usize> Spine<K> {
         }
     }
 
-    /// Takes the last leaf away without keeping counts, for a tree that is being destroyed. `None` when nothing is left.
+    /// Removes the last leaf without updating counts, for a tree that is being destroyed. `None` if none is left.
     pub(super) fn take_last(&mut self, arena: &mut Arena, owned: &mut Owned) -> Option<Handle> {
         if self.root.is_none() {
             return None;
@@ -438,7 +440,7 @@ impl<const K: usize> Spine<K> {
     }
 }
 
-/// Which neighbour.
+/// The side of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     Before,
@@ -471,5 +473,5 @@ fn leftmost(arena: &Arena, node: Handle, levels: usize) -> Handle {
     child
 }
 
-/// Levels of inner nodes. Nodes are half full on average, so eight levels pass what an arena can hold.
+/// Levels of inner nodes. Nodes are half full on average, so eight levels exceed the capacity of an arena.
 const HEIGHT_MAX: usize = 10;

@@ -36,7 +36,7 @@ pub(super) struct Branch {
 /// The head of a node: everything needed to find its parts.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
-    // 1 <= len <= cap, but while it is made
+    // 1 <= len <= cap, except while it is built
     pub(super) len: usize,
     pub(super) cap: usize,
 }
@@ -123,8 +123,8 @@ impl Node {
         }
     }
 
-    /// The child where a key belongs: the last one whose key is not above it, or the first. The first child's key is not
-    /// looked at. `low` gives the key's second word, `tie` compares what is sought with the first entry below a child.
+    /// The child where a key belongs: the last one whose key is not above it, or the first. The first child's key is
+    /// ignored. `low` gives the key's second word, `tie` compares the sought key with the first entry below a child.
     #[inline(always)]
     pub(super) fn route<const K: usize>(
         self,
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// As [`Node::route`] when the first word of the key after `at` is `high` too.
+    /// [`Node::route`] if the first word of the key after `at` equals `high` too.
     fn route_among_equals(
         self,
         block: &[u8],
@@ -176,7 +176,7 @@ impl Node {
         block[start + 8..start + 8 * self.len].as_chunks::<8>().0
     }
 
-    /// The child that has the entry of this rank below it, and how many entries of it stand before that.
+    /// The child above the entry of this rank, and the entry's rank among those below the child.
     #[inline(always)]
     pub(super) fn by_rank(self, block: &[u8], rank: u64) -> (usize, u64) {
         let start = HEAD + 4 * self.cap;

@@ -45,7 +45,7 @@ impl<const K: usize> Spine<K> {
     }
 }
 
-/// Which entry comes next. What an entry is, the leaf's owner knows; a walk counts them.
+/// The next entry of a walk. A walk only counts entries; the leaf's owner reads them.
 pub(in crate::tree) struct Walk<'a, const K: usize> {
     spine: &'a Spine<K>,
     arena: &'a Arena,
@@ -72,7 +72,7 @@ impl<'a, const K: usize> Walk<'a, K> {
         };
     }
 
-    /// The place of the next entry in this leaf, which is then passed; `None` when the leaf has no more.
+    /// The place of the next entry in this leaf, and passes it; `None` if the leaf has no more.
     #[inline(always)]
     pub(in crate::tree) fn place(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
@@ -88,7 +88,7 @@ impl<'a, const K: usize> Walk<'a, K> {
         }
     }
 
-    /// Goes on to the next leaf; `len` counts its entries. `None` at the end.
+    /// Moves to the next leaf; `len` counts its entries. `None` at the end.
     #[cold]
     pub(in crate::tree) fn advance(&mut self, len: impl FnOnce(Handle) -> usize) -> Option<Handle> {
         let path = self.path.as_mut()?;

@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) pairs: usize,
     pub(super) names_bytes: usize,
     values_bytes: usize,
-    // Has a string that must go out of line.
+    // True if it has a string that must be moved out of line.
     long: bool,
 }
 
@@ -45,13 +45,13 @@ impl Plan {
         1 + varint::len(self.pairs as u64) + self.names_bytes + self.values_bytes
     }
 
-    /// Whether the body can be written straight into a leaf.
+    /// Returns true if the body can be written straight into a leaf.
     pub(super) fn is_short(&self) -> bool {
         !self.long && self.bytes(false) <= INLINE_BYTES_MAX
     }
 }
 
-/// Whether `shared`, the codes of names, are the names of `pairs`.
+/// Returns true if `shared`, the codes of names, are the names of `pairs`.
 #[inline]
 pub(super) fn shares<'a>(
     shared: &[u8],
@@ -157,13 +157,13 @@ pub(super) fn far<'a>(
     }
 }
 
-/// Whether a body holds anything out of line.
+/// Returns true if a body holds anything out of line.
 #[inline]
 pub(super) fn holds(body: &[u8]) -> bool {
     body[0] & HOLDS != 0
 }
 
-/// Frees what a body holds out of line; returns how many strings that were.
+/// Frees the out-of-line strings of a body; returns their number.
 pub(super) fn release(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, body: &[u8]) -> usize {
     match body[0] {
         kind if kind & HOLDS == 0 => 0,
@@ -177,7 +177,7 @@ pub(super) fn release(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, b
     }
 }
 
-/// Frees what the codes after a number of pairs hold out of line. Only such bodies hold anything.
+/// Frees the out-of-line strings of the codes after a number of pairs. Only such bodies have any.
 fn release_own(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, bytes: &[u8]) -> usize {
     let start = varint::read(bytes).map_or(0, |(_, len)| len);
     release_codes(arena, owned, spill, &bytes[start..])

@@ -29,7 +29,7 @@ impl StreamLog {
         iter
     }
 
-    /// As [`StreamLog::iter`], among all entries of the tree, trimmed or not.
+    /// Like [`StreamLog::iter`], among all entries of the tree, trimmed or not.
     pub(super) fn walk<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
         let walk = Walk::nowhere(&self.spine, arena, direction);
         let mut iter = Iter { log: self, arena, walk, leaf: None, left: u64::MAX };

@@ -30,7 +30,7 @@ pub(super) struct Head {
     pub(super) cap: usize,
     widths: [usize; 2],
     bases: [u64; 2],
-    /// How many names the entries share, and the bytes of their codes.
+    /// Number of names that the entries share, and the bytes of their codes.
     pub(super) names: usize,
     pub(super) names_bytes: usize,
     // names_bytes <= used <= room
@@ -99,7 +99,8 @@ impl Head {
         }
     }
 
-    /// Where the body of entry `at` starts and ends among the bodies. They lie as they came: one ends where the next begins.
+    /// Start and end of the body of entry `at` among the bodies. They lie in insertion order: one ends where the next
+    /// begins.
     #[inline]
     fn span(&self, block: &[u8], at: usize) -> (usize, usize) {
         let slot = self.slots_at() + at * SLOT_BYTES;
@@ -126,7 +127,7 @@ impl Head {
         &block[self.bodies_at()..]
     }
 
-    /// How many entries have an id below `id`.
+    /// Number of entries with an id below `id`.
     pub(super) fn below(&self, block: &[u8], id: StreamId) -> usize {
         let (mut low, mut high) = (0, self.len);
         while low < high {
@@ -140,7 +141,7 @@ impl Head {
         low
     }
 
-    /// Whether the columns are wide enough for an id.
+    /// Returns true if the columns are wide enough for an id.
     pub(super) fn holds(&self, id: StreamId) -> bool {
         let fits = |value: u64, at: usize| {
             value >= self.bases[at] && value - self.bases[at] <= mask(self.widths[at])
@@ -162,7 +163,7 @@ impl Head {
                 let high = column.1.saturating_add(mask(column.0)).max(value);
                 column.1 = column.1.min(value);
                 column.0 = column.0.max(width(high.max(value) - column.1));
-                // Only the widest column reaches that far, and then a base of 0 does as well.
+                // Only the widest column extends that far, and then a base of 0 serves as well.
                 if column.0 == 8 {
                     column.1 = 0;
                 }
@@ -172,7 +173,7 @@ impl Head {
     }
 }
 
-/// Makes room for an entry at the end, if the leaf can take it as it is; returns where to write its body.
+/// Makes room for an entry at the end, if the leaf can take it in its present shape; returns the offset of its body.
 #[inline]
 pub(super) fn push(block: &mut [u8], id: StreamId, body: usize) -> Option<usize> {
     push_to(block, Head::of(block), id, body)
@@ -196,7 +197,7 @@ pub(super) fn push_to(block: &mut [u8], mut head: Head, id: StreamId, body: usiz
     Some(start)
 }
 
-/// Takes entries `from..to` out; what they held out of line is the caller's.
+/// Removes entries `from..to`. The caller must release their out-of-line parts.
 pub(super) fn remove(block: &mut [u8], from: usize, to: usize) {
     let head = Head::of(block);
     let (slots, bodies) = (head.slots_at(), head.bodies_at());
@@ -214,8 +215,8 @@ pub(super) fn remove(block: &mut [u8], from: usize, to: usize) {
     put_u16(block, 24, head.used - (end - start));
 }
 
-/// A new leaf without entries, for entries like one with this id and a body of `body` bytes, sharing the names that
-/// `names` are the codes of. The caller writes the names to the offset returned.
+/// Begins a leaf for entries like one with this id and a body of `body` bytes, which share the names with the codes
+/// `names`. The caller writes the names to the returned offset.
 pub(super) fn begin(
     arena: &mut Arena,
     owned: &mut Owned,
@@ -245,8 +246,8 @@ pub(super) fn begin(
     Ok((leaf, head.bodies_at()))
 }
 
-/// A new leaf of all the entries of `leaves`, which share names, with room for others as far as `bytes` reach; wide enough
-/// for `id` too. Errors: nothing is kept. The caller frees the old blocks.
+/// Builds a leaf of all entries of `leaves`, which share names, wide enough for `id` too, with room for others up to
+/// `bytes`. Errors: nothing is kept. The caller frees the old blocks.
 pub(super) fn rebuild(
     arena: &mut Arena,
     owned: &mut Owned,

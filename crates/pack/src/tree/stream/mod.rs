@@ -1,7 +1,8 @@
-//! `StreamLog`: entries of fields and values under rising ids, appended at the end, read from anywhere both ways.
+//! `StreamLog`: entries of fields and values under rising ids, appended at the end, read from anywhere in both
+//! directions.
 //!
-//! Called by the store for streams. The names that the first entry of a leaf has are written once for all entries of the
-//! leaf that have the same. It makes no ids and knows no groups; what is pending is a [`super::Pel`].
+//! Called by the store for streams. The names of the first entry of a leaf are written once for all entries of the
+//! leaf that have the same names. It makes no ids and knows no groups; pending entries are in [`super::Pel`].
 
 mod body;
 mod iter;
@@ -28,7 +29,7 @@ pub use iter::Iter;
 /// The id of an entry; ids sort by time and then by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct StreamId {
-    /// Milliseconds since 1970, or whatever the client makes of it.
+    /// Milliseconds since 1970, or any number that the client chooses.
     pub ms: u64,
     /// Number within the millisecond.
     pub seq: u64,
@@ -80,13 +81,13 @@ impl StreamLog {
         StreamLog { spine: Spine::EMPTY, len: 0, dead: 0, owned: Owned::NONE, spill: Spill::new() }
     }
 
-    /// The same log as it is now: to be read while the arena keeps blocks before they change, by one who looks back.
-    /// Never to be changed or cleared.
+    /// A copy of the log in its present state, for a reader that looks back while the arena keeps pre-images. It must
+    /// never be changed or cleared.
     pub fn frozen(&self) -> StreamLog {
         StreamLog { spine: self.spine.frozen(), len: self.len, dead: self.dead, ..StreamLog::new() }
     }
 
-    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    /// Lends the data outside the arena to a frozen copy for a read, or takes it back.
     pub fn lend(&mut self, frozen: &mut StreamLog) {
         std::mem::swap(&mut self.spill, &mut frozen.spill);
     }
@@ -97,7 +98,7 @@ impl StreamLog {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Returns true if there is no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -135,7 +136,7 @@ impl StreamLog {
         is_there.then(|| self.entry(arena, block, &head, at))
     }
 
-    /// How many entries have an id below `id`. Cost: O(log n).
+    /// Number of entries with an id below `id`. Cost: O(log n).
     pub fn rank(&self, arena: &Arena, id: StreamId) -> u64 {
         if self.len == 0 {
             return 0;
@@ -190,7 +191,7 @@ impl StreamLog {
         done.map(|()| true)
     }
 
-    /// Takes out the entry with this id; returns whether there was one. Cost: O(log n), one leaf or two.
+    /// Removes the entry with this id; returns whether there was one. Cost: O(log n), one leaf or two.
     pub fn remove(&mut self, arena: &mut Arena, id: StreamId) -> bool {
         if self.len == 0 {
             return false;
@@ -205,7 +206,8 @@ impl StreamLog {
         true
     }
 
-    /// Takes out the first `count` entries at most; returns how many there were. Cost: bounded, many leave the tree later.
+    /// Removes up to `count` of the first entries; returns their number. Cost: bounded; many are removed from the
+    /// tree later.
     pub fn remove_first(&mut self, arena: &mut Arena, count: u64) -> u64 {
         let gone = count.min(self.len);
         self.len -= gone;
@@ -214,12 +216,12 @@ impl StreamLog {
         gone
     }
 
-    /// Whether entries that were trimmed are still in the tree.
+    /// Returns true if entries that were trimmed are still in the tree.
     pub fn is_unswept(&self) -> bool {
         self.dead > 0
     }
 
-    /// Takes entries that were trimmed out of the tree, up to about `leaves_max` leaves; whether that was all.
+    /// Removes trimmed entries from the tree, up to about `leaves_max` leaves. Returns true if that was all.
     pub fn sweep(&mut self, arena: &mut Arena, leaves_max: usize) -> bool {
         for _ in 0..leaves_max {
             if self.dead == 0 {
@@ -227,7 +229,7 @@ impl StreamLog {
             }
             let (leaf, path) = self.spine.first(arena);
             let part = self.dead.min(leaf::len(arena, leaf) as u64);
-            // To the tree they are entries until now.
+            // The tree still counts them as entries.
             self.len += part;
             self.dead -= part;
             self.remove_run(arena, leaf, &path, 0, part as usize);
@@ -235,13 +237,13 @@ impl StreamLog {
         self.dead == 0
     }
 
-    /// Whether the entry at a place of the tree was trimmed.
+    /// Returns true if the entry at a place of the tree was trimmed.
     #[inline]
     fn is_dead(&self, arena: &Arena, path: &Path, at: usize) -> bool {
         self.dead > 0 && self.spine.entries_before(arena, path) + (at as u64) < self.dead
     }
 
-    /// How many entries the first leaf has: what an approximate trim takes out at once.
+    /// Number of entries in the first leaf, which an approximate trim removes together.
     pub fn first_leaf_len(&self, arena: &Arena) -> u64 {
         if self.len == 0 {
             return 0;
@@ -250,7 +252,7 @@ impl StreamLog {
         (leaf::len(arena, leaf) - at) as u64
     }
 
-    /// Gives back up to about `blocks_max` blocks; the log is unusable from the first call until it returns `true`, and
+    /// Frees up to about `blocks_max` blocks; the log is unusable from the first call until it returns `true`, and
     /// empty then.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         let mut freed = 0;
@@ -283,7 +285,7 @@ impl StreamLog {
         self.spill.settle();
     }
 
-    /// Where `id` is or belongs, in a log that has entries.
+    /// The position where `id` is or belongs, in a log that has entries.
     fn locate(&self, arena: &Arena, id: StreamId) -> (Handle, Path, usize) {
         // Ids are unique, so a leaf whose bound is the id is the one.
         let (leaf, path) = self.spine.by_key(arena, id.ms, || id.seq, |_| Ordering::Greater);
@@ -326,7 +328,7 @@ impl StreamLog {
             let spare = spare.max(wanted - head.bytes());
             (home, start) = self.push_to_larger(arena, (leaf, &head), id, bytes, spare)?;
             if start.is_none() {
-                // The rounding of the room to entries went against this one.
+                // The room was rounded to entries, and is too small for this one.
                 self.owned.free(arena, home);
                 return self.begin(arena, Some((leaf, path)), id, plan, far, pairs);
             }
@@ -393,7 +395,7 @@ impl StreamLog {
         Ok(())
     }
 
-    /// The leaf in a block of just its size, the old block freed; the same leaf when there is little to gain.
+    /// The leaf in a block of its exact size, the old block freed; the same leaf if little would be gained.
     fn tightened(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
         let bytes = Head::of(bytes_of(arena, leaf)).bytes();
         if Arena::fits(bytes) >= arena.size(leaf) {
@@ -409,7 +411,7 @@ impl StreamLog {
         }
     }
 
-    /// Takes entries `from..to` of a leaf out, and the leaf when it is left with none or few.
+    /// Removes entries `from..to` of a leaf, and the leaf if it has none or few left.
     fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
         if self.spill.is_read() {
             let rank = self.spine.entries_before(arena, path) + from as u64;
@@ -434,7 +436,7 @@ impl StreamLog {
         }
     }
 
-    /// Makes one leaf of this one and one beside it, when they share the same names and it leaves room.
+    /// Joins this leaf with a neighbour, if they share the same names and both fit into one.
     fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
@@ -462,7 +464,7 @@ impl StreamLog {
         false
     }
 
-    /// Frees what entries `from..to` of a leaf hold out of line; returns how many strings that were.
+    /// Frees the out-of-line strings of entries `from..to` of a leaf; returns their number.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
         let mut released = 0;
         for at in from..to {
@@ -477,7 +479,7 @@ impl StreamLog {
     }
 }
 
-/// Leaves that a trim takes out of the tree itself: some microseconds.
+/// Leaves that a trim removes from the tree itself: some microseconds.
 const LEAVES_AT_ONCE: usize = 16;
 
 fn write_body<'a>(

@@ -200,7 +200,7 @@ fn trimmed_entries_are_gone_at_once_and_leave_the_tree_later() {
     assert!(!log.remove(&mut arena, id(14_000)), "it is gone");
     while !log.sweep(&mut arena, 3) {}
     assert_eq!(see(&log, &arena), expected);
-    // When ids are set back, nothing of what was trimmed is in the way.
+    // Trimmed entries do not disturb ids that were set back.
     assert_eq!(log.remove_first(&mut arena, u64::MAX), 25_000);
     assert!(log.is_unswept() && log.is_empty());
     assert!(append(&mut log, &mut arena, id(7), &pairs).unwrap());

@@ -1,4 +1,4 @@
-//! Random changes while several readers go on at their own pace: each gets what stood there when it began.
+//! Random changes while several readers proceed at different speeds: each gets the state at its start.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! New leaves of a sorted set out of runs of old ones: the one way a leaf grows, changes shape, splits, joins or shrinks.
+//! New leaves of a sorted set from runs of old ones: the only code by which a leaf grows, changes shape, splits,
+//! joins or shrinks.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::tree::owned::Owned;
 use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
 use crate::tree::{Full, leaf_bytes};
 
-/// What a new leaf is made of.
+/// A part of a new leaf.
 #[derive(Clone, Copy)]
 pub(super) enum Part<'a> {
     /// Entries `.1..(.2)` of a leaf.
@@ -69,7 +70,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The smallest shape that holds all parts. Cost: two looks at each entry.
+    /// The smallest shape that holds all parts. Cost: two passes over the entries.
     pub(super) fn of(arena: &Arena, parts: &[Part<'_>]) -> Shape {
         let mut seen = Seen::default();
         for part in parts {
@@ -95,7 +96,7 @@ impl Shape {
         Shape { len: seen.len, scores: seen.scores(), members }
     }
 
-    /// Whether members are kept as slots and codes.
+    /// Returns true if members are kept as slots and codes.
     pub(super) fn has_slots(&self) -> bool {
         matches!(self.members, Members::Slots { .. })
     }
@@ -105,7 +106,7 @@ impl Shape {
         self.head(0, self.len, 0).bytes()
     }
 
-    /// Whether a leaf of this shape is small enough for a leaf of at most `bytes_max`.
+    /// Returns true if a leaf of this shape is small enough for a leaf of at most `bytes_max`.
     pub(super) fn fits(&self, bytes_max: usize) -> bool {
         self.len <= LEN_MAX && self.bytes() <= bytes_max
     }
@@ -118,7 +119,7 @@ impl Shape {
         Head { len: self.len, cap, id, scores: self.scores, members }
     }
 
-    /// A new leaf of the parts. Errors: nothing is kept. What `parts` hold out of line then belongs to the new leaf.
+    /// A new leaf of the parts. Errors: nothing is kept. The out-of-line parts then belong to the new leaf.
     pub(super) fn build(
         &self,
         arena: &mut Arena,
@@ -211,7 +212,7 @@ pub(super) fn enlarge(
     Ok(fresh)
 }
 
-/// What a pass over the entries has found.
+/// The result of a pass over the entries.
 #[derive(Default)]
 struct Seen {
     len: usize,
@@ -224,7 +225,7 @@ struct Seen {
     ints: bool,
     int_low: u64,
     int_high: u64,
-    // The shape of the first run: where it serves again, copying is moving bytes.
+    // The shape of the first run. If it is reused, copying only moves bytes.
     before: Option<(Scores, Members)>,
 }
 
@@ -264,7 +265,7 @@ impl Seen {
                 self.int(base.wrapping_add(low));
                 self.int(base.wrapping_add(high));
             }
-            // Once of any kind, always: looking for integers again would cost more than it saves.
+            // A leaf of mixed members stays one: searching for integers again would cost more than it saves.
             Members::Slots { .. } => self.any = true,
         }
     }
@@ -284,7 +285,7 @@ impl Seen {
         {
             return before;
         }
-        // Spare codes go below the lowest, half of them, for scores to come on either side.
+        // Half of the spare codes lie below the lowest, so that later scores fit on either side.
         let below = ((mask(width) - span) / 2).checked_mul(1 << shift).unwrap_or(0);
         let base = self.low.checked_sub(below).unwrap_or(self.low);
         Scores { width, shift, raw: false, base }
@@ -329,13 +330,13 @@ fn code_lens<'a>(arena: &'a Arena, part: &'a Part<'a>) -> impl Iterator<Item = u
     })
 }
 
-/// How many entries of two or more are about half of them, in bytes where they are of any kind.
+/// Number of entries, of two or more, that are about half of them; in bytes for mixed members.
 pub(super) fn middle(arena: &Arena, parts: &[Part<'_>; 3], slots: bool) -> usize {
     let len = parts.iter().map(Part::len).sum::<usize>();
     if !slots {
         return len.div_ceil(2);
     }
-    // What an entry takes besides its code.
+    // Bytes of an entry besides its code.
     const FIXED: usize = 6;
     let half = parts.iter().map(|part| code_bytes(arena, part) + FIXED * part.len()).sum::<usize>() / 2;
     let sizes = parts.iter().flat_map(|part| code_lens(arena, part).map(|len| len + FIXED));
@@ -406,7 +407,7 @@ fn recode(
     count: usize,
     change: impl Fn(u64) -> u64,
 ) {
-    // The least and the greatest: of numbers in between some may stay where others do not.
+    // Compare the least and the greatest: numbers in between may be unchanged while others are not.
     if width == wide && change(0) == 0 && change(mask(width)) == mask(width) {
         fresh[to..to + count * width].copy_from_slice(&old[from..from + count * width]);
         return;

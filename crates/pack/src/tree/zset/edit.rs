@@ -1,4 +1,4 @@
-//! Changes of a sorted set: add, move, remove, and taking the whole set apart.
+//! Changes of a sorted set: add, move, remove, and freeing the whole set.
 
 use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
@@ -15,7 +15,7 @@ use crate::tree::owned::Far;
 use crate::tree::spine::Path;
 use crate::tree::{Direction, Full};
 
-/// What [`Zset::update`] found and did.
+/// The result of [`Zset::update`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Change {
     /// The score before, if the member was there.
@@ -25,9 +25,10 @@ pub struct Change {
 }
 
 impl Zset {
-    /// Gives `member` the score that `decide` answers to its present one; `None` leaves it as it is. NaN is not a score.
+    /// Gives `member` the score that `decide` returns for its present one; `None` leaves it unchanged. NaN is not a
+    /// score.
     ///
-    /// Errors: nothing is changed. Cost: O(log n); one leaf or two, at times a split of one.
+    /// Errors: nothing is changed. Cost: O(log n); one leaf or two, sometimes a split of one.
     #[inline]
     pub fn update(
         &mut self,
@@ -60,7 +61,7 @@ impl Zset {
                 self.before_removal(arena, rank, 1);
             }
             let done = self.change(arena, hasher, new, place, old, score);
-            // Wherever it stands now, readers have it as it stood.
+            // Readers keep the former position of the member.
             if is_read {
                 self.note_insertion(arena, hasher, member);
             }
@@ -69,7 +70,7 @@ impl Zset {
         Ok(Change { old: Some(old), new: wanted })
     }
 
-    /// Gives `member` this score, adding it if need be; returns whether it was added. As [`Zset::update`].
+    /// Gives `member` this score, adding it if necessary; returns whether it was added. As [`Zset::update`].
     pub fn insert(
         &mut self,
         arena: &mut Arena,
@@ -80,7 +81,7 @@ impl Zset {
         Ok(self.update(arena, hasher, member, |_| Some(score))?.old.is_none())
     }
 
-    /// Takes `member` out; returns its score. Cost: as [`Zset::update`].
+    /// Removes `member`; returns its score. Cost: as [`Zset::update`].
     pub fn remove(&mut self, arena: &mut Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
         let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
         let block = bytes_of(arena, place.leaf);
@@ -91,7 +92,7 @@ impl Zset {
         Some(score)
     }
 
-    /// Shows the member with the lowest score ([`Direction::Up`]) or the highest to `emit` and takes it out.
+    /// Passes the member with the lowest score ([`Direction::Up`]) or the highest to `emit` and removes it.
     ///
     /// Returns whether there was one. Cost: O(log n).
     pub fn pop(
@@ -116,7 +117,7 @@ impl Zset {
         true
     }
 
-    /// Takes out up to `count` members from this rank on; returns how many there were.
+    /// Removes up to `count` members from this rank on; returns their number.
     ///
     /// Cost: about 0.1 us each; callers with many thousands call it in slices.
     pub fn remove_ranks(&mut self, arena: &mut Arena, hasher: &KeyHasher, rank: u64, count: u64) -> u64 {
@@ -131,7 +132,7 @@ impl Zset {
         wanted
     }
 
-    /// Gives back up to about `blocks_max` blocks; the set is unusable from the first call until it returns `true`, and
+    /// Frees up to about `blocks_max` blocks; the set is unusable from the first call until it returns `true`, and
     /// empty then.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         if !self.index.free_step(arena, &mut self.owned, blocks_max) {
@@ -235,7 +236,7 @@ impl Zset {
         self.move_entry(arena, hasher, &new, at, old, score)
     }
 
-    /// Takes the entry at `at` of its leaf to wherever its new score belongs, its code and index entry with it.
+    /// Moves the entry at `at` of its leaf to the position of its new score, with its code and index entry.
     fn move_entry(
         &mut self,
         arena: &mut Arena,
@@ -261,7 +262,7 @@ impl Zset {
         if target != id {
             self.index.replace(arena, member::hash(hasher, new.item), id, target);
         }
-        // Mostly the leaf is the same block, which need not be looked for again.
+        // The leaf is usually the same block, which need not be searched again.
         if self.ids.get(arena, id) == leaf && !leaf::is_sparse(arena, leaf) {
             return Ok(());
         }
@@ -272,7 +273,7 @@ impl Zset {
         Ok(())
     }
 
-    /// Takes entries `from..to` of a leaf out of the set.
+    /// Removes entries `from..to` of a leaf from the set.
     fn remove_run(
         &mut self,
         arena: &mut Arena,
@@ -310,7 +311,7 @@ impl Zset {
         self.settle(arena, hasher, leaf, path);
     }
 
-    /// Frees what entries `from..to` of a leaf hold out of line; returns how many did.
+    /// Frees the out-of-line parts of entries `from..to` of a leaf; returns the number of entries that had one.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
         let head = Head::of(bytes_of(arena, leaf));
         let Members::Slots { .. } = head.members else { return 0 };

@@ -1,4 +1,4 @@
-//! When members of a sorted set expire. Few sets have such members, so the times sit beside the set, on the heap.
+//! Expiry times of members of a sorted set. Few sets have them, so the times lie beside the set, on the heap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ struct Times {
     past: Option<Past>,
 }
 
-/// How the times that have changed were when the set was frozen.
+/// The former values of times that have changed since the set was frozen.
 #[derive(Debug, Default)]
 struct Past {
     of: BTreeMap<Box<[u8]>, Option<u64>>,
@@ -32,7 +32,7 @@ struct Past {
 }
 
 impl Times {
-    /// To be called before the time of a member changes, comes or goes.
+    /// To be called before the time of a member is set, changed or removed.
     fn keep_first(&mut self, text: &[u8]) {
         let Some(past) = &mut self.past else { return };
         if !past.of.contains_key(text) {
@@ -42,14 +42,14 @@ impl Times {
     }
 }
 
-/// What the two trees hold of a member beside its text, the free places of their nodes included: about.
+/// Approximate bytes that the two trees hold for a member beside its text, free places of their nodes included.
 const ENTRY_BYTES: usize = 104;
 
 impl Expiries {
     /// No member expires.
     pub(super) const NONE: Expiries = Expiries(None);
 
-    /// Whether no member expires.
+    /// Returns true if no member expires.
     #[inline]
     pub(super) fn is_none(&self) -> bool {
         self.0.is_none()
@@ -68,14 +68,14 @@ impl Expiries {
         }
     }
 
-    /// From now on times are kept before they change, if there are any.
+    /// From now on keeps the former times of members before they change, if there are any.
     pub(super) fn keep_past(&mut self) {
         if let Some(times) = &mut self.0 {
             times.past = Some(Past::default());
         }
     }
 
-    /// They need not be kept any more.
+    /// Discards the former times.
     pub(super) fn forget_past(&mut self) {
         let Some(times) = &mut self.0 else { return };
         times.past = None;
@@ -95,19 +95,19 @@ impl Expiries {
 }
 
 impl Zset {
-    /// Bytes held outside the arena by the times of members, about.
+    /// Approximate bytes held outside the arena by the times of members.
     pub fn expiry_bytes(&self) -> usize {
         let of = |times: &Times| size_of::<Times>() + times.of.len() * ENTRY_BYTES + 2 * times.text_bytes;
         self.expiries.0.as_deref().map_or(0, of)
     }
 
-    /// Bytes held because it was frozen, about.
+    /// Approximate bytes held because the set was frozen.
     pub fn past_bytes(&self) -> usize {
         let of = |past: &Past| past.of.len() * ENTRY_BYTES / 2 + past.text_bytes;
         self.expiries.0.as_ref().and_then(|times| times.past.as_ref()).map_or(0, of)
     }
 
-    /// When `member` expired at the time at which the set was frozen, if it did.
+    /// The expiry time of `member` at the time of the freeze, if it had one.
     pub fn past_expiry(&self, member: Item<'_>) -> Option<u64> {
         let times = self.expiries.0.as_ref()?;
         let mut digits = Digits::new();
@@ -151,7 +151,7 @@ impl Zset {
         Some(*at_ms)
     }
 
-    /// Takes out up to `count_max` members whose time has come, each shown to `emit`; returns how many.
+    /// Removes up to `count_max` expired members, each passed to `emit`; returns their number.
     pub fn expire_due(
         &mut self,
         arena: &mut Arena,

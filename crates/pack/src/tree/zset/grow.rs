@@ -1,4 +1,5 @@
-//! Leaves of a sorted set as entries come and go: growing, splitting, joining, and the index that follows.
+//! Leaves of a sorted set while entries are added and removed: growing, splitting, joining, and the index that
+//! follows.
 
 use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
@@ -13,7 +14,8 @@ use crate::tree::spine::{Leaf, Path, Side};
 use crate::tree::{Full, LEAF_BYTES_MAX};
 
 impl Zset {
-    /// Writes an entry into the leaf where it belongs; returns that leaf's id. Neither the length nor the index knows it yet.
+    /// Writes an entry into the leaf where it belongs; returns that leaf's id. The caller updates the length and the
+    /// index.
     ///
     /// Errors: nothing is changed.
     pub(super) fn place(
@@ -60,8 +62,8 @@ impl Zset {
         Ok(head.id)
     }
 
-    /// Builds the only leaf anew, with the entry at `at` in place `to` among the others and with a score that the leaf's
-    /// shape does not hold; false, with nothing changed, when one leaf does not hold that. Errors: nothing is changed.
+    /// Rebuilds the only leaf with the entry at `at` moved to place `to` and a score that the leaf's shape does not
+    /// hold. Returns false, with nothing changed, if one leaf cannot hold that. Errors: nothing is changed.
     pub(super) fn reshape(
         &mut self,
         arena: &mut Arena,
@@ -87,7 +89,8 @@ impl Zset {
         Ok(true)
     }
 
-    /// Makes two leaves of one and a new entry, `middle` entries in the left one; returns the id of the leaf that has the entry. Errors: nothing is changed.
+    /// Splits a leaf and adds an entry, with `middle` entries in the left leaf. Returns the id of the leaf of the new
+    /// entry. Errors: nothing is changed.
     fn split(
         &mut self,
         arena: &mut Arena,
@@ -172,15 +175,15 @@ impl Zset {
         Ok(())
     }
 
-    /// Drops the index of a set that has but one leaf.
+    /// Drops the index of a set that has one leaf.
     #[cold]
     fn stop_index(&mut self, arena: &mut Arena) {
         while !self.index.free_step(arena, &mut self.owned, 64) {}
         self.ids.clear(arena, &mut self.owned);
     }
 
-    /// Has the index say `other` instead of `id` for the members at these places of a leaf. Their buckets lie anywhere, so
-    /// some are asked for at once.
+    /// Changes the index entries of the members at these places of a leaf from `id` to `other`. Their buckets are
+    /// scattered, so several are prefetched together.
     fn reindex(
         &mut self,
         arena: &mut Arena,
@@ -218,7 +221,7 @@ impl Zset {
         self.owned.free(arena, leaf);
     }
 
-    /// Puts a leaf that entries have left in order: frees it when it is empty, joins it with another, or shrinks it.
+    /// Tidies a leaf after removals: frees it if it is empty, joins it with another, or shrinks it.
     pub(super) fn settle(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) {
         let head = Head::of(bytes_of(arena, leaf));
         if head.len == 0 {
@@ -244,7 +247,7 @@ impl Zset {
         }
     }
 
-    /// Makes one leaf of this one and one beside it, when that leaves room; returns whether it did.
+    /// Joins this leaf with a neighbour, if both fit into one; returns whether it did.
     fn join(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) -> bool {
         for side in [Side::After, Side::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };

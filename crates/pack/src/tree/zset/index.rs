@@ -1,8 +1,8 @@
-//! Which leaf a member is in: a trie of small buckets over 32 bits of the member's hash.
+//! The leaf of each member: a trie of small buckets over 32 bits of the member's hash.
 //!
-//! Called by `Zset` once it has more than one leaf. It holds no member: what a probe finds is a leaf worth looking into.
-//! Buckets grow by an eighth and split at 63 entries, nodes double up to 1,024 slots and then branch, so that no insertion
-//! touches more than a few KiB.
+//! Called by `Zset` once it has more than one leaf. It holds no members: a probe finds a leaf that may hold the
+//! member. Buckets grow by an eighth and split at 63 entries. Nodes double up to 1,024 slots and then branch. No
+//! insertion touches more than a few KiB.
 //!
 //! ```text
 //! bucket: u8 0 | u8 bits of its node that all its entries share | u16 len | u16 cap | u16 unused | cap x u32 hash | cap x u32 id
@@ -43,13 +43,13 @@ impl Index {
     /// No entry, no block.
     pub(super) const EMPTY: Index = Index { root: Handle::NONE };
 
-    /// Whether there is no block at all.
+    /// Returns true if there is no block at all.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.root.is_none()
     }
 
-    /// The first answer that `look` gives for the id of an entry with this hash.
+    /// The first result of `look` for the ids of entries with this hash.
     #[inline]
     pub(super) fn find<T>(
         &self,
@@ -87,7 +87,7 @@ impl Index {
         }
     }
 
-    /// Asks for the memory of a hash's bucket.
+    /// Prefetches the memory of a hash's bucket.
     #[inline]
     pub(super) fn prefetch(&self, arena: &Arena, hash: u32) {
         if !self.root.is_none() {
@@ -127,7 +127,7 @@ impl Index {
         Ok(())
     }
 
-    /// Changes the id of one entry with this hash and id; there must be one.
+    /// Changes the id of one entry with this hash and id; it must exist.
     #[inline]
     pub(super) fn replace(&mut self, arena: &mut Arena, hash: u32, id: u32, other: u32) {
         let bytes = bytes_of_mut(arena, self.bucket(arena, hash));
@@ -139,7 +139,7 @@ impl Index {
         }
     }
 
-    /// Takes one entry with this hash and id out; there must be one.
+    /// Removes one entry with this hash and id, which must exist.
     pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32, id: u32) {
         let (block, trail) = self.walk(arena, hash);
         let bytes = bytes_of_mut(arena, block);
@@ -161,8 +161,9 @@ impl Index {
         }
     }
 
-    /// Shows `emit` the hash and id of every entry from `from` to the end of the bucket that holds `from`; returns
-    /// where the next one starts, at most 2^32. Any entry present throughout a pass from 0 is shown at least once.
+    /// Passes to `emit` the hash and id of every entry from `from` to the end of the bucket that holds `from`;
+    /// returns the start of the next one, at most 2^32. Any entry present throughout a pass from 0 is shown at least
+    /// once.
     pub(super) fn scan(&self, arena: &Arena, from: u32, mut emit: impl FnMut(u32, u32)) -> u64 {
         if self.root.is_none() {
             return 1 << 32;
@@ -180,7 +181,7 @@ impl Index {
         ((u64::from(from) >> span) + 1) << span
     }
 
-    /// Gives back up to `blocks_max` blocks; returns whether none is left. Nothing else may be called before that.
+    /// Frees up to `blocks_max` blocks; returns true if none is left. Nothing else may be called before that.
     pub(super) fn free_step(&mut self, arena: &mut Arena, owned: &mut Owned, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
             if self.root.is_none() {
@@ -265,7 +266,7 @@ impl Index {
         }
     }
 
-    /// Makes two buckets of a full one, and the slots to tell them apart by. Errors: nothing is changed.
+    /// Splits a full bucket, and makes the slots that distinguish the halves. Errors: nothing is changed.
     fn split(
         &mut self,
         arena: &mut Arena,
@@ -420,7 +421,7 @@ fn slot_of(hash: u32, used: u32, bits: u32) -> usize {
 const NODE: u8 = 1;
 /// Entries at which a bucket splits.
 const LEN_MAX: usize = 63;
-/// Hash bits a node tells apart at most: 1,024 slots.
+/// Most hash bits that a node distinguishes: 1,024 slots.
 const BITS_MAX: u32 = 10;
 /// 10 + 10 + 10 + 2 bits.
 const LEVELS_MAX: usize = 4;
@@ -498,7 +499,7 @@ mod tests {
             for (hash, id) in all {
                 index.remove(&mut arena, &mut owned, hash, id);
             }
-            // What is left are the few blocks of an empty trie.
+            // Only the few blocks of an empty trie are left.
             assert!(owned.bytes() < 1_000, "{kind}: {}", owned.bytes());
             while !index.free_step(&mut arena, &mut owned, 3) {}
             assert_eq!((owned.bytes(), arena.used_bytes()), (0, 0));

@@ -41,7 +41,7 @@ pub(super) const SIGN: u64 = 1 << 63;
 /// Tags of codes from here on are of strings out of line.
 const SPILLED_TAG: u8 = 0xD0;
 
-/// How a leaf keeps its members.
+/// The form in which a leaf keeps its members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Members {
     /// All are integers: `base` plus `width` bytes each.
@@ -50,7 +50,7 @@ pub(super) enum Members {
     Slots { used: usize, room: usize },
 }
 
-/// How a leaf keeps its scores.
+/// The form in which a leaf keeps its scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scores {
     pub(super) width: usize,
@@ -60,12 +60,12 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// Whether these scores can hold `value`.
+    /// Returns true if these scores can hold `value`.
     pub(super) fn holds(&self, value: f64) -> bool {
         self.code(value).is_some()
     }
 
-    /// What is written for `value`, if these scores can hold it.
+    /// The code of `value`, if these scores can hold it.
     #[inline(always)]
     fn code(&self, value: f64) -> Option<u64> {
         if self.raw {
@@ -129,13 +129,13 @@ impl Head {
         put_u64(block, 8, self.scores.base);
     }
 
-    /// Where the score of entry `at` is.
+    /// Offset of the score of entry `at`.
     #[inline(always)]
     pub(super) fn scores_at(&self, at: usize) -> usize {
         HEAD + at * self.scores.width
     }
 
-    /// Where the integer or the slot of the member of entry `at` is.
+    /// Offset of the integer or the slot of the member of entry `at`.
     #[inline(always)]
     pub(super) fn member_at(&self, at: usize) -> usize {
         self.members_at() + at * self.member_bytes()
@@ -193,7 +193,7 @@ impl Head {
         }
     }
 
-    /// The code of the member of entry `at`, and what follows it; of a leaf of any members only.
+    /// The code of the member of entry `at`, and the bytes after it; only for a leaf of mixed members.
     #[inline(always)]
     pub(super) fn code<'a>(&self, block: &'a [u8], at: usize) -> &'a [u8] {
         let offset = get_u16(block, self.members_at() + at * SLOT_BYTES) & OFFSET;
@@ -260,7 +260,7 @@ impl Head {
         }
     }
 
-    /// Where the scores, the members and the codes in use are.
+    /// The ranges of the scores, the members and the codes in use.
     pub(super) fn regions(&self) -> [Range<usize>; 3] {
         let (members, codes) = (self.members_at(), self.codes_at());
         let codes = match self.members {
@@ -295,7 +295,7 @@ impl Head {
         }
     }
 
-    /// How many entries have an order number below `ord`.
+    /// Number of entries with an order number below `ord`.
     #[inline]
     pub(super) fn below(&self, block: &[u8], ord: u64) -> usize {
         let Scores { width, shift, raw, base } = self.scores;
@@ -308,7 +308,7 @@ impl Head {
         below(&block[HEAD..HEAD + self.len * width], width, self.len, code)
     }
 
-    /// How many entries stand before (`ord`, `member`).
+    /// Number of entries before (`ord`, `member`).
     #[inline]
     pub(super) fn before(
         &self,
@@ -328,7 +328,7 @@ impl Head {
         })
     }
 
-    /// Whether an entry can be added without another shape or a larger block: the codes of its score and its member.
+    /// The codes of the score and the member of an entry, if it can be added without another shape or a larger block.
     #[inline]
     fn accepts(&self, value: f64, new: &New<'_>) -> Option<(u64, u64)> {
         if self.len == self.cap {
@@ -345,7 +345,7 @@ impl Head {
         }
     }
 
-    /// Whether an entry would be accepted by the same shape in a larger block.
+    /// Returns true if an entry would be accepted by the same shape in a larger block.
     pub(super) fn would_accept(&self, value: f64, new: &New<'_>) -> bool {
         let mut larger = Head { cap: self.cap + 1, ..*self };
         if let Members::Slots { room, .. } = &mut larger.members {
@@ -355,7 +355,7 @@ impl Head {
     }
 }
 
-/// Adds an entry at `at` if the leaf can take it as it is.
+/// Adds an entry at `at` if the leaf can take it in its present shape.
 #[inline]
 pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &New<'_>) -> bool {
     let head = Head::of(block);
@@ -372,7 +372,7 @@ pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &New<'_>) -> 
     true
 }
 
-/// Five bits, where slots have them, that differ between most codes. Those of spilled members tell nothing of the text.
+/// Five bits of a slot that differ between most codes. Those of spilled members do not depend on the text.
 #[inline]
 pub(super) fn mark(code: &[u8]) -> usize {
     if code[0] >= SPILLED_TAG {
@@ -393,7 +393,7 @@ pub(super) fn mark_of_last(code: &[u8]) -> usize {
     (mixed as usize) << OFFSET.count_ones()
 }
 
-/// Takes the entry at `at` out; what it held out of line is the caller's.
+/// Removes the entry at `at`. The caller must release its out-of-line part.
 pub(super) fn remove(block: &mut [u8], at: usize) {
     let head = Head::of(block);
     if let Members::Slots { used, .. } = head.members {
@@ -413,7 +413,8 @@ pub(super) fn remove(block: &mut [u8], at: usize) {
     block[0] = head.len as u8 - 1;
 }
 
-/// Overwrites the score of entry `at` if the leaf can take it as it is; its place must not change.
+/// Overwrites the score of entry `at` if the leaf can take it in its present shape. The entry's place must not
+/// change.
 pub(super) fn set_score(block: &mut [u8], at: usize, value: f64) -> bool {
     let scores = Head::of(block).scores;
     let Some(code) = scores.code(value) else { return false };
@@ -453,7 +454,7 @@ pub(super) fn id(arena: &Arena, leaf: Handle) -> u32 {
     get_u32(bytes_of(arena, leaf), 4)
 }
 
-/// Whether a leaf is empty, or so small that it should shrink or be joined with another.
+/// Returns true if a leaf is empty, or so small that it should shrink or be joined with another.
 #[inline]
 pub(super) fn is_sparse(arena: &Arena, leaf: Handle) -> bool {
     let head = Head::of(bytes_of(arena, leaf));

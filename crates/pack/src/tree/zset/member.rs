@@ -51,7 +51,7 @@ pub(super) fn prefix(member: Item<'_>) -> u64 {
 #[derive(Clone, Copy)]
 pub(super) struct New<'a> {
     pub(super) item: Item<'a>,
-    // What a leaf holds of a long member.
+    // The encoded reference to a long member's text.
     spilled: Option<[u8; SPILLED_BYTES]>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> New<'a> {
         Ok(())
     }
 
-    /// Gives back what [`New::spill`] took, for a member that found no room.
+    /// Frees the out-of-line text that [`New::spill`] made, for a member that found no room.
     pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
         if let Some(code) = self.spilled {
             owned.release(arena, spill, &code);

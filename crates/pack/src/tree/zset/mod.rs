@@ -1,8 +1,8 @@
 //! `Zset`: members with a score each, in order of score and then of member text; ranks in O(log n).
 //!
-//! Called by the store for sorted sets. Members are kept once, in the leaves of a counted tree. With more than one leaf a
-//! member index tells which leaf a member is in, at eight bytes a member; with one leaf there is nothing else. It never
-//! parses scores and never sees NaN.
+//! Called by the store for sorted sets. Members are kept once, in the leaves of a counted tree. With more than one
+//! leaf, a member index finds the leaf of a member, at eight bytes a member. A set never parses scores and never sees
+//! NaN.
 
 mod bucket;
 mod build;
@@ -42,10 +42,11 @@ pub use edit::Change;
 pub use iter::Iter;
 pub use range::Edge;
 
-/// A sorted set: 64 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are lost.
+/// A sorted set: 64 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are
+/// lost.
 ///
 /// Every call that takes a hasher must be given the same one for the life of the set. Members are given as
-/// [`Item::of`] makes them: what spells an integer is an integer.
+/// [`Item::of`] makes them: canonical integers are integers.
 #[derive(Debug)]
 pub struct Zset {
     spine: Spine<2>,
@@ -87,19 +88,19 @@ impl Zset {
         }
     }
 
-    /// The same set as it is now, to be read by rank: while the arena keeps blocks before they change, by one who looks
-    /// back. Never to be changed or cleared. Ends with [`Zset::thaw`].
+    /// A copy of the set in its present state, to be read by rank by a reader that looks back while the arena keeps
+    /// pre-images. It must never be changed or cleared. Ends with [`Zset::thaw`].
     pub fn freeze(&mut self) -> Zset {
         self.expiries.keep_past();
         Zset { spine: self.spine.frozen(), len: self.len, ..Zset::new() }
     }
 
-    /// Nobody reads the frozen copy any more.
+    /// Ends the frozen copy.
     pub fn thaw(&mut self) {
         self.expiries.forget_past();
     }
 
-    /// Lends what is outside the arena to a frozen copy while that is read, or takes it back.
+    /// Lends the data outside the arena to a frozen copy for a read, or takes it back.
     pub fn lend(&mut self, frozen: &mut Zset) {
         std::mem::swap(&mut self.spill, &mut frozen.spill);
         std::mem::swap(&mut self.expiries, &mut frozen.expiries);
@@ -111,7 +112,7 @@ impl Zset {
         self.len
     }
 
-    /// Whether there is no member.
+    /// Returns true if there is no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -127,7 +128,7 @@ impl Zset {
         self.spill.bytes()
     }
 
-    /// The score of `member`. Cost: O(1): a probe of the index and a look through one leaf.
+    /// The score of `member`. Cost: O(1): a probe of the index and a search in one leaf.
     #[inline]
     pub fn score(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
         let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
@@ -135,7 +136,7 @@ impl Zset {
         Some(Head::of(block).score(block, place.at))
     }
 
-    /// How many members stand before `member`, and its score. Cost: that of [`Zset::score`] plus O(log n).
+    /// Number of members before `member`, and its score. Cost: that of [`Zset::score`] plus O(log n).
     pub fn rank(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<(u64, f64)> {
         let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
         let block = bytes_of(arena, place.leaf);
@@ -163,11 +164,11 @@ impl Zset {
         self.iter(arena, rank, Direction::Up).next()
     }
 
-    /// Shows members to `emit` in an order that survives any change in between; `cursor` is 0 at first, and the answer
-    /// is the next one, 0 at the end. At least one member in each call but the last; about `count` of them.
+    /// Passes members to `emit` in an order that survives any change in between. `cursor` is 0 at first; returns the
+    /// next cursor, 0 at the end. Emits about `count` members, at least one in each call but the last.
     ///
     /// Every member that is present from the first call to the last is shown at least once. Members of one hash stay
-    /// together. Cost: a look through one leaf for each member.
+    /// together. Cost: a search in one leaf for each member.
     pub fn scan(
         &self,
         arena: &Arena,
@@ -198,7 +199,7 @@ impl Zset {
         if next >> 32 == 0 { next } else { 0 }
     }
 
-    /// As [`Zset::scan`] for a set so small that it has no index. Cost: the hash of each member.
+    /// [`Zset::scan`] for a set so small that it has no index. Cost: the hash of each member.
     fn scan_few(
         &self,
         arena: &Arena,
@@ -227,7 +228,7 @@ impl Zset {
         0
     }
 
-    /// Shows the members of a leaf whose hash is `hash`; returns how many.
+    /// Shows the members of a leaf whose hash is `hash`; returns their number.
     fn show_hash(
         &self,
         arena: &Arena,
@@ -272,7 +273,7 @@ impl Zset {
         )
     }
 
-    /// How (`ord`, `member`) compares with the first entry of a leaf.
+    /// Compares (`ord`, `member`) with the first entry of a leaf.
     fn compare_first(&self, arena: &Arena, leaf: Handle, ord: u64, member: Item<'_>) -> Ordering {
         let block = bytes_of(arena, leaf);
         let head = Head::of(block);

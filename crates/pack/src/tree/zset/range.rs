@@ -8,7 +8,7 @@ use super::score::ord;
 use crate::entry::Item;
 use crate::tree::block::bytes_of;
 
-/// Which side of the entries equal to a bound.
+/// A side of the entries equal to a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edge {
     /// Before them: an inclusive lower bound or an exclusive upper one.
@@ -18,7 +18,7 @@ pub enum Edge {
 }
 
 impl Zset {
-    /// How many members have a score below `score`, or at most `score` with [`Edge::After`]. Cost: O(log n).
+    /// Number of members with a score below `score`, or at most `score` with [`Edge::After`]. Cost: O(log n).
     pub fn rank_of_score(&self, arena: &Arena, score: f64, edge: Edge) -> u64 {
         if self.len == 0 {
             return 0;
@@ -39,8 +39,8 @@ impl Zset {
         self.spine.entries_before(arena, &path) + Head::of(block).below(block, sought) as u64
     }
 
-    /// How many members have a text below `text`, or at most `text` with [`Edge::After`], in a set whose scores are all
-    /// equal; with others the answer is some rank, as in Redis. Cost: O(log n).
+    /// Number of members with a text below `text`, or at most `text` with [`Edge::After`], in a set whose scores are
+    /// all equal. With other scores the result is some rank, as in Redis. Cost: O(log n).
     pub fn rank_of_text(&self, arena: &Arena, text: &[u8], edge: Edge) -> u64 {
         let Some((_, score)) = self.nth(arena, 0) else { return 0 };
         let (ord, member) = (ord(score), Item::of(text));

@@ -14,7 +14,7 @@ pub(super) fn score(ord: u64) -> f64 {
     if ord >= MIDDLE { f64::from_bits(ord - MIDDLE) } else { f64::from_bits((MIDDLE - ord) | MIDDLE) }
 }
 
-/// Whether `score` is the one number that its order number does not tell.
+/// Returns true if `score` is minus zero, which its order number does not distinguish from zero.
 #[inline(always)]
 pub(super) fn is_negative_zero(score: f64) -> bool {
     score.to_bits() == MIDDLE

@@ -242,7 +242,7 @@ fn entries_in_order_fill_their_leaves() {
     }
 }
 
-/// The codes 0 and 1 mean the same before and after, all others do not: they once were taken over as they are.
+/// The codes 0 and 1 mean the same before and after, all others do not. An earlier version copied them unchanged.
 #[test]
 fn a_score_far_from_the_others_outlives_new_shapes() {
     let hasher = KeyHasher::new(1);

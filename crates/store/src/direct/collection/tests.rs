@@ -11,7 +11,8 @@ use crate::{Keyed, SetValue};
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Runs `change` on the collection at a key, by the direct way where it goes that one and `is_direct`; returns whether it did.
+/// Runs `change` on the collection at a key, by the direct path if that applies and `is_direct`; returns whether it
+/// did.
 fn add<T: crate::Collection>(
     shard: &mut Shard,
     key: Key<'_>,
@@ -21,7 +22,7 @@ fn add<T: crate::Collection>(
 ) -> bool {
     let went = is_direct && shard.add_plainly(0, key, NOW, &change).is_some();
     if !went {
-        // Of another type it stays as it was.
+        // A collection of another type stays unchanged.
         let _ = Keyed::find(shard, 0, key, NOW).edit_or_create(make, &change);
     }
     went
@@ -58,7 +59,7 @@ fn shown(shard: &mut Shard, key: Key<'_>) -> Vec<String> {
     lines
 }
 
-/// Two shards, one added to by the operation here where it goes, the other by `Keyed` alone, are the same to the byte.
+/// Two shards, one changed by the operation here if it applies, the other by `Keyed` alone, are equal to the byte.
 #[test]
 fn it_does_what_the_general_way_does() {
     let hasher = KeyHasher::new(3);
@@ -118,7 +119,7 @@ fn a_write_to_a_small_hash_is_a_use_of_it() {
     shard.counts_uses = true;
     let key = Key { bytes: b"h", hash: hasher.hash(b"h") };
     for is_direct in [false, true] {
-        let before = Keyed::find(&mut shard, 0, key, NOW).standing();
+        let before = Keyed::find(&mut shard, 0, key, NOW).eviction_rank();
         for n in 0..2 {
             add(
                 &mut shard,
@@ -130,6 +131,6 @@ fn a_write_to_a_small_hash_is_a_use_of_it() {
                 },
             );
         }
-        assert!(Keyed::find(&mut shard, 0, key, NOW).standing() > before, "direct: {is_direct}");
+        assert!(Keyed::find(&mut shard, 0, key, NOW).eviction_rank() > before, "direct: {is_direct}");
     }
 }

@@ -1,14 +1,15 @@
-//! Short replies put together beside the output, which gets them in one piece: a pipeline of GETs asks the output's
-//! vector for room once instead of three times each.
+//! Short replies collected beside the output and appended together: a pipeline of GETs then reserves room in the
+//! output's vector once instead of three times each.
 //!
-//! One a thread; whoever fills it empties it before anything else is written to that output.
+//! There is one stage per thread. The code that fills it must empty it before anything else is written to that
+//! output.
 
 use darter_base::short;
 
 use crate::reply::SHORT_LINES;
 
 /// Room for the short replies of some thirty commands.
-pub struct Stage {
+pub struct ReplyBuffer {
     bytes: Box<[u8; STAGE_LEN]>,
     // <= STAGE_LEN
     len: usize,
@@ -21,13 +22,13 @@ pub const STAGED_MAX: usize = 64;
 const SLOT_LEN: usize = 80;
 const STAGE_LEN: usize = 32 * SLOT_LEN;
 
-impl Default for Stage {
-    fn default() -> Stage {
-        Stage { bytes: Box::new([0; STAGE_LEN]), len: 0 }
+impl Default for ReplyBuffer {
+    fn default() -> ReplyBuffer {
+        ReplyBuffer { bytes: Box::new([0; STAGE_LEN]), len: 0 }
     }
 }
 
-impl Stage {
+impl ReplyBuffer {
     /// Bytes of the longest reply that is staged.
     pub const REPLY_MAX: usize = STAGED_MAX + 7;
     /// As long as fewer bytes than this are staged, there is room for a reply.
@@ -39,7 +40,7 @@ impl Stage {
         self.len
     }
 
-    /// Whether nothing is.
+    /// Returns true if nothing is.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -50,7 +51,7 @@ impl Stage {
     pub fn bulk(&mut self, value: &[u8]) -> bool {
         let Some(&line) = SHORT_LINES[..=STAGED_MAX].get(value.len()) else { return false };
         let Some(slot) = slot(&mut self.bytes, self.len) else { return false };
-        // Always 4 or 5, which the mask tells the compiler.
+        // Always 4 or 5, which the mask shows to the compiler.
         let (start, end) = ((line >> 56 & 7) as usize, (line >> 56 & 7) as usize + value.len());
         slot[..8].copy_from_slice(&(line | u64::from(b'$')).to_le_bytes());
         short::copy(&mut slot[start..end], value);
@@ -88,23 +89,23 @@ mod tests {
 
     #[test]
     fn it_writes_what_reply_writes() {
-        let (mut stage, mut out, mut wanted) = (Stage::default(), Vec::new(), Vec::new());
+        let (mut reply_buffer, mut out, mut wanted) = (ReplyBuffer::default(), Vec::new(), Vec::new());
         for len in (0..100).chain((0..100).rev()) {
             let value: Vec<u8> = (0..len as u8).map(|n| n ^ 0x55).collect();
-            if !stage.bulk(&value) {
-                stage.flush(&mut out);
-                assert!(stage.is_empty() && stage.bulk(&value) == (len <= STAGED_MAX), "{len}");
+            if !reply_buffer.bulk(&value) {
+                reply_buffer.flush(&mut out);
+                assert!(reply_buffer.is_empty() && reply_buffer.bulk(&value) == (len <= STAGED_MAX), "{len}");
             }
             if len <= STAGED_MAX {
                 Reply::new(&mut wanted, false).bulk(&value);
             }
-            if !stage.ok() {
-                stage.flush(&mut out);
-                assert!(stage.ok());
+            if !reply_buffer.ok() {
+                reply_buffer.flush(&mut out);
+                assert!(reply_buffer.ok());
             }
             Reply::new(&mut wanted, false).ok();
         }
-        stage.flush(&mut out);
+        reply_buffer.flush(&mut out);
         assert_eq!(out, wanted);
     }
 }
