@@ -11,21 +11,20 @@
 //! (`'!CONFIG SET maxmemory-policy allkeys-lru maxmemory 1gb'`). Keys are hashed alike in each run. `measured` is what
 //! `cargo xtask instructions` counts: commands about keys that each had one before.
 
-use std::ffi::OsString;
+mod in_process;
+
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use darter_base::hash::KeyHasher;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
-use darter_server::clients::ClientCard;
-use darter_server::config::{Settings, Startup};
+use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
-use darter_server::core::Core;
-use darter_server::journal::{log, rewrite};
+use darter_server::journal::turn;
 use darter_server::listening::ListenerKind;
 use darter_server::session::Session;
-use darter_server::start;
+use darter_server::thread_state::ThreadState;
 use darter_server::window::Window;
+use in_process::InProcess;
 
 const KEYS: u32 = 10_000;
 
@@ -35,42 +34,31 @@ fn main() {
     let mut args = args.into_iter();
     let ops: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(300_000);
     let verb = args.next().unwrap_or_else(|| "get".into());
-    let dir = std::env::temp_dir().join(format!("darter-dispatch-{}", std::process::id()));
     let (verb, how) = verb.split_once('+').map_or((verb.as_str(), ""), |(verb, how)| (verb, how));
     let (verb, is_journalled) = (verb.to_owned(), how == "journal");
     let depth: u32 = args.next().and_then(|n| n.parse().ok()).unwrap_or(30);
 
-    let mut flags = vec![OsString::from("dispatch"), "--proactor_threads=1".into()];
-    if is_journalled {
-        std::fs::create_dir_all(&dir).expect("a folder");
-        flags.extend(["--appendonly=yes".into(), "--dir".into(), dir.clone().into_os_string()]);
-    }
-    let Ok(Startup::Serve { settings, .. }) = Settings::parse(flags, []) else {
-        panic!("the settings are valid")
-    };
-    let live = settings.live();
-    let shared =
-        start::build_hashed(Arc::new(*settings), &live, 1, KeyHasher::new(1)).expect("address space");
-    rewrite::start(shared).expect("a folder to write to");
+    let server = InProcess::start("dispatch", 1, how);
+    let shared = server.shared;
     let mut reactor = Reactor::new(DriverChoice::Epoll, &Config::default()).expect("epoll");
     let (end, _other) = UnixStream::pair().expect("a socket pair");
     let token =
         reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room for a connection");
-    let mut core = Core::new(shared, 0);
-    core.looks_ahead = args.next().is_some_and(|distance| distance == "far");
+    let mut local = ThreadState::new(shared, 0);
+    local.looks_ahead = args.next().is_some_and(|distance| distance == "far");
     let is_line = line_of(&verb, 0).is_some();
     let listener = if is_line { ListenerKind::Memcached } else { ListenerKind::Main };
-    let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
-    let mut conn = Conn::new(token, Session::new(1, listener, false, shared.acl.default_user()), card);
+    let info = Arc::new(ClientInfo::new(1, (0, token, 0), String::new(), String::new(), false, 0));
+    let mut conn = Conn::new(token, Session::new(1, listener, false, shared.acl.default_user()), info);
     let mut window = Window::default();
     for command in before {
-        conn.receive(&mut core, &mut window, format!("{}\r\n", &command[1..]).as_bytes());
+        conn.receive(&mut local, &mut window, format!("{}\r\n", &command[1..]).as_bytes());
         assert_eq!(conn.output, b"+OK\r\n", "{command}");
         conn.output.clear();
     }
     if let Some(rules) = args.next() {
         for bytes in logins(&rules) {
-            conn.receive(&mut core, &mut window, &bytes);
+            conn.receive(&mut local, &mut window, &bytes);
             assert_eq!(conn.output, b"+OK\r\n", "{rules}");
             conn.output.clear();
         }
@@ -94,9 +82,9 @@ fn main() {
     let mut run = |pipelines: &[Vec<u8>], ops: u32| {
         let mut replies = 0;
         for n in 0..ops / depth {
-            conn.receive(&mut core, &mut window, &pipelines[n as usize % pipelines.len()]);
+            conn.receive(&mut local, &mut window, &pipelines[n as usize % pipelines.len()]);
             if is_journalled {
-                log::commit(&mut core);
+                turn::commit(&mut local);
             }
             replies += conn.output.len();
             conn.output.clear();
@@ -117,10 +105,9 @@ fn main() {
     let pipelines = pipelines(&verb);
     run(&pipelines, KEYS);
     println!("{} bytes of replies", measured(|| run(&pipelines, ops)));
-    let _ = std::fs::remove_dir_all(dir);
 }
 
-/// What is counted; callgrind knows it by this name.
+/// The measured function; callgrind knows it by this name.
 #[inline(never)]
 fn measured(run: impl FnOnce() -> usize) -> usize {
     run()
@@ -172,7 +159,7 @@ fn rounds_of(verb: &str) -> u32 {
     if matches!(verb, "zmove" | "hgrow" | "sgrow" | "zgrow") { 11 } else { 1 }
 }
 
-/// What is run once for each key before a verb's commands, and the words of its command about `key`.
+/// The command run once for each key before a verb's commands, and the words of the verb's command about `key`.
 fn words_of(verb: &str, key: u32) -> (&'static str, Vec<String>) {
     let name = |n: u32| format!("key:{:012}", n % KEYS);
     let value = format!("{key:032}");

@@ -16,11 +16,11 @@ use darter_persist::storage::name::Format;
 use darter_persist::storage::{Directory, Local};
 
 use crate::config::Live;
-use crate::core::{Core, unix_ms};
 use crate::pubsub;
 use crate::shared::Shared;
 use crate::snapshot::run::{Order, Purpose, Run};
 use crate::snapshot::{Refused, start};
+use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
 
 /// The one backup that there can be.
@@ -38,7 +38,7 @@ struct State {
     sealed_s: u64,
     // tells this backup from those before
     number: u64,
-    files: Option<Files>,
+    files: Option<BackupFiles>,
     run: Option<Arc<Run>>,
     increment: Option<Arc<Increment>>,
 }
@@ -94,17 +94,17 @@ pub struct Status {
 
 /// Names of the files of a backup.
 #[derive(Clone, Debug)]
-struct Files {
+struct BackupFiles {
     folder: PathBuf,
     base: String,
     increment: String,
     manifest: String,
 }
 
-impl Files {
-    fn new(live: &Live) -> Files {
+impl BackupFiles {
+    fn new(live: &Live) -> BackupFiles {
         let name = &live.persistence.appendfilename;
-        Files {
+        BackupFiles {
             folder: live.persistence.dir.join(&live.persistence.backupdirname),
             base: format!("{name}.1.base.rdb"),
             increment: format!("{name}.1.incr.aof"),
@@ -246,8 +246,8 @@ fn clean(state: &mut State) {
 /// Begins a backup. The caller holds no shard.
 ///
 /// Errors: one is being made or kept, its folder is not empty, or this server cannot make one now.
-pub fn begin(core: &mut Core) -> Result<(), Fault> {
-    let (shared, live) = (core.shared, core.live.clone());
+pub fn begin(local: &mut ThreadState) -> Result<(), Fault> {
+    let (shared, live) = (local.shared, local.live.clone());
     if live.persistence.is_in_cloud() {
         return Err(Fault::text("ERR BACKUP needs a local folder: dir is in a cloud"));
     }
@@ -257,7 +257,7 @@ pub fn begin(core: &mut Core) -> Result<(), Fault> {
     if shared.snapshots.loading.is_on() {
         return Err(Fault::text("LOADING Redis is loading the dataset in memory"));
     }
-    let files = Files::new(&live);
+    let files = BackupFiles::new(&live);
     let (number, increment) = {
         let mut state = lock(&shared.backup.state);
         match state.stage {
@@ -286,8 +286,8 @@ pub fn begin(core: &mut Core) -> Result<(), Fault> {
         (number, increment)
     };
     shared.replication.begin_feeding(shared, 0);
-    pubsub::listen(core);
-    if let Err(fault) = take(core, &live, &files, &increment) {
+    pubsub::listen(local);
+    if let Err(fault) = take(local, &live, &files, &increment) {
         shared.backup.end_with(number, |state| fail(state, &fault.line()));
         return Err(fault);
     }
@@ -295,17 +295,22 @@ pub fn begin(core: &mut Core) -> Result<(), Fault> {
 }
 
 /// Takes the snapshot, or has it wait for the one under way.
-fn take(core: &mut Core, live: &Live, files: &Files, increment: &Arc<Increment>) -> Result<(), Fault> {
-    let shared = core.shared;
+fn take(
+    local: &mut ThreadState,
+    live: &Live,
+    files: &BackupFiles,
+    increment: &Arc<Increment>,
+) -> Result<(), Fault> {
+    let shared = local.shared;
     let (number, folder) = (increment.number, files.folder.clone());
     let increment = increment.clone();
-    let at_cut = move |core: &mut Core| {
-        let shared = core.shared;
+    let at_cut = move |local: &mut ThreadState| {
+        let shared = local.shared;
         lock(&increment.part).from = shared.journal.end();
         let is_fed = shared.replication.feed_too(increment);
         shared.backup.end_with(number, |state| match is_fed {
             true => state.stage = Stage::Snapshotting,
-            false => fail(state, "this server makes no stream of changes any more"),
+            false => fail(state, "this server no longer makes a stream of changes"),
         });
     };
     let order = Order {
@@ -340,7 +345,7 @@ fn take(core: &mut Core, live: &Live, files: &Files, increment: &Arc<Increment>)
             .schedule(order)
             .map_err(|_| Fault::text("ERR too many snapshots wait already"));
     }
-    let run = start(core, order).map_err(|refused| match refused {
+    let run = start(local, order).map_err(|refused| match refused {
         Refused::Busy => Fault::text("ERR another snapshot was begun, try again"),
         Refused::NoThread(error) => Fault::Text(format!("ERR {error}").into()),
     })?;
@@ -417,7 +422,7 @@ pub fn seal(
 /// Time between two looks at how far the stream has come.
 const LOOK: Duration = Duration::from_millis(1);
 
-fn complete(shared: &Shared, increment: &Increment, files: &Files, end: u64) -> Result<(), String> {
+fn complete(shared: &Shared, increment: &Increment, files: &BackupFiles, end: u64) -> Result<(), String> {
     let shown = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     while shared.replication.is_feeding_before(end) {
         if !lock(&shared.backup.state).stage.is_open() {

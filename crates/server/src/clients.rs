@@ -14,7 +14,7 @@ use crate::worker::lock;
 
 /// A client as seen from outside its thread. Its own thread keeps it fresh once a turn.
 #[derive(Debug)]
-pub struct ClientCard {
+pub struct ClientInfo {
     /// The client's id.
     pub id: u64,
     /// Its thread.
@@ -123,8 +123,8 @@ pub struct ClientWords {
     pub user: String,
 }
 
-impl ClientCard {
-    /// The card of a client that connects now, on a thread and by a token and descriptor there.
+impl ClientInfo {
+    /// The info of a client that connects now, on a thread and by a token and descriptor there.
     pub fn new(
         id: u64,
         (thread, token, fd): (u16, Token, i32),
@@ -132,8 +132,8 @@ impl ClientCard {
         local: String,
         is_unix: bool,
         now_ms: u64,
-    ) -> ClientCard {
-        ClientCard {
+    ) -> ClientInfo {
+        ClientInfo {
             id,
             thread,
             token,
@@ -196,14 +196,14 @@ impl ClientCard {
         self.multi_bytes.store(multi.map_or(0, Multi::held_bytes), Relaxed);
     }
 
-    /// [`ClientCard::update`] while EXEC runs, which the client is in until its end.
+    /// [`ClientInfo::update`] while EXEC runs, which the client is in until its end.
     pub fn update_in_exec(&self, session: &Session) {
         let usage = &session.usage;
         self.db.store(session.db, Relaxed);
         self.resp3.store(session.resp3, Relaxed);
         self.last_command.store(usage.last_command, Relaxed);
         // One that waits is counted when it is answered.
-        let waiting = u64::from(session.parking.is_some());
+        let waiting = u64::from(session.blocked.is_some());
         self.commands.store(usage.commands - waiting, Relaxed);
         self.input_bytes.store(usage.input_bytes, Relaxed);
         self.held_bytes.store(session.held_bytes(), Relaxed);

@@ -2,9 +2,10 @@
 //!
 //! A server that is faster than its clients has short turns: each looks for events anew, and each answer wakes a client
 //! that has just fallen asleep. If the thread rests some microseconds first, more requests come together, and the client
-//! stays awake: less work in the kernel for both sides. Whether that is so is measured: slots with and without rests take
-//! turns, and rests stay only if they save processor time and the thread receives no less. Called by the worker between
-//! its turns. It takes figures and times as arguments and never sleeps itself.
+//! stays awake: less work in the kernel for both sides. Whether that is so is measured: slots with two lengths of rests,
+//! the first of which is none, take turns. The longer one stays only if it saves processor time and the thread receives
+//! no less; then one longer still is tried. Called by the worker between its turns. It takes figures and times as
+//! arguments and never sleeps itself.
 
 use std::time::Duration;
 
@@ -41,8 +42,9 @@ impl Received {
     }
 }
 
-/// How long one rest lasts.
-pub const REST: Duration = Duration::from_micros(100);
+/// How long one rest lasts, by level. The first is none.
+const RESTS: [Duration; 4] =
+    [Duration::ZERO, Duration::from_micros(100), Duration::from_micros(200), Duration::from_micros(300)];
 /// Turns between two looks at the clock.
 const LOOK_TURNS: u32 = 32;
 /// Requests in a read from which on a connection pipelines.
@@ -51,17 +53,18 @@ const PIECE_MIN: u64 = 4;
 const PIECE_MAX: u64 = 128;
 /// A slot of a trial. Its first half is not counted: it begins with what the slot before has left.
 const SLOT: Duration = Duration::from_millis(40);
-/// Slots of a trial, with and without rests by turns.
+/// Slots of a trial, with the shorter and the longer rest by turns.
 const SLOTS: u32 = 6;
 /// How long the outcome of a trial holds; after trials in vain up to [`DOUBLINGS`] times twice as long.
 const HOLDS: Duration = Duration::from_secs(10);
 const DOUBLINGS: u32 = 3;
 /// A thread with fewer looks than one in this time has little to do.
 const IDLE: Duration = Duration::from_millis(50);
-/// Rests stay if processor time for each byte falls to this share, in percent.
+/// The longer rest stays if processor time for each byte falls to this share, in percent.
 const COST_PERCENT_MAX: u128 = 94;
-/// Rests stay if bytes in a second do not fall below this share, in percent. Slots of a busy machine differ by as much.
-const RATE_PERCENT_MIN: u128 = 92;
+/// It stays if bytes in a second do not fall below this share, in percent. Slots of a busy machine differ by as much. A
+/// rest that is made longer may not cost as much again.
+const RATE_PERCENT_MIN: [u128; 3] = [92, 96, 96];
 
 /// What counts for one side of a trial.
 #[derive(Clone, Copy, Default, Debug)]
@@ -83,10 +86,10 @@ impl Side {
 enum Phase {
     /// Nobody pipelines, or rests did not pay: looked at again later.
     Watches { tries_from: Duration },
-    /// Slots are compared.
-    Tries { slot: u32, began: Duration, half: Option<(Received, Duration)>, without: Side, with: Side },
-    /// Rests pay.
-    Rests { until: Duration },
+    /// The rests of `level` and of the level above are compared.
+    Tries { level: usize, slot: u32, began: Duration, half: Option<(Received, Duration)>, sides: [Side; 2] },
+    /// The rest of this level pays, which is above 0.
+    Rests { level: usize, until: Duration },
 }
 
 /// The state of one thread.
@@ -97,28 +100,28 @@ pub struct Coalescing {
     seen: Received,
     seen_at: Duration,
     vain: u32,
-    rests: bool,
+    rest: Duration,
 }
 
 impl Default for Coalescing {
     fn default() -> Coalescing {
         let phase = Phase::Watches { tries_from: Duration::ZERO };
         let (seen, seen_at) = (Received::default(), Duration::ZERO);
-        Coalescing { phase, looks_in: LOOK_TURNS, seen, seen_at, vain: 0, rests: false }
+        Coalescing { phase, looks_in: LOOK_TURNS, seen, seen_at, vain: 0, rest: Duration::ZERO }
     }
 }
 
 impl Coalescing {
-    /// Whether the thread rests before its next turn. Called after each turn in which something arrived.
+    /// How long the thread rests before its next turn. Called after each turn in which something arrived.
     #[inline]
-    pub fn rests(&mut self, received: impl FnOnce() -> (Received, Duration)) -> bool {
+    pub fn rest(&mut self, received: impl FnOnce() -> (Received, Duration)) -> Duration {
         self.looks_in -= 1;
         if self.looks_in == 0 {
             self.looks_in = LOOK_TURNS;
             let (received, now) = received();
             self.look(received, now);
         }
-        self.rests
+        self.rest
     }
 
     #[cold]
@@ -128,36 +131,41 @@ impl Coalescing {
         (self.seen, self.seen_at) = (received, now);
         let is_worth_it = took < IDLE && new.is_pipelined() && !new.is_full();
         self.phase = match self.phase {
-            Phase::Watches { tries_from } if is_worth_it && now >= tries_from => begin_trial(now),
+            Phase::Watches { tries_from } if is_worth_it && now >= tries_from => begin_trial(0, now),
             Phase::Watches { tries_from } => Phase::Watches { tries_from },
             _ if !is_worth_it => Phase::Watches { tries_from: now + SLOT },
-            Phase::Rests { until } if now >= until => begin_trial(now),
-            Phase::Rests { until } => Phase::Rests { until },
-            Phase::Tries { slot, began, half: None, without, with } => {
+            // Whether it still pays: against the level below.
+            Phase::Rests { level, until } if now >= until => begin_trial(level - 1, now),
+            Phase::Rests { .. } => self.phase,
+            Phase::Tries { level, slot, began, half: None, sides } => {
                 let half = (now.saturating_sub(began) >= SLOT / 2).then_some((received, now));
-                Phase::Tries { slot, began, half, without, with }
+                Phase::Tries { level, slot, began, half, sides }
             }
             Phase::Tries { began, .. } if now.saturating_sub(began) < SLOT => self.phase,
-            Phase::Tries { slot, half: Some((from, from_time)), mut without, mut with, .. } => {
-                let side = if slot.is_multiple_of(2) { &mut without } else { &mut with };
-                side.add(received.since(from), now.saturating_sub(from_time));
+            Phase::Tries { level, slot, half: Some((from, from_time)), mut sides, .. } => {
+                sides[slot as usize % 2].add(received.since(from), now.saturating_sub(from_time));
                 match slot + 1 {
-                    SLOTS => self.outcome(without, with, now),
-                    slot => Phase::Tries { slot, began: now, half: None, without, with },
+                    SLOTS => self.outcome(level, sides, now),
+                    slot => Phase::Tries { level, slot, began: now, half: None, sides },
                 }
             }
         };
-        self.rests = match self.phase {
-            Phase::Watches { .. } => false,
-            Phase::Tries { slot, .. } => !slot.is_multiple_of(2),
-            Phase::Rests { .. } => true,
+        let level = match self.phase {
+            Phase::Watches { .. } => 0,
+            Phase::Tries { level, slot, .. } => level + slot as usize % 2,
+            Phase::Rests { level, .. } => level,
         };
+        self.rest = RESTS[level];
     }
 
-    fn outcome(&mut self, without: Side, with: Side, now: Duration) -> Phase {
-        if pays(without, with) {
+    fn outcome(&mut self, level: usize, [shorter, longer]: [Side; 2], now: Duration) -> Phase {
+        let pays = pays(shorter, longer, RATE_PERCENT_MIN[level]);
+        if pays && level + 2 < RESTS.len() {
+            return begin_trial(level + 1, now);
+        }
+        if pays || level > 0 {
             self.vain = 0;
-            return Phase::Rests { until: now + HOLDS };
+            return Phase::Rests { level: level + usize::from(pays), until: now + HOLDS };
         }
         let wait = HOLDS * (1 << self.vain);
         self.vain = (self.vain + 1).min(DOUBLINGS);
@@ -165,16 +173,16 @@ impl Coalescing {
     }
 }
 
-fn begin_trial(now: Duration) -> Phase {
-    Phase::Tries { slot: 0, began: now, half: None, without: Side::default(), with: Side::default() }
+fn begin_trial(level: usize, now: Duration) -> Phase {
+    Phase::Tries { level, slot: 0, began: now, half: None, sides: [Side::default(); 2] }
 }
 
-/// Whether rests save processor time and cost no throughput.
-fn pays(without: Side, with: Side) -> bool {
+/// Whether the longer rests save processor time and leave `rate_percent_min` of the throughput.
+fn pays(shorter: Side, longer: Side, rate_percent_min: u128) -> bool {
     let share = |a: Duration, bytes: u64| a.as_nanos() * u128::from(bytes);
-    let saves = 100 * share(with.cpu, without.bytes) <= COST_PERCENT_MAX * share(without.cpu, with.bytes);
+    let saves = 100 * share(longer.cpu, shorter.bytes) <= COST_PERCENT_MAX * share(shorter.cpu, longer.bytes);
     let keeps_up =
-        100 * share(without.time, with.bytes) >= RATE_PERCENT_MIN * share(with.time, without.bytes);
+        100 * share(shorter.time, longer.bytes) >= rate_percent_min * share(longer.time, shorter.bytes);
     saves && keeps_up
 }
 
@@ -200,17 +208,23 @@ mod tests {
         }
 
         fn run(&mut self, time: Duration, without: Turn, with: Turn) {
+            self.run_levels(time, &[without, with, with, with]);
+        }
+
+        /// The turns of each level of rests.
+        fn run_levels(&mut self, time: Duration, turns: &[Turn; 4]) {
             let until = self.now + time;
-            let mut rests = self.coalescing.rests;
+            let mut rest = self.coalescing.rest;
             while self.now < until {
-                let (took, reads, requests, cpu) = if rests { with } else { without };
+                let level = RESTS.iter().position(|level| *level == rest).expect("a level");
+                let (took, reads, requests, cpu) = turns[level];
                 self.now += took;
                 self.received.reads += reads;
                 self.received.pipelined += reads * requests;
                 self.received.bytes += reads * requests * 40;
                 self.received.cpu += cpu;
-                rests = self.coalescing.rests(|| (self.received, self.now));
-                self.rested += u64::from(rests);
+                rest = self.coalescing.rest(|| (self.received, self.now));
+                self.rested += u64::from(!rest.is_zero());
             }
         }
     }
@@ -227,7 +241,7 @@ mod tests {
         assert!(matches!(world.coalescing.phase, Phase::Rests { .. }), "{:?}", world.coalescing);
         // Nobody pipelines any more.
         world.run(us(20_000), (us(100), 5, 1, us(90)), (us(130), 6, 1, us(80)));
-        assert!(!world.coalescing.rests);
+        assert!(world.coalescing.rest.is_zero());
         assert!(matches!(world.coalescing.phase, Phase::Watches { .. }));
     }
 
@@ -245,10 +259,23 @@ mod tests {
     }
 
     #[test]
+    fn rests_grow_as_long_as_that_saves_and_shrink_when_it_does_not() {
+        let mut world = World::new();
+        let turn = |requests: u64| (us(10 * requests), requests, 12, us(40 + 3 * requests));
+        let turns = [turn(5), turn(15), turn(25), turn(26)];
+        world.run_levels(Duration::from_secs(3), &turns);
+        assert_eq!(world.coalescing.rest, RESTS[2], "{:?}", world.coalescing);
+        // The second length costs throughput now.
+        let turns = [turn(5), turn(15), (us(300), 25, 12, us(115)), (us(300), 25, 12, us(115))];
+        world.run_levels(Duration::from_secs(30), &turns);
+        assert_eq!(world.coalescing.rest, RESTS[1], "{:?}", world.coalescing);
+    }
+
+    #[test]
     fn rests_go_where_they_save_nothing() {
         let mut world = World::new();
         world.run(Duration::from_secs(3), (us(100), 5, 12, us(50)), (us(100), 5, 12, us(49)));
-        assert!(!world.coalescing.rests, "{:?}", world.coalescing);
+        assert!(world.coalescing.rest.is_zero(), "{:?}", world.coalescing);
     }
 
     #[test]
@@ -266,6 +293,6 @@ mod tests {
         world.run(Duration::from_secs(1), (us(100), 5, 12, us(90)), (us(160), 10, 12, us(110)));
         world.received = Received::default();
         world.run(Duration::from_secs(5), (us(100), 5, 12, us(90)), (us(160), 10, 12, us(110)));
-        assert!(world.coalescing.rests);
+        assert!(!world.coalescing.rest.is_zero());
     }
 }

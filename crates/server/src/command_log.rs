@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard};
 use darter_command::Flags;
 use darter_wire::Args;
 
-use crate::clients::ClientCard;
-use crate::core::Core;
+use crate::clients::ClientInfo;
 use crate::registry::Entry;
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// What a command is kept for.
@@ -102,18 +102,18 @@ impl CommandLog {
     }
 }
 
-/// Keeps a command of the client that `card` shows, unless it is one that is never shown or there is no room for any;
+/// Keeps a command of the client that `info` shows, unless it is one that is never shown or there is no room for any;
 /// returns whether it did.
 #[cold]
 pub fn keep(
-    core: &Core,
-    card: &ClientCard,
+    local: &ThreadState,
+    info: &ClientInfo,
     entry: &Entry,
     args: Args<'_>,
     measure: Measure,
     amount: u64,
 ) -> bool {
-    let limits = &core.live.slowlog;
+    let limits = &local.live.slowlog;
     let len_max = limits.len_max(measure);
     if len_max == 0 || entry.spec.flags.any(Flags::SKIP_SLOWLOG) {
         return false;
@@ -122,13 +122,13 @@ pub fn keep(
     let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
     let entry = LoggedCommand {
         id: 0,
-        unix_s: core.now_ms / 1000,
+        unix_s: local.now_ms / 1000,
         amount,
         args: shorten(args, limits),
-        peer: card.peer.clone(),
-        name: lock(&card.words).name.clone(),
+        peer: info.peer.clone(),
+        name: lock(&info.words).name.clone(),
     };
-    core.shared.command_logs.of(measure).push(entry, len_max);
+    local.shared.command_logs.of(measure).push(entry, len_max);
     true
 }
 

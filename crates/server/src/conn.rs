@@ -7,23 +7,25 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::Token;
 use darter_wire::memcache::Decoder;
-use darter_wire::{Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, Span, Stage, Step, short_request};
+use darter_wire::{
+    Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, ReplyBuffer, Span, Step, short_request,
+};
 
 use crate::acl::Acl;
-use crate::clients::ClientCard;
-use crate::core::Core;
-use crate::dispatch::{self, Ready};
+use crate::batch::{self, CommandBatch};
+use crate::busy_rejection::Waiting;
+use crate::clients::ClientInfo;
+use crate::dispatch::{self, Resolved};
 use crate::exec::{Call, Ran};
 use crate::http::{self, Visit};
 use crate::journal::log::Held;
 use crate::large;
 use crate::listening::ListenerKind;
+use crate::protocol::{self, Allowed, Protocol};
 use crate::session::{Gate, Session};
-use crate::speech::{self, Allowed, Speech};
-use crate::straight::{self, Way};
+use crate::thread_state::ThreadState;
 use crate::tls::Channel;
-use crate::turned_away::Waiting;
-use crate::window::{Planned, WINDOW_LEN, Window};
+use crate::window::{Prepared, WINDOW_LEN, Window};
 
 /// Requests of a window that others are compared with: where they alternate, comparing gains nothing.
 const LIKES_MAX: u32 = 4;
@@ -48,7 +50,7 @@ pub struct Conn {
     /// What commands read and change.
     pub session: Session,
     /// What other threads see of it.
-    pub card: Arc<ClientCard>,
+    pub info: Arc<ClientInfo>,
     /// Bytes received but not understood yet.
     pub input: Vec<u8>,
     /// Replies not handed to the kernel yet, from `sent` on.
@@ -75,7 +77,7 @@ pub struct Conn {
     pub is_dirty: bool,
     /// Reading is paused because too much waits to be understood or sent.
     pub is_paused: bool,
-    /// Something arrived since its card was last brought up to date.
+    /// Something arrived since its info was last brought up to date.
     pub was_active: bool,
     /// Since when its output has been over the soft limit, Unix ms; 0: it is not.
     pub over_soft_since_ms: u64,
@@ -94,11 +96,11 @@ pub struct Conn {
 
 impl Conn {
     /// A connection that has just been accepted.
-    pub fn new(token: Token, session: Session, card: Arc<ClientCard>) -> Conn {
+    pub fn new(token: Token, session: Session, info: Arc<ClientInfo>) -> Conn {
         Conn {
             token,
             session,
-            card,
+            info,
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
@@ -124,23 +126,23 @@ impl Conn {
     }
 
     /// Takes bytes from the reactor: runs what is complete, keeps the rest.
-    pub fn receive(&mut self, core: &mut Core, window: &mut Window, bytes: &[u8]) {
+    pub fn receive(&mut self, local: &mut ThreadState, window: &mut Window, bytes: &[u8]) {
         self.was_active = true;
         self.session.usage.input_bytes += bytes.len() as u64;
         if self.input.is_empty() && !self.is_held_back() {
-            let consumed = self.process(core, window, bytes);
+            let consumed = self.process(local, window, bytes);
             self.keep(&bytes[consumed..]);
             self.give_words(|| bytes.to_vec());
         } else {
             self.keep(bytes);
             // Before it is looked at, as Redis: a request of that length is too long even when it is all there.
-            if self.input.len() as u64 > core.live.client_query_buffer_limit {
-                return self.refuse_input(core);
+            if self.input.len() as u64 > local.live.client_query_buffer_limit {
+                return self.refuse_input(local);
             }
-            self.resume(core, window);
+            self.resume(local, window);
         }
         if !self.input.is_empty() {
-            self.bound_input(core);
+            self.bound_input(local);
         }
     }
 
@@ -153,24 +155,24 @@ impl Conn {
     }
 
     /// Runs what [`Conn::receive_later`] has kept.
-    pub fn go_on(&mut self, core: &mut Core, window: &mut Window) {
-        self.resume(core, window);
+    pub fn go_on(&mut self, local: &mut ThreadState, window: &mut Window) {
+        self.resume(local, window);
         if !self.input.is_empty() {
-            self.bound_input(core);
+            self.bound_input(local);
         }
     }
 
     /// Ends a connection that has more kept for it than it may.
-    fn bound_input(&mut self, core: &Core) {
-        if self.input.len() as u64 > core.live.client_query_buffer_limit {
-            return self.refuse_input(core);
+    fn bound_input(&mut self, local: &ThreadState) {
+        if self.input.len() as u64 > local.live.client_query_buffer_limit {
+            return self.refuse_input(local);
         }
         // HTTP and memcached's protocol have bounds of their own.
         let is_stranger = self.session.gate.has(Gate::LOGIN)
-            && matches!(self.session.speech, Speech::Resp | Speech::Unknown);
+            && matches!(self.session.protocol, Protocol::Resp | Protocol::Unknown);
         // What waits for its turn may be a login, and much behind it.
         if is_stranger && self.input.len() > STRANGER_INPUT_BYTES_MAX && !self.is_held_back() {
-            self.fail(core, &ProtocolError::UnauthenticatedBulkLength);
+            self.fail(local, &ProtocolError::UnauthenticatedBulkLength);
             self.input = Vec::new();
         }
     }
@@ -181,14 +183,14 @@ impl Conn {
     pub fn hears_others(&self) -> bool {
         self.session.tracking.is_some()
             || self.session.subscriptions.is_some()
-            || self.card.is_redirected_to.load(Relaxed)
+            || self.info.is_redirected_to.load(Relaxed)
     }
 
     /// The request is longer than `client-query-buffer-limit`: the client is closed without a word.
     #[cold]
-    fn refuse_input(&mut self, core: &Core) {
+    fn refuse_input(&mut self, local: &ThreadState) {
         tracing::warn!("closing client {} that reached the maximum query buffer length", self.session.id);
-        core.stats().input_limit_closed.add(1);
+        local.stats().input_limit_closed.add(1);
         self.session.is_closing = true;
         self.input = Vec::new();
         self.parser = Parser::new();
@@ -204,15 +206,15 @@ impl Conn {
     }
 
     /// Goes on with bytes that were kept.
-    pub fn resume(&mut self, core: &mut Core, window: &mut Window) {
+    pub fn resume(&mut self, local: &mut ThreadState, window: &mut Window) {
         if self.http.is_some() {
-            http::go_on(self, core);
+            http::go_on(self, local);
         }
         if self.input.is_empty() || self.is_held_back() {
             return;
         }
         let mut input = std::mem::take(&mut self.input);
-        let consumed = self.process(core, window, &input);
+        let consumed = self.process(local, window, &input);
         if self.session.reading.as_ref().is_some_and(|reading| reading.lacks_words()) {
             self.input = input[consumed..].to_vec();
             self.give_words(|| input);
@@ -276,8 +278,8 @@ impl Conn {
     }
 
     /// Gives back buffers that an idle connection does not need. Called once a second.
-    pub fn rest(&mut self, core: &Core) {
-        if (core.now_ms / 1000).is_multiple_of(PEAK_S) {
+    pub fn rest(&mut self, local: &ThreadState) {
+        if (local.now_ms / 1000).is_multiple_of(PEAK_S) {
             self.output_peak = 0;
         }
         if self.input.is_empty() && self.input.capacity() > 0 {
@@ -290,38 +292,38 @@ impl Conn {
 
     /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
     #[inline]
-    fn process(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
-        if self.session.is_user_stale(&core.shared.acl) {
-            self.settle(&core.shared.acl);
+    fn process(&mut self, local: &mut ThreadState, window: &mut Window, buf: &[u8]) -> usize {
+        if self.session.is_user_stale(&local.shared.acl) {
+            self.settle(&local.shared.acl);
         }
-        if self.session.speech == Speech::Resp {
-            return self.process_resp(core, window, buf);
+        if self.session.protocol == Protocol::Resp {
+            return self.process_resp(local, window, buf);
         }
-        self.process_other(core, window, buf)
+        self.process_other(local, window, buf)
     }
 
     /// Catches up with what others did to its user and to itself.
     #[cold]
     fn settle(&mut self, acl: &Acl) {
         self.session.settle_user(acl);
-        self.session.is_closing |= self.card.is_killed.load(Relaxed);
+        self.session.is_closing |= self.info.is_killed.load(Relaxed);
     }
 
     /// The way of connections that do not speak RESP, or have not said enough to tell.
     #[inline(never)]
-    fn process_other(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
-        if self.session.speech == Speech::Unknown {
-            let http = core.live.http.enabled || self.session.listener == ListenerKind::Admin;
-            let Some(speech) = speech::recognise(self.session.listener, Allowed { http }, buf) else {
+    fn process_other(&mut self, local: &mut ThreadState, window: &mut Window, buf: &[u8]) -> usize {
+        if self.session.protocol == Protocol::Unknown {
+            let http = local.live.http.enabled || self.session.listener == ListenerKind::Admin;
+            let Some(protocol) = protocol::recognise(self.session.listener, Allowed { http }, buf) else {
                 return 0;
             };
-            self.session.speech = speech;
+            self.session.protocol = protocol;
         }
-        match self.session.speech {
-            Speech::MemcachedBinary => {
+        match self.session.protocol {
+            Protocol::MemcachedBinary => {
                 self.output.extend_from_slice(&crate::memcached::binary::refusal(buf));
-                let (id, peer) = (self.session.id, &self.card.peer);
-                if core.shared.told_binary.swap(true, Relaxed) {
+                let (id, peer) = (self.session.id, &self.info.peer);
+                if local.shared.told_binary.swap(true, Relaxed) {
                     tracing::debug!("client {id} at {peer} speaks memcached's binary protocol");
                 } else {
                     tracing::warn!(
@@ -332,34 +334,34 @@ impl Conn {
                 self.session.is_closing = true;
                 buf.len()
             }
-            Speech::Memcached => crate::memcached::process(self, core, buf),
-            Speech::Http => http::receive(self, core, buf),
-            _ => self.process_resp(core, window, buf),
+            Protocol::Memcached => crate::memcached::process(self, local, buf),
+            Protocol::Http => http::receive(self, local, buf),
+            _ => self.process_resp(local, window, buf),
         }
     }
 
-    fn process_resp(&mut self, core: &mut Core, window: &mut Window, buf: &[u8]) -> usize {
+    fn process_resp(&mut self, local: &mut ThreadState, window: &mut Window, buf: &[u8]) -> usize {
         let mut done = 0;
         loop {
             window.clear();
-            let more = self.parse(core, window, buf, done);
+            let more = self.parse(local, window, buf, done);
             if window.is_empty() && !matches!(more, Next::Quoted(..)) {
                 if let Next::Fail(error) = more {
-                    self.fail(core, &error);
+                    self.fail(local, &error);
                     return buf.len();
                 }
                 return if let Next::More(at) = more { at } else { done };
             }
-            if core.looks_ahead && window.len() >= WARM_LEN_MIN {
+            if local.looks_ahead && window.len() >= WARM_LEN_MIN {
                 let keys = window.commands().iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
                 let tracks = self.session.gate.has(Gate::TRACKING);
-                crate::exec::warm(core, self.session.db, tracks, keys);
+                crate::exec::prefetch(local, self.session.db, tracks, keys);
             }
             if window.len() > 1 {
-                core.stats().pipelined.add(window.len() as u64);
+                local.stats().pipelined.add(window.len() as u64);
             }
-            let may_be_large = buf.len() - done >= core.large.request;
-            let (mut commands, spans, stage) = window.parts();
+            let may_be_large = buf.len() - done >= local.large.request;
+            let (mut commands, spans, reply_buffer) = window.parts();
             while let Some(&planned) = commands.first() {
                 if self.is_held_back() {
                     self.parser = Parser::new();
@@ -367,7 +369,7 @@ impl Conn {
                 }
                 let (ran_len, ran) = match may_be_large {
                     true => (0, Ran::Done),
-                    false => self.run_straight(core, buf, spans, stage, commands),
+                    false => self.run_straight(local, buf, spans, reply_buffer, commands),
                 };
                 if let Some(last) = ran_len.checked_sub(1).and_then(|last| commands.get(last)) {
                     if ran == Ran::Stalled {
@@ -378,12 +380,12 @@ impl Conn {
                     continue;
                 }
                 let args = planned.args(buf, spans);
-                if self.execute(core, planned.ready, args) == Ran::Postponed {
+                if self.execute(local, planned.ready, args) == Ran::Postponed {
                     self.parser = Parser::new();
                     return done;
                 }
                 if may_be_large && let Some(entry) = planned.ready.entry {
-                    large::note_request(core, self.session.id, entry, args, planned.after - done);
+                    large::note_request(local, self.session.id, entry, args, planned.after - done);
                 }
                 done = planned.after;
                 commands = &commands[1..];
@@ -397,15 +399,15 @@ impl Conn {
                         return done;
                     }
                     let args = owned.args();
-                    let ready = dispatch::prepare(core, args);
-                    if self.execute(core, ready, args) == Ran::Postponed {
+                    let ready = dispatch::prepare(local, args);
+                    if self.execute(local, ready, args) == Ran::Postponed {
                         return done;
                     }
                     done = after;
                 }
                 Next::Fail(ref error) => {
                     if !self.is_held_back() {
-                        self.fail(core, error);
+                        self.fail(local, error);
                         return buf.len();
                     }
                     self.parser = Parser::new();
@@ -425,10 +427,10 @@ impl Conn {
     /// Fills the window with commands from `buf[from..]`. Not inlined: parsing, looking ahead and running are loops of
     /// their own that each need all registers.
     #[inline(never)]
-    fn parse(&mut self, core: &Core, window: &mut Window, buf: &[u8], from: usize) -> Next {
+    fn parse(&mut self, local: &ThreadState, window: &mut Window, buf: &[u8], from: usize) -> Next {
         let limits = Limits {
-            bulk_bytes_max: core.env.proto_max_bulk_len,
-            args_max: u64::from(core.live.max_multi_bulk_len),
+            bulk_bytes_max: local.env.proto_max_bulk_len,
+            args_max: u64::from(local.live.max_multi_bulk_len),
             authenticated: !self.session.gate.has(Gate::LOGIN),
             ..Limits::default()
         };
@@ -442,14 +444,14 @@ impl Conn {
         while window.len() < window_len {
             if is_fresh
                 && let Some(short) = short_request(buf, at)
-                && let Some(ready) = dispatch::prepare_short(core, &short)
+                && let Some(ready) = dispatch::prepare_short(local, &short)
             {
                 window.push_short(ready, &short);
                 if likes_left > 0 && limits.authenticated && short.end < buf.len() {
                     likes_left -= 1;
                     let is_limited = self.session.gate.has(Gate::ACL);
                     let key_head_len = if is_limited { self.session.user.key_head_len() } else { 0 };
-                    at = window.push_alike(core, buf, at, &short, ready, key_head_len);
+                    at = window.push_alike(local, buf, at, &short, ready, key_head_len);
                 } else {
                     at = short.end;
                 }
@@ -465,7 +467,7 @@ impl Conn {
                 Step::Command { consumed } => {
                     at += consumed;
                     let args = Args::new(buf, &window.spans[first..]);
-                    window.push(dispatch::prepare(core, args), first, at);
+                    window.push(dispatch::prepare(local, args), first, at);
                     is_fresh = is_spanned;
                 }
                 Step::Empty { consumed } => at += consumed,
@@ -484,48 +486,48 @@ impl Conn {
     #[inline]
     fn run_straight(
         &mut self,
-        core: &mut Core,
+        local: &mut ThreadState,
         buf: &[u8],
         spans: &[Span],
-        stage: &mut Stage,
-        commands: &[Planned],
+        reply_buffer: &mut ReplyBuffer,
+        commands: &[Prepared],
     ) -> (usize, Ran) {
-        let mut way = Way {
+        let mut way = CommandBatch {
             buf,
             spans,
-            stage,
+            reply_buffer,
             out_bytes_max: self.sent + OUTPUT_PAUSE_BYTES,
             session: &mut self.session,
             out: &mut self.output,
             token: self.token,
         };
-        straight::run(core, &mut way, commands)
+        batch::run(local, &mut way, commands)
     }
 
     /// Whether its next command waits for the end of the reactor's turn, because it may run a script: one that is
     /// overdue serves others with the reactor.
-    pub fn defers(&mut self, core: &mut Core, ready: Ready) -> bool {
+    pub fn defers(&mut self, local: &mut ThreadState, ready: Resolved) -> bool {
         let runs_script = ready.entry.is_some_and(|entry| entry.may_run_script(&self.session));
         // While the server is busy it is refused at once.
-        let defers = runs_script && core.floor.is_none() && !core.is_inside && core.busy.is_none();
+        let defers = runs_script && local.event_loop.is_none() && !local.is_inside && local.busy.is_none();
         if defers {
             self.is_due = true;
-            Waiting::begin_due(core, &mut self.session);
-            core.due.push(self.token);
+            Waiting::begin_due(local, &mut self.session);
+            local.due.push(self.token);
         }
         defers
     }
 
-    fn execute(&mut self, core: &mut Core, ready: Ready, args: Args<'_>) -> Ran {
-        if self.defers(core, ready) {
+    fn execute(&mut self, local: &mut ThreadState, ready: Resolved, args: Args<'_>) -> Ran {
+        if self.defers(local, ready) {
             return Ran::Postponed;
         }
         let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
-        let ran = dispatch::execute(core, call, &self.card, ready, args);
+        let ran = dispatch::execute(local, call, &self.info, ready, args);
         match ran {
-            Ran::Done if self.session.parking.is_none() => {}
+            Ran::Done if self.session.blocked.is_none() => {}
             Ran::Done | Ran::Stalled => self.stall(args),
-            Ran::Postponed => self.postpone(core),
+            Ran::Postponed => self.postpone(local),
         }
         ran
     }
@@ -539,17 +541,17 @@ impl Conn {
 
     /// Has its next command wait for the end of CLIENT PAUSE.
     #[cold]
-    pub fn postpone(&mut self, core: &mut Core) {
+    pub fn postpone(&mut self, local: &mut ThreadState) {
         self.is_postponed = true;
-        self.card.is_postponed.store(true, Relaxed);
-        core.has_postponed = true;
+        self.info.is_postponed.store(true, Relaxed);
+        local.has_postponed = true;
     }
 
     #[cold]
-    fn fail(&mut self, core: &Core, error: &ProtocolError) {
+    fn fail(&mut self, local: &ThreadState, error: &ProtocolError) {
         let text = error.text();
         Reply::new(&mut self.output, self.session.resp3).error(&text);
-        core.count_error("ERR");
+        local.count_error("ERR");
         self.session.is_closing = true;
         self.parser = Parser::new();
     }

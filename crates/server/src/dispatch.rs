@@ -7,20 +7,20 @@ use darter_store::Key;
 use darter_wire::{Args, Reply, Short};
 
 use crate::acl::guard;
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::commands;
-use crate::core::Core;
-use crate::engine::hold::Hold;
-use crate::engine::{admit, lease};
+use crate::engine::lease_timer::LeaseTimer;
+use crate::engine::{admit, lease, plan};
 use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::job::{Body, Shards};
 use crate::large;
-use crate::many;
+use crate::multi_key;
 use crate::registry::{Entry, Run};
 use crate::script_run;
 use crate::session::{Gate, Session};
 use crate::shared::ShardCell;
+use crate::thread_state::ThreadState;
 
 /// The body of a command about the connection or the server.
 pub type ServerRun = fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Fault>;
@@ -28,11 +28,11 @@ pub type ServerRun = fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(),
 /// What a server command may touch.
 pub struct Caller<'a> {
     /// The thread.
-    pub core: &'a mut Core,
+    pub local: &'a mut ThreadState,
     /// The connection's state.
     pub session: &'a mut Session,
     /// What others see of it.
-    pub card: &'a ClientCard,
+    pub info: &'a ClientInfo,
     /// False inside MULTI and scripts, where nothing may wait.
     pub may_wait: bool,
     /// The shards that EXEC or the script has already; nobody else can look into them meanwhile.
@@ -41,7 +41,7 @@ pub struct Caller<'a> {
 
 /// A command looked up, and with its only key hashed.
 #[derive(Clone, Copy)]
-pub struct Ready {
+pub struct Resolved {
     /// Which, if there is one of that name.
     pub entry: Option<&'static Entry>,
     /// The shard of its only key, when it is a data command with one key and as many arguments as it takes.
@@ -52,95 +52,101 @@ pub struct Ready {
 
 /// Looks a command or subcommand up and asks for the memory it will touch first.
 #[inline]
-pub fn prepare(core: &Core, args: Args<'_>) -> Ready {
-    let shared = core.shared;
+pub fn prepare(local: &ThreadState, args: Args<'_>) -> Resolved {
+    let shared = local.shared;
     let entry = shared.registry.find_named(args);
     match entry {
         Some(found) if found.is_single_of(args.len() as u32) => {
             let hash = shared.router.hasher().hash(args.at(1));
             let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)));
             cell.inspect(|cell| cell.prefetch());
-            Ready { entry, cell, hash }
+            Resolved { entry, cell, hash }
         }
         Some(found) if !found.subs.is_empty() => {
-            Ready { entry: found.sub(args.at(1)).or(entry), cell: None, hash: 0 }
+            Resolved { entry: found.sub(args.at(1)).or(entry), cell: None, hash: 0 }
         }
-        _ => Ready { entry, cell: None, hash: 0 },
+        _ => Resolved { entry, cell: None, hash: 0 },
     }
 }
 
 /// [`prepare`] for a request in one piece; `None` when it is no data command with one key.
 #[inline(always)]
-pub fn prepare_short(core: &Core, short: &Short<'_>) -> Option<Ready> {
-    let entry = core.shared.registry.find_word(short.name)?;
-    if entry.is_single_of(short.args_len) { prepare_like(core, entry, short) } else { None }
+pub fn prepare_short(local: &ThreadState, short: &Short<'_>) -> Option<Resolved> {
+    let entry = local.shared.registry.find_word(short.name)?;
+    if entry.is_single_of(short.args_len) { prepare_like(local, entry, short) } else { None }
 }
 
 /// [`prepare_short`] when another request of as many arguments was prepared before.
 #[inline(always)]
-pub fn prepare_like(core: &Core, entry: &'static Entry, short: &Short<'_>) -> Option<Ready> {
-    let shared = core.shared;
+pub fn prepare_like(local: &ThreadState, entry: &'static Entry, short: &Short<'_>) -> Option<Resolved> {
+    let shared = local.shared;
     let hash = shared.router.hasher().hash(short.key);
     let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)))?;
     cell.prefetch();
-    Some(Ready { entry: Some(entry), cell: Some(cell), hash })
+    Some(Resolved { entry: Some(entry), cell: Some(cell), hash })
 }
 
 /// Runs one command of a connection.
 #[inline]
-pub fn execute(core: &mut Core, mut call: Call<'_>, card: &ClientCard, ready: Ready, args: Args<'_>) -> Ran {
+pub fn execute(
+    local: &mut ThreadState,
+    mut call: Call<'_>,
+    info: &ClientInfo,
+    ready: Resolved,
+    args: Args<'_>,
+) -> Ran {
     let Some(entry) = ready.entry else {
-        unknown_command(core, &mut call, args);
+        unknown_command(local, &mut call, args);
         return Ran::Done;
     };
     let usage = &mut call.session.usage;
     usage.commands += 1;
     usage.last_command = entry.id as u32;
     let gate = call.session.gate;
-    let is_shut = gate.0 != 0 || core.is_gated;
-    let only_rights = gate == Gate::ACL && !core.is_gated;
-    if is_shut && !(only_rights && guard::lets_through(core, call.session, entry, args)) {
-        return admit::execute(core, call, card, entry, ready, args);
+    let is_shut = gate.0 != 0 || local.is_gated;
+    let only_rights = gate == Gate::ACL && !local.is_gated;
+    if is_shut && !(only_rights && guard::lets_through(local, call.session, entry, args)) {
+        return admit::execute(local, call, info, entry, ready, args);
     }
-    run_checked(core, call, card, entry, ready, args)
+    run_checked(local, call, info, entry, ready, args)
 }
 
 /// Runs a command that nothing stands before but its own number of arguments.
 #[inline]
 pub(crate) fn run_checked(
-    core: &mut Core,
+    local: &mut ThreadState,
     mut call: Call<'_>,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
-    ready: Ready,
+    ready: Resolved,
     args: Args<'_>,
 ) -> Ran {
     if !entry.spec.accepts(args.len()) || entry.lacks_sub(args.len()) {
-        admit::refuse(core, &mut call, entry, args, &misuse(entry, args));
+        admit::refuse(local, &mut call, entry, args, &misuse(entry, args));
         return Ran::Done;
     }
-    let calls = core.stats().commands[entry.id].calls.bump();
+    let calls = local.stats().commands[entry.id].calls.bump();
     let (client, before) = (call.session.id, call.out.len());
     let has_one_key = ready.cell.is_some() || entry.is_brief_many(args.len());
-    if !entry.is_timed(calls, core.times_all, has_one_key) {
-        let ran = run(core, call.again(), card, entry, ready, args);
-        large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
+    if !entry.is_timed(calls, local.times_all, has_one_key) {
+        let ran = run(local, call.again(), info, entry, ready, args);
+        large::note_reply(local, client, entry, args, call.out.len().saturating_sub(before));
         return ran;
     }
-    let hold = Hold::begin();
-    let ran = run(core, call.again(), card, entry, ready, args);
+    let hold = LeaseTimer::begin();
+    let ran = run(local, call.again(), info, entry, ready, args);
     let took = hold.took();
     if matches!(entry.run, Run::Data(_)) {
-        hold.note(core, took);
+        hold.note(local, took);
     }
-    large::note_reply(core, client, entry, args, call.out.len().saturating_sub(before));
+    large::note_reply(local, client, entry, args, call.out.len().saturating_sub(before));
     // What waits is timed where it runs in the end.
     if ran == Ran::Done {
-        let weight = entry.weight(core.times_all, has_one_key);
-        crate::timing::note(core, card, entry, args, took, weight);
+        let weight = entry.weight(local.times_all, has_one_key);
+        crate::timing::note(local, info, entry, args, took, weight);
         if took >= CLOCK_STEP {
             // What follows in the same turn finds dead what has died meanwhile.
-            core.now_ms = crate::core::unix_ms();
+            local.now_ms = crate::thread_state::unix_ms();
         }
     }
     ran
@@ -148,64 +154,64 @@ pub(crate) fn run_checked(
 
 #[inline]
 fn run(
-    core: &mut Core,
+    local: &mut ThreadState,
     mut call: Call<'_>,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
-    ready: Ready,
+    ready: Resolved,
     args: Args<'_>,
 ) -> Ran {
     if let Some(cell) = ready.cell {
         let key = Key { bytes: args.at(1), hash: ready.hash };
         if call.session.gate.has(Gate::TRACKING) {
-            return exec::run_tracked(core, call, entry, args, cell, key);
+            return exec::run_tracked(local, call, entry, args, cell, key);
         }
-        return exec::run_single(core, call, entry, args, cell, key);
+        return exec::run_single(local, call, entry, args, cell, key);
     }
-    if entry.is_debug && !commands::debug::is_allowed(core, card) {
-        reject(core, &mut call, entry, args, commands::debug::NOT_ALLOWED.as_bytes());
+    if entry.is_debug && !commands::debug::is_allowed(local, info) {
+        reject(local, &mut call, entry, args, commands::debug::NOT_ALLOWED.as_bytes());
         return Ran::Done;
     }
     match entry.run {
         Run::Data(_) if entry.is_import => match fieldsets::expand(call.session, args) {
-            Ok(whole) => exec::run_multi(core, call, entry, whole.args()),
+            Ok(whole) => exec::run_multi(local, call, entry, whole.args()),
             Err(fault) => {
                 let mut reply = Reply::new(call.out, call.session.resp3);
                 let mark = reply.len();
-                exec::refuse(core, entry, &fault, &mut reply, mark);
+                exec::refuse(local, entry, &fault, &mut reply, mark);
                 Ran::Done
             }
         },
         Run::Data(_)
-            if !core.live.import_mode
-                && many::is_for(entry, call.session, args)
-                && many::run(core, &mut call, entry, args) =>
+            if !local.live.import_mode
+                && multi_key::is_for(entry, call.session, args)
+                && multi_key::run(local, &mut call, entry, args) =>
         {
             Ran::Done
         }
-        Run::Data(_) => exec::run_multi(core, call, entry, args),
+        Run::Data(_) => exec::run_multi(local, call, entry, args),
         Run::Server(body) if matches!(entry.spec.reach, Reach::Keys) => {
-            run_server(core, call, card, entry, body, args)
+            run_server(local, call, info, entry, body, args)
         }
-        Run::Server(body) => run_holding(core, call, card, entry, body, args),
-        Run::Txn(body) => body(core, call, card, args),
-        Run::Script(way) => script_run::start(core, call, card, entry, way, args),
+        Run::Server(body) => run_holding(local, call, info, entry, body, args),
+        Run::Txn(body) => body(local, call, info, args),
+        Run::Script(way) => script_run::start(local, call, info, entry, way, args),
     }
 }
 
 fn run_server(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: Call<'_>,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
     body: ServerRun,
     args: Args<'_>,
 ) -> Ran {
     let mut reply = Reply::new(call.out, call.session.resp3);
     let mark = reply.len();
-    let mut caller = Caller { core, session: call.session, card, may_wait: true, held: None };
+    let mut caller = Caller { local, session: call.session, info, may_wait: true, held: None };
     if let Err(fault) = body(&mut caller, args, &mut reply) {
-        exec::refuse(core, entry, &fault, &mut reply, mark);
+        exec::refuse(local, entry, &fault, &mut reply, mark);
     }
     call.session.send_own_messages(call.out);
     Ran::Done
@@ -214,23 +220,23 @@ fn run_server(
 /// As [`run_server`], with shards held.
 #[cold]
 fn run_holding(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: Call<'_>,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
     body: ServerRun,
     args: Args<'_>,
 ) -> Ran {
-    let wanted = exec::lock_set(&entry.spec, args, &core.shared.router);
-    let grant = match lease::take(core, &wanted) {
+    let wanted = plan::lock_set(&entry.spec, args, &local.shared.router);
+    let grant = match lease::take(local, &wanted) {
         Ok(grant) => grant,
         Err(grant) => {
             let body = Body::Script { entry, args: args.to_owned() };
-            return exec::post(core, call, body, wanted, grant);
+            return exec::post(local, call, body, wanted, grant);
         }
     };
-    let ran = run_server(core, call, card, entry, body, args);
-    lease::release(core, grant);
+    let ran = run_server(local, call, info, entry, body, args);
+    lease::release(local, grant);
     ran
 }
 
@@ -249,7 +255,7 @@ pub(crate) fn misuse(entry: &Entry, args: Args<'_>) -> Vec<u8> {
 }
 
 #[cold]
-fn unknown_command(core: &mut Core, call: &mut Call<'_>, args: Args<'_>) {
+fn unknown_command(local: &mut ThreadState, call: &mut Call<'_>, args: Args<'_>) {
     let name = args.at(0);
     if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
         // A browser that was made to talk to this port: nothing it says may be run.
@@ -275,7 +281,7 @@ fn unknown_command(core: &mut Core, call: &mut Call<'_>, args: Args<'_>) {
         multi.is_broken = true;
     }
     Reply::new(call.out, call.session.resp3).error(&line);
-    core.count_error("ERR");
+    local.count_error("ERR");
     admit::mute(call.session, call.out, mark);
 }
 
@@ -294,7 +300,7 @@ fn cut(text: &[u8], len_max: usize) -> &[u8] {
 /// Answers a command that is not run.
 #[cold]
 pub(crate) fn reject(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: &mut Call<'_>,
     entry: &'static Entry,
     args: Args<'_>,
@@ -302,14 +308,14 @@ pub(crate) fn reject(
 ) {
     // A subcommand that does not exist is no command, and nothing is counted for its container.
     if !(entry.spec.accepts(args.len()) && entry.lacks_sub(args.len())) {
-        core.stats().commands[entry.id].rejected.add(1);
+        local.stats().commands[entry.id].rejected.add(1);
     }
     Reply::new(call.out, call.session.resp3).error(line);
     let code = line.split(|&byte| byte == b' ').next().unwrap_or_default();
-    core.count_error(std::str::from_utf8(code).unwrap_or("ERR"));
+    local.count_error(std::str::from_utf8(code).unwrap_or("ERR"));
 }
 
-impl Core {
+impl ThreadState {
     /// Counts an error reply under its first word.
     #[cold]
     pub fn count_error(&self, line: &str) {

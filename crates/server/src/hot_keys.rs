@@ -14,8 +14,8 @@ use darter_base::rng::Rng;
 use darter_reactor::process::{self, CpuTimes};
 use darter_wire::Args;
 
-use crate::core::unix_ms;
 use crate::registry::Entry;
+use crate::thread_state::unix_ms;
 use crate::worker::lock;
 
 /// What was asked for.

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::core::Core;
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 
 /// Between two rounds of housekeeping while the server idles.
 pub const REST: Duration = Duration::from_millis(100);
@@ -31,17 +31,17 @@ impl Idling {
         now_ms.saturating_sub(self.served_ms.load(SeqCst)) >= IDLE_AFTER_MS
     }
 
-    /// Notes that `core`'s thread serves, and wakes the others if the server idled. `noted_ms` is when the thread last did
+    /// Notes that `local`'s thread serves, and wakes the others if the server idled. `noted_ms` is when the thread last did
     /// so. Cost: a comparison, but for once in ten milliseconds.
-    pub fn end(shared: &Shared, core: &Core, noted_ms: &mut u64) {
-        if core.now_ms.abs_diff(*noted_ms) < NOTE_MS {
+    pub fn end(shared: &Shared, local: &ThreadState, noted_ms: &mut u64) {
+        if local.now_ms.abs_diff(*noted_ms) < NOTE_MS {
             return;
         }
-        *noted_ms = core.now_ms;
-        let before_ms = shared.idling.served_ms.swap(core.now_ms, SeqCst);
-        if core.now_ms.saturating_sub(before_ms) >= IDLE_AFTER_MS {
-            let others = (0..shared.doors.len()).filter(|&thread| thread != usize::from(core.thread));
-            others.for_each(|thread| shared.doors[thread].wake());
+        *noted_ms = local.now_ms;
+        let before_ms = shared.idling.served_ms.swap(local.now_ms, SeqCst);
+        if local.now_ms.saturating_sub(before_ms) >= IDLE_AFTER_MS {
+            let others = (0..shared.handles.len()).filter(|&thread| thread != usize::from(local.thread));
+            others.for_each(|thread| shared.handles[thread].wake());
         }
     }
 }

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use darter_command::gather::Gather;
+use darter_command::incremental::Incremental;
 use darter_latch::{Grant, Runner, Waiter};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part};
 use darter_wire::OwnedArgs;
 
-use crate::core::Core;
+use crate::busy_rejection::Claim;
 use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::exec;
-use crate::reading::{Slice, Source};
+use crate::long_reads::{Slice, Source};
 use crate::registry::Entry;
 use crate::session::Queued;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::Run;
-use crate::turned_away::Claim;
-use crate::waiting::Parking;
+use crate::thread_state::ThreadState;
+use crate::waiting::BlockedState;
 
 /// Shards held for a job or an inline command.
 pub type Shards = Grant<Part, Job>;
@@ -73,7 +73,7 @@ pub enum Body {
     /// The end of a command whose result was gathered and is to be stored now; runs on any thread.
     Keep {
         /// The result.
-        gather: Box<Gather>,
+        incremental: Box<Incremental>,
         /// Which.
         entry: &'static Entry,
         /// With which arguments.
@@ -89,7 +89,7 @@ pub enum Body {
 }
 
 /// What [`Body::Call`] does.
-pub type Called = Box<dyn FnOnce(&mut Core, &mut Shards) + Send>;
+pub type Called = Box<dyn FnOnce(&mut ThreadState, &mut Shards) + Send>;
 
 /// Something to do once its shards are free.
 pub struct Job {
@@ -108,20 +108,20 @@ pub struct Job {
     /// The answer.
     pub reply: Vec<u8>,
     /// Set when the command was parked to wait for its keys.
-    pub parking: Option<Parking>,
+    pub blocked: Option<BlockedState>,
 }
 
 impl Job {
     /// A job that lacks some of the shards in `wanted`.
     pub fn new(origin: Origin, body: Body, wanted: LockSet, grant: Shards) -> Job {
-        Job { grant, wanted, origin, number: 0, claim: None, body, reply: Vec::new(), parking: None }
+        Job { grant, wanted, origin, number: 0, claim: None, body, reply: Vec::new(), blocked: None }
     }
 
     /// Leaves it in the inbox of the first shard it lacks; it runs as soon as it has all, on a later turn at the
     /// earliest.
-    pub fn enqueue(self, core: &Core) {
-        if let Some(ready) = lease::queue(core.shared, self) {
-            core.shared.door(core.thread).send(Mail::Run(ready));
+    pub fn enqueue(self, local: &ThreadState) {
+        if let Some(ready) = lease::queue(local.shared, self) {
+            local.shared.handle(local.thread).send(ThreadMessage::Run(ready));
         }
     }
 
@@ -129,7 +129,7 @@ impl Job {
     pub fn enqueue_from_outside(self, shared: &'static Shared) {
         let home = self.origin.home;
         if let Some(ready) = lease::queue(shared, self) {
-            shared.door(home).send(Mail::Run(ready));
+            shared.handle(home).send(ThreadMessage::Run(ready));
         }
     }
 
@@ -160,10 +160,7 @@ impl darter_latch::Job for Job {
     }
 }
 
-/// Jobs of others that one thread runs before it hands the rest to their homes.
-pub const BUDGET: u32 = 64;
-
-impl Runner<Job> for Core {
+impl Runner<Job> for ThreadState {
     fn run(&mut self, mut job: Box<Waiter<Job>>) -> Shards {
         if job.is_home_only() {
             self.hand_over(job);
@@ -173,12 +170,12 @@ impl Runner<Job> for Core {
         exec::run_job(self, &mut grant, &mut job);
         if !job.is_for_nobody() {
             let home = job.origin.home;
-            self.shared.door(home).send(Mail::Done(Box::new(job.into_inner())));
+            self.shared.handle(home).send(ThreadMessage::Done(Box::new(job.into_inner())));
         }
         grant
     }
 
     fn hand_over(&mut self, job: Box<Waiter<Job>>) {
-        self.shared.door(job.origin.home).send(Mail::Run(job));
+        self.shared.handle(job.origin.home).send(ThreadMessage::Run(job));
     }
 }

@@ -1,15 +1,15 @@
 //! Requests and replies that COMMANDLOG keeps because they are large.
 //!
 //! A connection's requests are looked at where it finds them, in the bytes that came; replies where they are written.
-//! Data commands of memcached, and what a script calls, are no requests here. Nothing here is on the straight way
+//! Data commands of memcached, and what a script calls, are no requests here. Nothing here is on the batch path
 //! unless a value is too long for it.
 
 use darter_wire::Args;
 
 use crate::command_log::{self, Measure};
 use crate::config::Live;
-use crate::core::Core;
 use crate::registry::Entry;
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// From how many bytes on; `usize::MAX`: never.
@@ -22,8 +22,8 @@ pub struct Large {
     large_reply: usize,
 }
 
-/// Replies that the straight way puts together beside the output are shorter than this.
-const UNSTAGED_BYTES: usize = darter_wire::Stage::REPLY_MAX;
+/// Replies that the batch path puts together beside the output are shorter than this.
+const UNSTAGED_BYTES: usize = darter_wire::ReplyBuffer::REPLY_MAX;
 
 impl Large {
     /// What the settings say.
@@ -43,7 +43,7 @@ impl Large {
         self.reply = self.large_reply;
     }
 
-    /// Whether replies count that the straight way does not look at.
+    /// Whether replies count that the batch path does not look at.
     pub fn counts_short_replies(self) -> bool {
         self.reply <= UNSTAGED_BYTES
     }
@@ -51,32 +51,32 @@ impl Large {
 
 /// Notes a request of `bytes` that `client` sent.
 #[inline]
-pub fn note_request(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
-    if bytes >= core.large.request {
-        keep(core, client, entry, args, Measure::Request, bytes);
+pub fn note_request(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    if bytes >= local.large.request {
+        keep(local, client, entry, args, Measure::Request, bytes);
     }
 }
 
 /// Notes a reply of `bytes` that `client` gets.
 #[inline]
-pub fn note_reply(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
-    if bytes >= core.large.reply {
-        look(core, client, entry, args, bytes);
+pub fn note_reply(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    if bytes >= local.large.reply {
+        look(local, client, entry, args, bytes);
     }
 }
 
 #[cold]
-fn look(core: &Core, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
-    core.shared.hot_keys.note_bytes(core.thread, entry, args, bytes);
-    if bytes >= core.large.large_reply {
-        keep(core, client, entry, args, Measure::Reply, bytes);
+fn look(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+    local.shared.hot_keys.note_bytes(local.thread, entry, args, bytes);
+    if bytes >= local.large.large_reply {
+        keep(local, client, entry, args, Measure::Reply, bytes);
     }
 }
 
 #[cold]
-fn keep(core: &Core, client: u64, entry: &Entry, args: Args<'_>, measure: Measure, bytes: usize) {
-    let card = lock(&core.shared.clients).get(&client).cloned();
-    if let Some(card) = card {
-        command_log::keep(core, &card, entry, args, measure, bytes as u64);
+fn keep(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, measure: Measure, bytes: usize) {
+    let info = lock(&local.shared.clients).get(&client).cloned();
+    if let Some(info) = info {
+        command_log::keep(local, &info, entry, args, measure, bytes as u64);
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use darter_reactor::{ListenAddr, ListenerId, Reactor};
 
 use crate::config::{Changes, Live, Refusal};
-use crate::core::Core;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 use crate::tls;
 
 mod patience;
@@ -284,11 +284,13 @@ fn probe_port(
 const MOVE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Has thread 0 move, and waits until it has; thread 0 itself moves before it sends its replies.
-pub fn move_all(core: &Core, version: u64) {
-    let shared = core.shared;
-    shared.door(0).send(Mail::Move);
+pub fn move_all(local: &ThreadState, version: u64) {
+    let shared = local.shared;
+    shared.handle(0).send(ThreadMessage::Move);
     let began = Instant::now();
-    while core.thread != 0 && shared.listen_version.load(Acquire) < version && began.elapsed() < MOVE_TIME_MAX
+    while local.thread != 0
+        && shared.listen_version.load(Acquire) < version
+        && began.elapsed() < MOVE_TIME_MAX
     {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -10,11 +10,11 @@ use darter_command::Flags;
 use darter_reactor::Token;
 use darter_wire::Args;
 
-use crate::clients::ClientCard;
-use crate::core::Core;
+use crate::clients::ClientInfo;
 use crate::redact;
 use crate::registry::Entry;
-use crate::shared::Mail;
+use crate::shared::ThreadMessage;
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// The clients that see every command.
@@ -39,9 +39,9 @@ impl Monitors {
     }
 
     /// Adds a client.
-    pub fn add(&self, card: &ClientCard) {
+    pub fn add(&self, info: &ClientInfo) {
         let mut list = lock(&self.list);
-        list.push(Watcher { thread: card.thread, token: card.token, client: card.id });
+        list.push(Watcher { thread: info.thread, token: info.token, client: info.id });
         self.len.store(list.len(), Relaxed);
     }
 
@@ -53,46 +53,46 @@ impl Monitors {
     }
 }
 
-/// Shows a command that `card`'s client ran in database `db` to all monitors, unless it is an administrator's.
+/// Shows a command that `info`'s client ran in database `db` to all monitors, unless it is an administrator's.
 #[cold]
-pub fn show(core: &Core, card: &ClientCard, db: usize, entry: &Entry, args: Args<'_>) {
+pub fn show(local: &ThreadState, info: &ClientInfo, db: usize, entry: &Entry, args: Args<'_>) {
     if !entry.spec.flags.any(HIDDEN) {
-        send(core, &origin(card), db, entry, args);
+        send(local, &origin(info), db, entry, args);
     }
 }
 
 /// Shows a command that runs a script: before the script's own commands, which [`show_scripted`] shows.
 #[cold]
-pub fn show_script(core: &Core, card: &ClientCard, db: usize, entry: &Entry, args: Args<'_>) {
-    send(core, &origin(card), db, entry, args);
+pub fn show_script(local: &ThreadState, info: &ClientInfo, db: usize, entry: &Entry, args: Args<'_>) {
+    send(local, &origin(info), db, entry, args);
 }
 
 /// Shows a command that a script ran.
 #[cold]
-pub fn show_scripted(core: &Core, db: usize, entry: &Entry, args: Args<'_>) {
+pub fn show_scripted(local: &ThreadState, db: usize, entry: &Entry, args: Args<'_>) {
     if !entry.spec.flags.any(HIDDEN) {
-        send(core, "lua", db, entry, args);
+        send(local, "lua", db, entry, args);
     }
 }
 
 /// Commands that are not shown: an administrator's, and those that are shown another way.
 const HIDDEN: Flags = Flags::SKIP_MONITOR.with(Flags::ADMIN);
 
-fn origin(card: &ClientCard) -> String {
-    match card.is_unix {
-        true => format!("unix:{}", card.peer.strip_suffix(":0").unwrap_or(&card.peer)),
-        false => card.peer.clone(),
+fn origin(info: &ClientInfo) -> String {
+    match info.is_unix {
+        true => format!("unix:{}", info.peer.strip_suffix(":0").unwrap_or(&info.peer)),
+        false => info.peer.clone(),
     }
 }
 
-fn send(core: &Core, origin: &str, db: usize, entry: &Entry, args: Args<'_>) {
-    let monitors = &core.shared.monitors;
+fn send(local: &ThreadState, origin: &str, db: usize, entry: &Entry, args: Args<'_>) {
+    let monitors = &local.shared.monitors;
     let hidden = redact::hide_secrets(entry, args);
     let args = hidden.as_ref().map_or(args, |hidden| hidden.args());
     let line: Arc<[u8]> = line(origin, db, args).into();
     for watcher in lock(&monitors.list).iter() {
-        let mail = Mail::Push { token: watcher.token, client: watcher.client, bytes: line.clone() };
-        core.shared.door(watcher.thread).send(mail);
+        let mail = ThreadMessage::Push { token: watcher.token, client: watcher.client, bytes: line.clone() };
+        local.shared.handle(watcher.thread).send(mail);
     }
 }
 

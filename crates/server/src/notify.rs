@@ -25,7 +25,7 @@ pub fn status(text: &str) {
 fn tell(message: &str) {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&place, message) {
-        tracing::warn!("the service manager at {} cannot be told: {error}", place.display());
+        tracing::warn!("the service manager at {} cannot be notified: {error}", place.display());
     }
 }
 

@@ -10,9 +10,9 @@ use darter_reactor::{Reactor, Token};
 
 use crate::config::OutputLimit;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, STRANGER_INPUT_BYTES_MAX};
-use crate::core::Core;
 use crate::journal::log::Held;
 use crate::session::Gate;
+use crate::thread_state::ThreadState;
 use crate::tls;
 use crate::worker::find;
 
@@ -32,7 +32,7 @@ pub const PART_BYTES: usize = 128 << 10;
 pub const TURN_BYTES: usize = 4 * PART_BYTES;
 /// What is sent already of an output is dropped when it is so long, and what is left of it short enough to be moved.
 const SENT_KEEP_BYTES: usize = 64 << 10;
-const MOVED_BYTES_MAX: usize = 512 << 10;
+const MOVED_BYTES_MAX: usize = 2 << 20;
 
 /// What became of a connection's output.
 pub struct Flushed {
@@ -62,25 +62,25 @@ const TOGETHER_MIN: usize = 64;
 /// Hands the outputs of many connections to the kernel at once, as far as nothing else is to be asked before. Returns
 /// what became of them, each in its connection's turn: an item for each of `tokens`, none of which comes twice, or nothing.
 pub fn flush_together(
-    core: &mut Core,
+    local: &mut ThreadState,
     reactor: &mut Reactor,
     conns: &mut [Option<Box<Conn>>],
     tokens: &[Token],
 ) -> Vec<Option<Handed>> {
     let mut handed = Vec::new();
-    if tokens.len() < TOGETHER_MIN || core.journal.holds {
+    if tokens.len() < TOGETHER_MIN || local.journal.holds {
         return handed;
     }
     // What fits the free bytes is over no limit.
     let is_plain = |conn: &Conn| {
         // One that others may send to is held while it is sent to.
-        let is_alone = conn.session.spout.is_none();
+        let is_alone = conn.session.direct_push.is_none();
         let is_small = conn.sent < conn.output.len() && conn.unsent_bytes() <= FREE_BYTES;
         is_alone && is_small && !conn.awaits_writable && conn.channel.is_none()
     };
     for &token in tokens {
         if let Some(conn) = find(conns, token).filter(|conn| is_plain(conn)) {
-            conn.show_session(core);
+            conn.show_session(local);
         }
     }
     let plain = tokens.iter().enumerate().filter_map(|(at, &token)| {
@@ -99,14 +99,19 @@ pub fn flush_together(
 }
 
 /// Hands a connection's output to the kernel, as far as it takes it, or what is left of it after [`flush_together`].
-pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Option<Handed>) -> Flushed {
-    match conn.session.spout.clone() {
-        None => flush_held(core, reactor, conn, handed),
-        Some(spout) => {
-            let mut way = spout.hold();
+pub fn flush(
+    local: &mut ThreadState,
+    reactor: &mut Reactor,
+    conn: &mut Conn,
+    handed: Option<Handed>,
+) -> Flushed {
+    match conn.session.direct_push.clone() {
+        None => flush_held(local, reactor, conn, handed),
+        Some(direct_push) => {
+            let mut way = direct_push.hold();
             let rest = way.take_rest();
             conn.output.splice(conn.sent..conn.sent, rest);
-            let flushed = flush_held(core, reactor, conn, handed);
+            let flushed = flush_held(local, reactor, conn, handed);
             way.settle(conn, reactor.socket(conn.token));
             flushed
         }
@@ -114,49 +119,54 @@ pub fn flush(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Op
 }
 
 /// [`flush`], while nobody else sends to the client.
-fn flush_held(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: Option<Handed>) -> Flushed {
+fn flush_held(
+    local: &mut ThreadState,
+    reactor: &mut Reactor,
+    conn: &mut Conn,
+    handed: Option<Handed>,
+) -> Flushed {
     match handed {
-        None => conn.show_session(core),
+        None => conn.show_session(local),
         Some(Handed { asked, took }) => {
-            if !note_sent(core, reactor, conn, took.map(|n| (n, n < asked))) {
+            if !note_sent(local, reactor, conn, took.map(|n| (n, n < asked))) {
                 return Flushed::CLOSED;
             }
         }
     }
-    if is_over_limit(core, conn) {
+    if is_over_limit(local, conn) {
         return Flushed::CLOSED;
     }
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     let owes = conn.sent < conn.output.len() || conn.channel.as_ref().is_some_and(|channel| channel.owes());
     if owes && !conn.awaits_writable {
-        let end = match core.journal.holds {
+        let end = match local.journal.holds {
             false => conn.output.len(),
             true => {
-                core.journal.may_send(&mut conn.held, conn.output.len(), core.shared.journal.is_failing())
+                local.journal.may_send(&mut conn.held, conn.output.len(), local.shared.journal.is_failing())
             }
         };
         // What the journal holds back is looked at again when it has been synced.
         if end <= conn.sent && conn.sent < conn.output.len() {
-            conn.show_buffers(core);
+            conn.show_buffers(local);
             return Flushed::NOTHING_SENT;
         }
         let end = match end - conn.sent {
             0..=FREE_BYTES => end,
-            _ if core.send_left == 0 => {
-                conn.show_buffers(core);
+            _ if local.send_left == 0 => {
+                conn.show_buffers(local);
                 return Flushed { is_late: true, ..Flushed::NOTHING_SENT };
             }
             long => {
-                let part = long.min(PART_BYTES).min(core.send_left);
-                core.send_left -= part;
+                let part = long.min(PART_BYTES).min(local.send_left);
+                local.send_left -= part;
                 conn.sent + part
             }
         };
         let handed = match conn.channel {
             None => reactor.send(conn.token, &conn.output[conn.sent..end]).map(|n| (n, n < end - conn.sent)),
-            Some(_) => tls::send(core, reactor, conn, end),
+            Some(_) => tls::send(local, reactor, conn, end),
         };
-        if !note_sent(core, reactor, conn, handed) {
+        if !note_sent(local, reactor, conn, handed) {
             return Flushed::CLOSED;
         }
     }
@@ -166,7 +176,7 @@ fn flush_held(core: &mut Core, reactor: &mut Reactor, conn: &mut Conn, handed: O
         reactor.shutdown_write(conn.token);
         return Flushed::CLOSED;
     }
-    conn.show_buffers(core);
+    conn.show_buffers(local);
     Flushed { goes_on: was_full && !conn.is_held_back(), ..Flushed::NOTHING_SENT }
 }
 
@@ -176,15 +186,20 @@ pub fn is_due(conn: &Conn) -> bool {
 }
 
 /// Notes how many bytes of an output the kernel took, and whether its buffer is full now; false: the connection is broken.
-fn note_sent(core: &Core, reactor: &mut Reactor, conn: &mut Conn, handed: io::Result<(usize, bool)>) -> bool {
+fn note_sent(
+    local: &ThreadState,
+    reactor: &mut Reactor,
+    conn: &mut Conn,
+    handed: io::Result<(usize, bool)>,
+) -> bool {
     let Ok((n, is_full)) = handed else { return false };
-    core.stats().output_bytes.add(n as u64);
-    core.stats().writes.add(1);
+    local.stats().output_bytes.add(n as u64);
+    local.stats().writes.add(1);
     conn.session.usage.output_bytes += n as u64;
     conn.sent += n;
     if n > 0 {
-        conn.stuck_since_ms = core.now_ms;
-        conn.card.active_ms.store(core.now_ms, Relaxed);
+        conn.stuck_since_ms = local.now_ms;
+        conn.info.active_ms.store(local.now_ms, Relaxed);
     }
     if is_full {
         conn.awaits_writable = true;
@@ -214,7 +229,7 @@ pub fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
     let is_full = conn.is_held_back() && conn.input.len() > input_bytes_max;
     if is_full != conn.is_paused {
         conn.is_paused = is_full;
-        conn.card.is_paused.store(is_full, Relaxed);
+        conn.info.is_paused.store(is_full, Relaxed);
         if is_full {
             reactor.pause(conn.token);
         } else {
@@ -224,47 +239,47 @@ pub fn balance_reading(reactor: &mut Reactor, conn: &mut Conn) {
 }
 
 /// Whether a client lets more output pile up than is allowed; it is to be closed then. Notes the time.
-pub fn is_over_limit(core: &Core, conn: &mut Conn) -> bool {
+pub fn is_over_limit(local: &ThreadState, conn: &mut Conn) -> bool {
     let pending = conn.unsent_bytes();
     // What has just been written may go out at once.
-    if conn.awaits_writable && pending > STRANGER_BYTES_MAX && is_stranger(core, conn) {
-        return close(core, conn, pending);
+    if conn.awaits_writable && pending > STRANGER_BYTES_MAX && is_stranger(local, conn) {
+        return close(local, conn, pending);
     }
     let counted = if pending > FREE_BYTES { pending as u64 } else { 0 };
-    let OutputLimit { hard_bytes, soft_bytes, soft_s } = class_of(core, conn);
+    let OutputLimit { hard_bytes, soft_bytes, soft_s } = class_of(local, conn);
     if hard_bytes != 0 && counted > hard_bytes {
-        return close(core, conn, pending);
+        return close(local, conn, pending);
     }
     if soft_bytes == 0 || counted <= soft_bytes {
         conn.over_soft_since_ms = 0;
         return false;
     }
     if conn.over_soft_since_ms == 0 {
-        conn.over_soft_since_ms = core.now_ms;
+        conn.over_soft_since_ms = local.now_ms;
     }
-    core.now_ms.saturating_sub(conn.over_soft_since_ms) > soft_s.saturating_mul(1000)
-        && close(core, conn, pending)
+    local.now_ms.saturating_sub(conn.over_soft_since_ms) > soft_s.saturating_mul(1000)
+        && close(local, conn, pending)
 }
 
 /// Whether a client has taken nothing of its output for `send_timeout` seconds.
-pub fn is_stuck(core: &Core, conn: &mut Conn) -> bool {
+pub fn is_stuck(local: &ThreadState, conn: &mut Conn) -> bool {
     if conn.sent == conn.output.len() || conn.held.is_waiting() {
         conn.stuck_since_ms = 0;
         return false;
     }
     if conn.stuck_since_ms == 0 {
-        conn.stuck_since_ms = core.now_ms;
+        conn.stuck_since_ms = local.now_ms;
     }
-    let timeout_ms = u64::from(core.live.send_timeout_s) * 1000;
-    timeout_ms > 0 && core.now_ms.saturating_sub(conn.stuck_since_ms) > timeout_ms
+    let timeout_ms = u64::from(local.live.send_timeout_s) * 1000;
+    timeout_ms > 0 && local.now_ms.saturating_sub(conn.stuck_since_ms) > timeout_ms
 }
 
-fn is_stranger(core: &Core, conn: &Conn) -> bool {
-    conn.session.gate.has(Gate::LOGIN) && !conn.session.was_trusted && core.shared.acl.default_needs_login()
+fn is_stranger(local: &ThreadState, conn: &Conn) -> bool {
+    conn.session.gate.has(Gate::LOGIN) && !conn.session.was_trusted && local.shared.acl.default_needs_login()
 }
 
-fn class_of(core: &Core, conn: &Conn) -> OutputLimit {
-    let limits = &core.live.output_limits;
+fn class_of(local: &ThreadState, conn: &Conn) -> OutputLimit {
+    let limits = &local.live.output_limits;
     match conn.is_subscriber() {
         true => limits.pubsub,
         // As in Redis; what these get they have not asked for one by one.
@@ -274,8 +289,8 @@ fn class_of(core: &Core, conn: &Conn) -> OutputLimit {
 }
 
 #[cold]
-fn close(core: &Core, conn: &Conn, pending: usize) -> bool {
-    core.stats().output_limit_closed.add(1);
+fn close(local: &ThreadState, conn: &Conn, pending: usize) -> bool {
+    local.stats().output_limit_closed.add(1);
     tracing::warn!("closing client {}: {pending} bytes of output that it does not take", conn.session.id);
     true
 }

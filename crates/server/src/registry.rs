@@ -4,18 +4,17 @@
 
 use std::collections::HashMap;
 
-use darter_command::gather::filling::MANY;
-use darter_command::spec::{Effect, Inlined};
+use darter_command::incremental::bulk_add::MANY;
+use darter_command::spec::{Effect, Inlined, ReplicaForm};
 use darter_command::{FAMILIES, Flags, Keys, Marks, Reach, Spec};
 use darter_wire::{Args, OwnedArgs};
 
 use crate::commands;
 use crate::dispatch::ServerRun;
-use crate::journal::plainly::{self, Plainly};
-use crate::multi::{self, TxnRun};
 use crate::script_run::{self, Way};
 use crate::session::Session;
 use crate::stats::Weight;
+use crate::transaction::{self, TxnRun};
 
 /// A command's body.
 #[derive(Clone, Copy)]
@@ -55,9 +54,7 @@ pub struct Entry {
     /// What the journal writes of it.
     pub effect: Effect,
     /// What it writes instead while replicas follow.
-    pub plainly: Plainly,
-    /// It may say a time that counts from when it runs.
-    pub is_timed: bool,
+    pub replica_form: ReplicaForm,
     /// Only administrators' connections may run it (`restricted_commands`).
     pub is_restricted: bool,
     /// Is completed from the connection's fieldsets before it takes a shard (HIMPORT SET).
@@ -112,7 +109,13 @@ impl Entry {
             Effect::ByFlags => Effect::Nothing,
             other => other,
         };
-        let plainly = plainly::of(spec.name, spec.flags);
+        let replica_form = match spec.replica_form {
+            ReplicaForm::ByAge if !spec.flags.any(Flags::WRITE) || spec.is_in_redis_7_0() => {
+                ReplicaForm::Words
+            }
+            ReplicaForm::ByAge => ReplicaForm::Values,
+            other => other,
+        };
         Entry {
             spec,
             called: spec.name.into(),
@@ -131,8 +134,7 @@ impl Entry {
             is_import: spec.has(Marks::IMPORTS),
             is_letters,
             effect,
-            plainly,
-            is_timed: darter_replica::rewording::TIMED.contains(&spec.name),
+            replica_form,
             is_cheap,
             // Commands change as much as they name.
             slices_from: if is_cheap && !spec.has(Marks::WORDS_ARE_FEW) { MANY } else { 0 },
@@ -294,7 +296,7 @@ impl Registry {
         for family in commands::FAMILIES {
             rows.extend(family.iter().map(|c| (c.spec, Run::Server(c.run))));
         }
-        rows.extend(multi::FAMILY.iter().map(|(spec, run)| (*spec, Run::Txn(*run))));
+        rows.extend(transaction::FAMILY.iter().map(|(spec, run)| (*spec, Run::Txn(*run))));
         rows.extend(script_run::FAMILY.iter().map(|(spec, way)| (*spec, Run::Script(*way))));
         let mut registry = Registry {
             by_letters: Box::new([(0, None); LETTERS_LEN]),

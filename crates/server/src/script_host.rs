@@ -7,24 +7,24 @@ use darter_wire::{Args, Reply};
 
 use crate::acl::CheckedCall;
 use crate::acl::commands::find_command;
-use crate::clients::ClientCard;
-use crate::core::Core;
+use crate::clients::ClientInfo;
 use crate::engine::admit;
 use crate::engine::nested::{Nested, Within};
 use crate::job::Shards;
-use crate::journal::log::settle;
+use crate::journal::turn::settle;
 use crate::session::Session;
 use crate::signals;
 use crate::snapshot::ending;
+use crate::thread_state::ThreadState;
 
 /// The way of a script's commands to the shards held for it, for the length of one run.
 pub struct Bridge<'a> {
     /// The thread.
-    pub core: &'a mut Core,
+    pub local: &'a mut ThreadState,
     /// The connection's state.
     pub session: &'a mut Session,
     /// What others see of it.
-    pub card: &'a ClientCard,
+    pub info: &'a ClientInfo,
     /// The shards held.
     pub grant: &'a mut Shards,
     /// The run as other threads see it.
@@ -43,20 +43,20 @@ const PATIENCE_MS: u64 = 5000;
 impl Host for Bridge<'_> {
     fn breathe(&mut self) {
         // What this thread did before waits for no script: after a kill nothing is read back that comes after it.
-        settle(self.core);
-        let busy_ms = self.core.live.busy_reply_threshold_ms;
-        let now_ms = crate::core::unix_ms();
+        settle(self.local);
+        let busy_ms = self.local.live.busy_reply_threshold_ms;
+        let now_ms = crate::thread_state::unix_ms();
         let patience_ms = if busy_ms == 0 { PATIENCE_MS } else { busy_ms.min(PATIENCE_MS) };
-        signals::look(self.core);
+        signals::look(self.local);
         if self.watch.runs_for(patience_ms, now_ms) {
-            ending::hurry(self.core.shared, self.watch);
+            ending::hurry(self.local.shared, self.watch);
         }
         if busy_ms == 0 || !self.watch.runs_for(busy_ms, now_ms) {
             return;
         }
         // A script that waits for a time by asking TIME would never end; from here on it moves, as in Redis.
-        self.core.frozen = None;
-        serve_others(self.core, self.watch);
+        self.local.frozen = None;
+        serve_others(self.local, self.watch);
     }
 
     fn allows(&mut self, args: Args<'_>) -> Result<bool, NoCall> {
@@ -68,29 +68,29 @@ impl Host for Bridge<'_> {
             Ok(entry) => entry,
             Err(line) => {
                 Reply::new(out, resp3).error(&*line);
-                self.core.count_error(&line);
-                self.core.note_script_error(line.as_bytes());
+                self.local.count_error(&line);
+                self.local.note_script_error(line.as_bytes());
                 return;
             }
         };
-        let Bridge { core, session, card, grant, .. } = self;
-        Nested { core, session, card, grant, within: Within::Script }.run(entry, args, resp3, out);
+        let Bridge { local, session, info, grant, .. } = self;
+        Nested { local, session, info, grant, within: Within::Script }.run(entry, args, resp3, out);
     }
 }
 
 /// Tells others that the script which `watch` sees is overdue, or was.
-pub fn serve_others(core: &mut Core, watch: &Watch) {
-    // What runs meanwhile runs outside of the script: it finds no floor, and no reply of its protocol.
-    if let Some(mut floor) = core.floor.take() {
-        floor.turn_inside(core, watch.kind());
-        core.floor = Some(floor);
+pub fn serve_others(local: &mut ThreadState, watch: &Watch) {
+    // What runs meanwhile runs outside of the script: it finds no event_loop, and no reply of its protocol.
+    if let Some(mut event_loop) = local.event_loop.take() {
+        event_loop.turn_inside(local, watch.kind());
+        local.event_loop = Some(event_loop);
     }
 }
 
 impl Bridge<'_> {
     /// Whether the user may run a command; `None`: there is no such command.
     fn may_run(&self, args: Args<'_>) -> Result<bool, NoCall> {
-        let shared = self.core.shared;
+        let shared = self.local.shared;
         let entry = find_command(&shared.registry, args).ok_or(NoCall::Unknown)?;
         if !entry.spec.accepts(args.len()) {
             return Err(NoCall::Arity);

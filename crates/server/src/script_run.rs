@@ -9,19 +9,17 @@ use std::sync::Arc;
 use darter_base::number;
 use darter_command::spec::{Group, Keys};
 use darter_command::{Fault, Flags, Spec};
+use darter_engine::admit::NO_REPLICAS;
 use darter_script::script::ScriptFlags;
 use darter_script::{Engine, Library, Script};
 use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::config::Live;
-use crate::contained::is_contained;
-use crate::core::Core;
-use crate::engine::admit::NO_REPLICAS;
-use crate::engine::hold::Hold;
+use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::ChangedBy;
-use crate::engine::{commit, lease};
+use crate::engine::{commit, lease, plan};
 use crate::exec::{self, Call, Ran};
 use crate::job::{Body, Shards};
 use crate::libraries::Libraries;
@@ -30,6 +28,8 @@ use crate::registry::{Entry, Run};
 use crate::script_host::{Bridge, serve_others};
 use crate::scripts::{Cached, Scripts};
 use crate::session::Session;
+use crate::static_keys::is_contained;
+use crate::thread_state::ThreadState;
 
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,12 +68,35 @@ const BY_SHA: &str = "sha1 numkeys [key [key ...]] [arg [arg ...]]";
 
 /// The commands that run scripts.
 pub const FAMILY: &[(Spec, Way)] = &[
-    (eval("eval", WRITER, "2.6.0", BY_TEXT), Way { by: By::Text, may_write: true }),
-    (eval("evalsha", WRITER, "2.6.0", BY_SHA), Way { by: By::Sha, may_write: true }),
-    (eval("eval_ro", READER, "7.0.0", BY_TEXT), Way { by: By::Text, may_write: false }),
+    (
+        eval("eval", WRITER, "2.6.0", BY_TEXT)
+            .key_access("RW access update")
+            .key_notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
+        Way { by: By::Text, may_write: true },
+    ),
+    (
+        eval("evalsha", WRITER, "2.6.0", BY_SHA)
+            .key_access("RW access update")
+            .key_notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
+        Way { by: By::Sha, may_write: true },
+    ),
+    (
+        eval("eval_ro", READER, "7.0.0", BY_TEXT)
+            .key_notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
+        Way { by: By::Text, may_write: false },
+    ),
     (eval("evalsha_ro", READER, "7.0.0", BY_SHA), Way { by: By::Sha, may_write: false }),
-    (eval("fcall", WRITER, "7.0.0", BY_NAME), Way { by: By::Function, may_write: true }),
-    (eval("fcall_ro", READER, "7.0.0", BY_NAME), Way { by: By::Function, may_write: false }),
+    (
+        eval("fcall", WRITER, "7.0.0", BY_NAME)
+            .key_access("RW access update")
+            .key_notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
+        Way { by: By::Function, may_write: true },
+    ),
+    (
+        eval("fcall_ro", READER, "7.0.0", BY_NAME)
+            .key_notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
+        Way { by: By::Function, may_write: false },
+    ),
 ];
 
 /// A thread's Lua, made when its first script comes.
@@ -128,44 +151,44 @@ impl Interpreter {
 }
 
 /// Knows a script by its text from now on. Errors: it cannot be compiled.
-pub fn learn(core: &mut Core, source: &[u8], by_eval: bool) -> Result<Arc<Cached>, Fault> {
+pub fn learn(local: &mut ThreadState, source: &[u8], by_eval: bool) -> Result<Arc<Cached>, Fault> {
     let as_fault = |line: String| Fault::Text(line.into());
-    let scripts = &core.shared.scripts;
-    let hash = core.shared.router.hasher().hash(source);
-    if let Some(cached) = core.lua.by_text(scripts, hash, source).filter(|_| by_eval) {
+    let scripts = &local.shared.scripts;
+    let hash = local.shared.router.hasher().hash(source);
+    if let Some(cached) = local.lua.by_text(scripts, hash, source).filter(|_| by_eval) {
         return Ok(cached);
     }
     let script = Script::new(source).map_err(as_fault)?;
     let cached = match scripts.find(&script.sha).filter(|_| by_eval) {
         Some(cached) => cached,
         None => {
-            core.lua.ready(scripts, core.thread, &core.live)?.compile(&script).map_err(as_fault)?;
-            let is_contained = is_contained(&core.shared.registry, script.code());
+            local.lua.ready(scripts, local.thread, &local.live)?.compile(&script).map_err(as_fault)?;
+            let is_contained = is_contained(&local.shared.registry, script.code());
             scripts.add(Cached { script, is_contained }, by_eval)
         }
     };
     if by_eval {
-        core.lua.remember(hash, &cached);
+        local.lua.remember(hash, &cached);
     }
     Ok(cached)
 }
 
 /// Knows a library by its text. Errors: it cannot be loaded.
-pub fn load_library(core: &mut Core, source: &[u8]) -> Result<Library, Fault> {
-    let engine = core.lua.ready(&core.shared.scripts, core.thread, &core.live)?;
+pub fn load_library(local: &mut ThreadState, source: &[u8]) -> Result<Library, Fault> {
+    let engine = local.lua.ready(&local.shared.scripts, local.thread, &local.live)?;
     engine.load_library(source).map_err(|line| Fault::Text(line.into()))
 }
 
 /// Replaces all libraries by those of a snapshot. One that cannot be loaded is left out, and the log says so.
-pub fn know_libraries(core: &mut Core, codes: &[Vec<u8>]) {
+pub fn know_libraries(local: &mut ThreadState, codes: &[Vec<u8>]) {
     let mut known = Libraries::default();
     for code in codes {
-        let added = load_library(core, code).and_then(|library| known.insert(Arc::new(library)));
+        let added = load_library(local, code).and_then(|library| known.insert(Arc::new(library)));
         if let Err(fault) = added {
             tracing::error!("a library of functions is left out: {}", fault.line());
         }
     }
-    *core.shared.scripts.libraries_mut() = known;
+    *local.shared.scripts.libraries_mut() = known;
 }
 
 /// What can be run, and how its words divide.
@@ -192,11 +215,11 @@ impl What {
 /// Characters of a script's digest.
 const SHA1_HEX_LEN: usize = 40;
 
-fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
+fn plan(local: &mut ThreadState, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
     let is_function = way.by == By::Function;
     const UNKNOWN_FUNCTION: Fault = Fault::text("ERR Function not found");
     let function = if is_function {
-        let (library, at) = core.shared.scripts.function(args.at(1)).ok_or(UNKNOWN_FUNCTION)?;
+        let (library, at) = local.shared.scripts.function(args.at(1)).ok_or(UNKNOWN_FUNCTION)?;
         Some(What::Function(library, at))
     } else {
         None
@@ -216,45 +239,45 @@ fn plan(core: &mut Core, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
         usize::try_from(keys_len).map_err(|_| Fault::text("ERR Number of keys can't be negative"))?;
     let what = match (function, way.by) {
         (Some(function), _) => function,
-        (None, By::Sha) => What::Script(core.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?),
-        (None, _) => What::Script(learn(core, args.at(1), true)?),
+        (None, By::Sha) => What::Script(local.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?),
+        (None, _) => What::Script(learn(local, args.at(1), true)?),
     };
     let flags = what.flags();
     if !way.may_write && flags.is_declared && !flags.no_writes {
         return Err(Fault::text("ERR Can not execute a script with write flag using *_ro command."));
     }
     let may_fill = flags.is_declared && !flags.allow_oom && !flags.no_writes;
-    if may_fill && core.is_over_memory() {
+    if may_fill && local.is_over_memory() {
         return Err(Fault::text(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         ));
     }
-    if flags.is_declared && !flags.no_writes && core.follows() {
+    if flags.is_declared && !flags.no_writes && local.follows() {
         return Err(Fault::text("READONLY You can not run script with write flag on readonly replica."));
     }
-    if flags.is_declared && !flags.no_writes && core.lacks_replicas() {
+    if flags.is_declared && !flags.no_writes && local.lacks_replicas() {
         return Err(Fault::text(NO_REPLICAS));
     }
     Ok(Plan { what, keys_len, may_write: way.may_write })
 }
 
 /// Whether a script has said that it does not write.
-pub fn only_reads(core: &mut Core, way: Way, args: Args<'_>) -> bool {
-    plan(core, way, args).is_ok_and(|plan| plan.what.flags().no_writes)
+pub fn only_reads(local: &mut ThreadState, way: Way, args: Args<'_>) -> bool {
+    plan(local, way, args).is_ok_and(|plan| plan.what.flags().no_writes)
 }
 
 /// Adds the shards that a script inside EXEC needs; the caller seals the set. One that is not known may be by the time
 /// it runs.
-pub fn add_locks(core: &mut Core, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
-    let plan = plan(core, way, args).ok();
-    add_planned(core, entry, plan.as_ref(), args, set);
+pub fn add_locks(local: &mut ThreadState, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
+    let plan = plan(local, way, args).ok();
+    add_planned(local, entry, plan.as_ref(), args, set);
 }
 
-fn add_planned(core: &Core, entry: &Entry, plan: Option<&Plan>, args: Args<'_>, set: &mut LockSet) {
-    let router = &core.shared.router;
+fn add_planned(local: &ThreadState, entry: &Entry, plan: Option<&Plan>, args: Args<'_>, set: &mut LockSet) {
+    let router = &local.shared.router;
     match plan {
         Some(Plan { what: What::Script(cached), .. }) if cached.is_contained => {
-            exec::add_locks(&entry.spec, args, router, set)
+            plan::add_locks(&entry.spec, args, router, set)
         }
         _ => (0..router.shards_len()).for_each(|id| set.add(id)),
     }
@@ -262,59 +285,59 @@ fn add_planned(core: &Core, entry: &Entry, plan: Option<&Plan>, args: Args<'_>, 
 
 /// Runs a script that a client asked for.
 pub fn start(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: Call<'_>,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
     way: Way,
     args: Args<'_>,
 ) -> Ran {
-    let plan = plan(core, way, args);
+    let plan = plan(local, way, args);
     let mut wanted = LockSet::new();
     // What will be refused is refused with nothing held.
     if let Ok(plan) = &plan {
-        add_planned(core, entry, Some(plan), args, &mut wanted);
+        add_planned(local, entry, Some(plan), args, &mut wanted);
     }
     wanted.seal();
-    let mut grant = match lease::take(core, &wanted) {
+    let mut grant = match lease::take(local, &wanted) {
         Ok(grant) => grant,
         Err(grant) => {
             let body = Body::Script { entry, args: args.to_owned() };
-            return exec::post(core, call, body, wanted, grant);
+            return exec::post(local, call, body, wanted, grant);
         }
     };
-    let hold = Hold::begin();
-    core.frozen = None;
+    let hold = LeaseTimer::begin();
+    local.frozen = None;
     let mut reply = Reply::new(call.out, call.session.resp3);
-    run_planned(core, call.session, card, &mut grant, entry, plan, args, &mut reply);
+    run_planned(local, call.session, info, &mut grant, entry, plan, args, &mut reply);
     exec::pause_uses(&mut grant, false);
-    commit::growth(core, &mut grant, ChangedBy(call.session.id));
-    hold.end(core);
-    lease::release(core, grant);
+    commit::growth(local, &mut grant, ChangedBy(call.session.id));
+    hold.end(local);
+    lease::release(local, grant);
     call.session.send_own_messages(call.out);
     Ran::Done
 }
 
 /// Runs a script with its shards held; the caller passes its changes on and has uses counted again.
 pub fn run_held(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     grant: &mut Shards,
     entry: &'static Entry,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
     let Run::Script(way) = entry.run else { return };
-    let plan = plan(core, way, args);
-    run_planned(core, session, card, grant, entry, plan, args, reply);
+    let plan = plan(local, way, args);
+    run_planned(local, session, info, grant, entry, plan, args, reply);
 }
 
 #[allow(clippy::too_many_arguments, reason = "what every run has, and its plan")]
 fn run_planned(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     grant: &mut Shards,
     entry: &'static Entry,
     plan: Result<Plan, Fault>,
@@ -323,35 +346,35 @@ fn run_planned(
 ) {
     let mark = reply.len();
     let db = session.db;
-    if core.shared.monitors.is_any() {
-        monitor::show_script(core, card, db, entry, args);
+    if local.shared.monitors.is_any() {
+        monitor::show_script(local, info, db, entry, args);
     }
-    let begins = core.journal.begin_group();
-    core.script_error.clear();
+    let begins = local.journal.begin_group();
+    local.script_error.clear();
     exec::pause_uses(grant, session.no_touch);
     let ended = plan
         .map_err(|fault| fault.line().into_owned().into_bytes())
-        .and_then(|plan| run_script(core, session, card, grant, &plan, args, reply));
+        .and_then(|plan| run_script(local, session, info, grant, &plan, args, reply));
     if begins {
-        core.journal.end_group(&core.shared.journal, core.now_ms);
+        local.journal.end_group(&local.shared.journal, local.now_ms);
     }
     session.db = db;
     if let Err(line) = ended {
         reply.truncate_to(mark);
         reply.error(&line);
-        core.stats().commands[entry.id].failed.add(1);
-        core.count_script_error(&line);
+        local.stats().commands[entry.id].failed.add(1);
+        local.count_script_error(&line);
     } else if let Some(line) = reply.since(mark).strip_prefix(b"-") {
         // The script has run to its end, yet its client sees an error.
-        core.stats().commands[entry.id].failed.add(1);
-        core.count_script_error(line);
+        local.stats().commands[entry.id].failed.add(1);
+        local.count_script_error(line);
     }
 }
 
 fn run_script(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     grant: &mut Shards,
     plan: &Plan,
     args: Args<'_>,
@@ -361,13 +384,13 @@ fn run_script(
     let flags = plan.what.flags();
     let may_write = plan.may_write && !flags.no_writes;
     let (keys, argv) = (args.tail(3).head(plan.keys_len), args.tail(3 + plan.keys_len));
-    let mut lua = std::mem::take(&mut core.lua);
-    let shared = core.shared;
-    let watch = &*shared.scripts.watches[usize::from(core.thread)];
-    let ended = match lua.ready(&shared.scripts, core.thread, &core.live) {
+    let mut lua = std::mem::take(&mut local.lua);
+    let shared = local.shared;
+    let watch = &*shared.scripts.watches[usize::from(local.thread)];
+    let ended = match lua.ready(&shared.scripts, local.thread, &local.live) {
         Ok(engine) => {
             let allows_oom = flags.allow_oom;
-            let now_ms = crate::core::unix_ms();
+            let now_ms = crate::thread_state::unix_ms();
             match &plan.what {
                 What::Script(_) => watch.begin(now_ms),
                 What::Function(library, at) => {
@@ -375,9 +398,9 @@ fn run_script(
                 }
             }
             let mut bridge = Bridge {
-                core: &mut *core,
+                local: &mut *local,
                 session,
-                card,
+                info,
                 grant: &mut *grant,
                 watch,
                 may_write,
@@ -394,23 +417,23 @@ fn run_script(
             if watch.is_forced() {
                 // One that came to its end all the same is whole, and answered.
                 if ended.is_err() {
-                    core.journal.spoil_group();
+                    local.journal.spoil_group();
                     // A part of it, which no file will have, is nothing to go on from: nobody gets these shards again.
                     std::mem::forget(std::mem::take(grant));
                 }
             } else if watch.is_killed() {
                 // What has come but was not read yet is not to begin now.
-                serve_others(core, watch);
+                serve_others(local, watch);
             }
             watch.end();
-            if core.busy.is_some() {
+            if local.busy.is_some() {
                 // What follows in this turn is not to be told that the server is busy.
-                core.refresh_gate();
+                local.refresh_gate();
             }
             ended
         }
         Err(fault) => Err(as_line(fault)),
     };
-    core.lua = lua;
+    local.lua = lua;
     ended
 }

@@ -7,16 +7,16 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
 use crate::acl::User;
+use crate::busy_rejection::Waiting;
 use crate::fieldsets::Fieldsets;
 use crate::listening::ListenerKind;
+use crate::long_reads::Reading;
+use crate::protocol::Protocol;
 use crate::pubsub::Subscriptions;
-use crate::reading::Reading;
 use crate::registry::Entry;
 use crate::snapshot::copy::Wish;
-use crate::speech::Speech;
-use crate::tracking::{Spout, Tracking};
-use crate::turned_away::Waiting;
-use crate::waiting::Parking;
+use crate::tracking::{DirectPush, Tracking};
+use crate::waiting::BlockedState;
 
 /// Reasons why a command of this connection cannot take the short way, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +33,7 @@ impl Gate {
     pub const REPLY: Gate = Gate(1 << 3);
     /// Its user may not run everything.
     pub const ACL: Gate = Gate(1 << 4);
-    /// Some commands are for administrators' connections only, and this is none.
+    /// Some commands are reserved for connections of administrators; this is an ordinary one.
     pub const RESTRICTED: Gate = Gate(1 << 6);
     /// Tracks keys for a client-side cache.
     pub const TRACKING: Gate = Gate(1 << 5);
@@ -98,7 +98,7 @@ impl Multi {
     }
 }
 
-/// A connection's own counts; its thread copies them to its card once a turn.
+/// A connection's own counts; its thread copies them to its info once a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Commands run.
@@ -124,7 +124,7 @@ pub struct Session {
     /// By which kind of listener it came.
     pub listener: ListenerKind,
     /// What it speaks.
-    pub speech: Speech,
+    pub protocol: Protocol,
     /// Selected database.
     pub db: usize,
     /// Speaks RESP3.
@@ -154,7 +154,7 @@ pub struct Session {
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// Set while it waits for a key or for time to pass; a server command may set it to wait for time.
-    pub parking: Option<Parking>,
+    pub blocked: Option<BlockedState>,
     /// Since when it waits for a shard, or for the turn's end.
     pub waiting: Option<Waiting>,
     /// Set while it gets a long answer in slices.
@@ -170,7 +170,7 @@ pub struct Session {
     /// How it tracks keys for a cache of its own, if it does.
     pub tracking: Option<Box<Tracking>>,
     /// The way to it past its thread, since it has tracked for the first time.
-    pub spout: Option<Arc<Spout>>,
+    pub direct_push: Option<Arc<DirectPush>>,
     /// Messages that follow the reply of the command that runs: those it published to itself, and those that come while
     /// it gets a long answer.
     pub own_messages: Vec<u8>,
@@ -191,7 +191,7 @@ impl Session {
         Session {
             id,
             listener,
-            speech: Speech::Unknown,
+            protocol: Protocol::Unknown,
             db: 0,
             resp3: false,
             gate,
@@ -206,7 +206,7 @@ impl Session {
             was_trusted: !must_login,
             no_evict: false,
             no_touch: false,
-            parking: None,
+            blocked: None,
             waiting: None,
             reading: None,
             is_monitor: false,
@@ -214,7 +214,7 @@ impl Session {
             subscriptions: None,
             reader: None,
             tracking: None,
-            spout: None,
+            direct_push: None,
             own_messages: Vec::new(),
             copy: None,
             fieldsets: None,
@@ -225,7 +225,7 @@ impl Session {
     /// Whether a long answer may be given to it in slices: nothing is to be done with the answer as a whole.
     #[inline]
     pub fn may_slice(&self) -> bool {
-        self.speech == Speech::Resp && !self.gate.has(Gate::REPLY)
+        self.protocol == Protocol::Resp && !self.gate.has(Gate::REPLY)
     }
 
     /// Appends the messages it published to itself to its output.

@@ -1,4 +1,4 @@
-//! What all threads see: shards, registry, settings, doors between threads, statistics.
+//! What all threads see: shards, registry, settings, handles between threads, statistics.
 //!
 //! Made once at start and never freed, so that it is passed as `&'static Shared`.
 
@@ -12,13 +12,15 @@ use darter_reactor::{Socket, Token, Waker};
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::command_log::CommandLogs;
 use crate::config::Settings;
+use crate::duration_counter::DurationCounter;
 use crate::engine::lease;
 use crate::idling::Idling;
 use crate::job::{Job, Shards};
 use crate::journal::Journal;
+use crate::journal::waitaof::SyncWaiters;
 use crate::limit::Limit;
 use crate::listening::ListenerKind;
 use crate::memcached;
@@ -29,7 +31,6 @@ use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
 use crate::scripts::Scripts;
 use crate::snapshot::Snapshots;
-use crate::spell::Spell;
 use crate::stats::ThreadStats;
 use crate::tracking::{Invalidation, Table};
 
@@ -40,8 +41,17 @@ const _: () = assert!(
     "two lines, of which the word is in the first"
 );
 
+/// What CLIENT UNBLOCK answers to the client that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnblockReason {
+    /// The reply of a timeout.
+    Timeout,
+    /// An UNBLOCKED error.
+    Error,
+}
+
 /// A message to a thread.
-pub enum Mail {
+pub enum ThreadMessage {
     /// Listen where the settings say now.
     Move,
     /// A new connection to serve, and by which kind of listener it came.
@@ -58,7 +68,7 @@ pub enum Mail {
         reply: Vec<u8>,
     },
     /// Time alone will have something for a client of this thread that waits.
-    Ripening {
+    ReadyAt {
         /// Which connection.
         token: Token,
         /// The client's id.
@@ -74,6 +84,17 @@ pub enum Mail {
         client: u64,
         /// Encoded message.
         bytes: Arc<[u8]>,
+    },
+    /// A frame to send to a replica, in one piece: two threads give a flow its frames.
+    Frame {
+        /// Which connection.
+        token: Token,
+        /// The client's id.
+        client: u64,
+        /// What the body is.
+        head: Box<[u8]>,
+        /// Shared by all replicas.
+        body: Arc<[u8]>,
     },
     /// A published message for the subscribers this thread has.
     Publish(Arc<Message>),
@@ -109,16 +130,16 @@ pub enum Mail {
         token: Token,
         /// The client's id.
         client: u64,
-        /// Answer with an error.
-        with_error: bool,
+        /// What the client is answered.
+        reason: UnblockReason,
     },
     /// Stop serving and end the thread.
     Stop,
 }
 
 /// The way into a thread.
-pub struct Door {
-    mailbox: Mailbox<Mail>,
+pub struct ThreadHandle {
+    mailbox: Mailbox<ThreadMessage>,
     waker: OnceLock<Waker>,
     /// Connections the thread has.
     pub connections: AtomicUsize,
@@ -126,9 +147,9 @@ pub struct Door {
     pub by_kind: [AtomicUsize; ListenerKind::LEN],
 }
 
-impl Door {
-    pub(crate) fn new() -> Door {
-        Door {
+impl ThreadHandle {
+    pub(crate) fn new() -> ThreadHandle {
+        ThreadHandle {
             mailbox: Mailbox::new(),
             waker: OnceLock::new(),
             connections: AtomicUsize::new(0),
@@ -160,7 +181,7 @@ impl Door {
     }
 
     /// Sends a message and wakes the thread if it sleeps.
-    pub fn send(&self, mail: Mail) {
+    pub fn send(&self, mail: ThreadMessage) {
         if self.mailbox.push(mail) {
             self.wake();
         }
@@ -184,14 +205,14 @@ impl Door {
     }
 
     /// Takes the messages, oldest first.
-    pub fn drain(&self, out: &mut Vec<Mail>) {
+    pub fn drain(&self, out: &mut Vec<ThreadMessage>) {
         self.mailbox.drain(out);
     }
 }
 
 /// What housekeeping last saw of a shard; read where a shard need not be held.
 #[derive(Clone, Debug, Default)]
-pub struct ShardCard {
+pub struct ShardStats {
     /// Keys per database.
     pub keys: Vec<usize>,
     /// Keys with a deadline per database.
@@ -215,7 +236,7 @@ pub struct ShardCard {
     /// Shards in which values are being moved together.
     pub tidying: usize,
     /// Deleted collections that still hold memory.
-    pub graves: usize,
+    pub lazy_free_len: usize,
     /// Changes since start.
     pub changes: u64,
     /// Keys watched by connections.
@@ -238,22 +259,22 @@ pub struct Shared {
     pub registry: Registry,
     /// Configuration.
     pub settings: Arc<Settings>,
-    /// One door per thread.
-    pub doors: Vec<Door>,
+    /// One handle per thread.
+    pub handles: Vec<ThreadHandle>,
     /// One set of counters per thread.
     pub stats: Vec<ThreadStats>,
     /// Connected clients by id.
-    pub clients: Mutex<HashMap<u64, Arc<ClientCard>>>,
+    pub clients: Mutex<HashMap<u64, Arc<ClientInfo>>>,
     /// The next client's id.
     pub next_client_id: AtomicU64,
     /// Whether anything arrives.
     pub idling: Idling,
     /// Last sight of each shard.
-    pub cards: Vec<Mutex<ShardCard>>,
+    pub shard_stats: Vec<Mutex<ShardStats>>,
     /// How much memory there may be.
     pub limit: Limit,
     /// How long values have been moved together in any shard, by the second.
-    pub tidying: Spell,
+    pub tidying: DurationCounter,
     /// The most bytes of all shards together that housekeeping ever saw.
     pub memory_peak_bytes: AtomicU64,
     /// Clients that see every command.
@@ -266,6 +287,8 @@ pub struct Shared {
     pub tracking: Table,
     /// The append-only journal.
     pub journal: Journal,
+    /// Clients that wait for a sync of it.
+    pub sync_waiters: SyncWaiters,
     /// Shutdown was asked for.
     pub is_stopping: AtomicBool,
     /// Dead keys are removed in the background (DEBUG SET-ACTIVE-EXPIRE).
@@ -321,14 +344,14 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The door of thread `thread`.
-    pub fn door(&self, thread: u16) -> &Door {
-        &self.doors[usize::from(thread)]
+    /// The handle of thread `thread`.
+    pub fn handle(&self, thread: u16) -> &ThreadHandle {
+        &self.handles[usize::from(thread)]
     }
 
-    /// New doors for `threads` threads.
-    pub fn make_doors(threads: usize) -> Vec<Door> {
-        (0..threads).map(|_| Door::new()).collect()
+    /// New handles for `threads` threads.
+    pub fn make_handles(threads: usize) -> Vec<ThreadHandle> {
+        (0..threads).map(|_| ThreadHandle::new()).collect()
     }
 
     /// A fresh client id.
@@ -338,7 +361,7 @@ impl Shared {
 
     /// The thread that keeps house for a shard.
     pub fn home_of(&self, shard: u16) -> u16 {
-        shard % self.doors.len() as u16
+        shard % self.handles.len() as u16
     }
 
     /// Looks into the parts that the caller holds, and those that are free right now.
@@ -375,10 +398,10 @@ impl Shared {
     }
 
     /// Sums what all shards hold. `None` if one of them is not free right now. The caller must hold no shard.
-    pub fn survey_all(&self) -> Option<ShardCard> {
+    pub fn survey_all(&self) -> Option<ShardStats> {
         for cell in self.cells {
             let held = lease::try_one(cell)?;
-            *crate::worker::lock(&self.cards[usize::from(cell.id())]) = ShardCard::of(&held);
+            *crate::worker::lock(&self.shard_stats[usize::from(cell.id())]) = ShardStats::of(&held);
             self.limit.tell(cell.id(), &held.shard);
             lease::release_as_stranger(self, held);
         }
@@ -386,9 +409,9 @@ impl Shared {
     }
 
     /// Sums what is known of all shards, looking into those that are `held` and those that are free right now.
-    pub fn survey(&self, held: Option<&mut Shards>) -> ShardCard {
+    pub fn survey(&self, held: Option<&mut Shards>) -> ShardStats {
         self.each_part(held, |id, part| {
-            *crate::worker::lock(&self.cards[usize::from(id)]) = ShardCard::of(part);
+            *crate::worker::lock(&self.shard_stats[usize::from(id)]) = ShardStats::of(part);
             self.limit.tell(id, &part.shard);
         });
         self.glance()
@@ -397,19 +420,19 @@ impl Shared {
 
 impl Shared {
     /// Sums what housekeeping last saw of all shards; owns none of them, so that nobody waits.
-    pub fn glance(&self) -> ShardCard {
-        let mut sum = ShardCard::default();
-        self.cards.iter().for_each(|card| sum.add(&crate::worker::lock(card)));
+    pub fn glance(&self) -> ShardStats {
+        let mut sum = ShardStats::default();
+        self.shard_stats.iter().for_each(|info| sum.add(&crate::worker::lock(info)));
         sum
     }
 }
 
-impl ShardCard {
+impl ShardStats {
     /// Looks at a part that is held.
-    pub fn of(part: &Part) -> ShardCard {
+    pub fn of(part: &Part) -> ShardStats {
         let shard = &part.shard;
         let dbs = 0..shard.dbs_len();
-        ShardCard {
+        ShardStats {
             keys: dbs.clone().map(|db| shard.db(db).len()).collect(),
             expiring: dbs.clone().map(|db| shard.db(db).expiring()).collect(),
             expiring_in_part: dbs.clone().map(|db| shard.db(db).expiring_in_part()).collect(),
@@ -421,14 +444,14 @@ impl ShardCard {
             tidied: shard.tidied,
             answers_cut: shard.answers_cut,
             tidying: usize::from(shard.is_tidying()),
-            graves: shard.graves_len(),
+            lazy_free_len: shard.lazy_free_len(),
             changes: shard.changes.total(),
             watched: part.watches.len(),
             waiting: crate::waiting::count(part),
         }
     }
 
-    fn add(&mut self, other: &ShardCard) {
+    fn add(&mut self, other: &ShardStats) {
         let wider = self.keys.len().max(other.keys.len());
         self.keys.resize(wider, 0);
         self.expiring.resize(wider, 0);
@@ -449,7 +472,7 @@ impl ShardCard {
         self.tidied.add(&other.tidied);
         self.answers_cut += other.answers_cut;
         self.tidying += other.tidying;
-        self.graves += other.graves;
+        self.lazy_free_len += other.lazy_free_len;
         self.changes += other.changes;
         self.watched += other.watched;
         self.waiting.0 += other.waiting.0;

@@ -2,16 +2,16 @@
 
 use darter_reactor::signal::{Signal, Signals};
 
-use crate::core::Core;
 use crate::logging;
 use crate::snapshot::ending;
+use crate::thread_state::ThreadState;
 
 /// Does what the signals ask for that have come since the last look. Cost: three loads when none has.
-pub fn look(core: &mut Core) {
-    while let Some(signal) = core.signals.as_mut().and_then(Signals::take) {
+pub fn look(local: &mut ThreadState) {
+    while let Some(signal) = local.signals.as_mut().and_then(Signals::take) {
         match signal {
-            Signal::Terminate => ending::on_signal(core, core.live.shutdown.on_sigterm, signal),
-            Signal::Interrupt => ending::on_signal(core, core.live.shutdown.on_sigint, signal),
+            Signal::Terminate => ending::on_signal(local, local.live.shutdown.on_sigterm, signal),
+            Signal::Interrupt => ending::on_signal(local, local.live.shutdown.on_sigint, signal),
             Signal::HangUp => logging::reopen(),
         }
     }

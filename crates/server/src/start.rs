@@ -10,6 +10,7 @@ use std::time::Instant;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_latch::Cell;
+use darter_persist::files::Disk;
 use darter_reactor::signal::Signals;
 use darter_reactor::{DriverChoice, Reactor, cpu};
 use darter_store::Shard;
@@ -19,9 +20,11 @@ use darter_txn::{Part, Router};
 use crate::acl::Acl;
 use crate::command_log::CommandLogs;
 use crate::config::{Live, Settings};
+use crate::duration_counter::DurationCounter;
 use crate::hot_keys::HotKeys;
 use crate::idling::Idling;
 use crate::journal::Journal;
+use crate::journal::waitaof::SyncWaiters;
 use crate::limit::Limit;
 use crate::listening::Patience;
 use crate::migrate::Migrations;
@@ -32,11 +35,10 @@ use crate::registry::Registry;
 use crate::replication::{self, Replication};
 use crate::rlimits;
 use crate::scripts::Scripts;
-use crate::shared::{Mail, ShardCard, ShardCell, Shared};
+use crate::shared::{ShardCell, ShardStats, Shared, ThreadMessage};
 use crate::snapshot::Snapshots;
 use crate::snapshot::beginning::{self, Beginning};
 use crate::snapshot::folder;
-use crate::spell::Spell;
 use crate::stats::ThreadStats;
 use crate::tls::Entrance;
 use crate::tracking::Table;
@@ -82,7 +84,7 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     }
     let ended = serve_first(shared, &live, beginning);
     for thread in 1..threads {
-        shared.door(thread as u16).send(Mail::Stop);
+        shared.handle(thread as u16).send(ThreadMessage::Stop);
     }
     for other in others {
         let _ = other.join();
@@ -199,26 +201,27 @@ pub fn build_hashed(
     let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
-    let now = crate::core::unix_ms();
+    let now = crate::thread_state::unix_ms();
     Ok(Box::leak(Box::new(Shared {
         cells: Box::leak(cells.into_boxed_slice()),
         router,
         registry,
         settings,
-        doors: Shared::make_doors(threads),
+        handles: Shared::make_handles(threads),
         stats: (0..threads).map(|_| ThreadStats::new(commands)).collect(),
         clients: Mutex::new(HashMap::new()),
         next_client_id: AtomicU64::new(1),
         idling: Idling::default(),
-        cards: (0..shards).map(|_| Mutex::new(ShardCard::default())).collect(),
+        shard_stats: (0..shards).map(|_| Mutex::new(ShardStats::default())).collect(),
         limit: Limit::new(shards),
-        tidying: Spell::default(),
+        tidying: DurationCounter::default(),
         memory_peak_bytes: AtomicU64::new(0),
         monitors: Monitors::default(),
         pause: Pause::default(),
         pubsub: Directory::default(),
         tracking: Table::new(totals),
-        journal: Journal::new(threads),
+        journal: Journal::new(Disk, threads),
+        sync_waiters: SyncWaiters::default(),
         is_stopping: AtomicBool::new(false),
         is_sweeping: AtomicBool::new(true),
         is_sizing: AtomicBool::new(false),
@@ -266,7 +269,7 @@ fn make_cells(
         let mut shard = Shard::within(reserve_bytes, live.dbnum as usize, seeds.next_u64(), hasher)?;
         shard.share_links(Arc::clone(router.links()));
         // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
-        shard.start_cas(((crate::core::unix_ms() / 1000) << 22) + id as u64, shards as u64);
+        shard.start_cas(((crate::thread_state::unix_ms() / 1000) << 22) + id as u64, shards as u64);
         let part = Part::new(shard, hasher);
         totals.push(part.readers.totals().clone());
         cells.push(Cell::new(id as u16, part));
@@ -298,7 +301,7 @@ fn banner(shared: &Shared, live: &Live, addresses: &[String]) {
         "darter {}, process {}: {} threads, {} shards, {}, memory limit {limit}, listening on {}",
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
-        shared.doors.len(),
+        shared.handles.len(),
         shared.router.shards_len(),
         shared.driver_name.get().unwrap_or(&"?"),
         if addresses.is_empty() { "nothing".to_owned() } else { addresses.join(", ") },

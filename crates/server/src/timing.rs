@@ -5,58 +5,65 @@ use std::time::Duration;
 use darter_command::Flags;
 use darter_wire::Args;
 
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::command_log::{self, Measure};
-use crate::core::Core;
 use crate::registry::Entry;
 use crate::stats::{Histograms, Weight};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// Notes how long a call took that stands for as many calls as `weight` says, where such times are kept.
-pub fn note(core: &Core, card: &ClientCard, entry: &Entry, args: Args<'_>, took: Duration, weight: Weight) {
-    core.shared.hot_keys.note_time(core.thread, entry, args, took);
-    note_part(core, card, entry, args, took, weight);
-}
-
-/// The same for a call whose time is a part of another's, as in a script.
-pub fn note_part(
-    core: &Core,
-    card: &ClientCard,
+pub fn note(
+    local: &ThreadState,
+    info: &ClientInfo,
     entry: &Entry,
     args: Args<'_>,
     took: Duration,
     weight: Weight,
 ) {
-    let live = &core.live;
-    count(core, entry, took, weight);
-    let us = took.as_micros() as u64;
-    if us >= live.slowlog.slower_us && command_log::keep(core, card, entry, args, Measure::Time, us) {
-        core.stats().slow[entry.id].note(us);
-    }
-    note_event(core, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
+    local.shared.hot_keys.note_time(local.thread, entry, args, took);
+    note_part(local, info, entry, args, took, weight);
 }
 
-fn count(core: &Core, entry: &Entry, took: Duration, weight: Weight) {
-    let histograms = if core.live.latency_tracking { Histograms::Kept } else { Histograms::Off };
-    core.stats().commands[entry.id].time(took.as_nanos() as u64, weight, histograms);
+/// The same for a call whose time is a part of another's, as in a script.
+pub fn note_part(
+    local: &ThreadState,
+    info: &ClientInfo,
+    entry: &Entry,
+    args: Args<'_>,
+    took: Duration,
+    weight: Weight,
+) {
+    let live = &local.live;
+    count(local, entry, took, weight);
+    let us = took.as_micros() as u64;
+    if us >= live.slowlog.slower_us && command_log::keep(local, info, entry, args, Measure::Time, us) {
+        local.stats().slow[entry.id].note(us);
+    }
+    note_event(local, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
+}
+
+fn count(local: &ThreadState, entry: &Entry, took: Duration, weight: Weight) {
+    let histograms = if local.live.latency_tracking { Histograms::Kept } else { Histograms::Off };
+    local.stats().commands[entry.id].time(took.as_nanos() as u64, weight, histograms);
 }
 
 /// The same for a command that another thread may have run, long after its client sent it. Such calls are always timed.
-pub fn note_job(core: &Core, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
-    core.shared.hot_keys.note_time(core.thread, entry, args, took);
-    let live = &core.live;
+pub fn note_job(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
+    local.shared.hot_keys.note_time(local.thread, entry, args, took);
+    let live = &local.live;
     let is_slow = took.as_micros() >= u128::from(live.slowlog.slower_us);
-    let card = if is_slow { lock(&core.shared.clients).get(&client).cloned() } else { None };
-    match card {
-        Some(card) => note_part(core, &card, entry, args, took, Weight::One),
-        None => count(core, entry, took, Weight::One),
+    let info = if is_slow { lock(&local.shared.clients).get(&client).cloned() } else { None };
+    match info {
+        Some(info) => note_part(local, &info, entry, args, took, Weight::One),
+        None => count(local, entry, took, Weight::One),
     }
 }
 
 /// Notes an event for LATENCY, when it took long enough.
-pub fn note_event(core: &Core, event: &'static str, took: Duration) {
-    let threshold_ms = core.live.latency_monitor_threshold_ms;
+pub fn note_event(local: &ThreadState, event: &'static str, took: Duration) {
+    let threshold_ms = local.live.latency_monitor_threshold_ms;
     if threshold_ms > 0 && took.as_millis() >= u128::from(threshold_ms) {
-        lock(&core.shared.latency).note(event, core.now_ms / 1000, took.as_millis() as u64);
+        lock(&local.shared.latency).note(event, local.now_ms / 1000, took.as_millis() as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that wait for a key: parking them, serving them when a key is ready, ending their wait.
+//! Clients that wait for a key: blocked them, serving them when a key is ready, ending their wait.
 //!
 //! A command that wants to wait stands, as a ticket, in the queue of each of its keys. Whoever changes
 //! one of these keys looks at the command again before it lets the shard go.
@@ -13,17 +13,16 @@ use darter_txn::waiters::{Missed, Parked, Ticket};
 use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
-use crate::acl::guard;
-use crate::core::Core;
-use crate::engine::hold::Hold;
+use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::Origin;
-use crate::engine::{commit, lease};
+use crate::engine::{admit, commit, lease, plan};
 use crate::exec;
 use crate::job::Shards;
 use crate::journal::note as journal;
 use crate::large;
 use crate::registry::{Entry, Run};
-use crate::shared::Mail;
+use crate::shared::ThreadMessage;
+use crate::thread_state::ThreadState;
 use crate::tracking;
 use crate::worker::lock;
 
@@ -35,17 +34,17 @@ pub struct Waiting {
     keys: Vec<usize>,
     dest: usize,
     // When time alone will have something for it, Unix ms; `NEVER` if nothing is known of that.
-    ripe_ms: AtomicU64,
+    ready_at_ms: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
 impl Waiting {
     /// Notes that time alone will have something for it, and tells its thread.
-    fn ripen(&self, core: &Core, ripe_ms: u64) {
+    fn be_ready_at(&self, local: &ThreadState, ready_at_ms: u64) {
         let Origin { home, token, client, .. } = self.origin;
-        if self.ripe_ms.fetch_min(ripe_ms, AcqRel) > ripe_ms {
-            core.shared.door(home).send(Mail::Ripening { token, client });
+        if self.ready_at_ms.fetch_min(ready_at_ms, AcqRel) > ready_at_ms {
+            local.shared.handle(home).send(ThreadMessage::ReadyAt { token, client });
         }
     }
 
@@ -62,13 +61,13 @@ impl Waiting {
 }
 
 /// A connection's side of its wait.
-pub struct Parking {
+pub struct BlockedState {
     /// Its place in the queues; none for a wait that is only for time to pass.
     pub ticket: Option<Parked>,
     /// When it ends, Unix ms; `None` is never.
     pub deadline_ms: Option<u64>,
     /// When time alone will have something for it, as it stands in its thread's list of deadlines.
-    pub ripe_ms: Option<u64>,
+    pub ready_at_ms: Option<u64>,
     /// What it is answered then.
     pub on_timeout: TimeUp,
 }
@@ -83,76 +82,76 @@ pub enum TimeUp {
 
 /// Puts a command into the queues of its keys, whose shards are held.
 pub fn park(
-    core: &Core,
+    local: &ThreadState,
     grant: &mut Shards,
     origin: Origin,
     entry: &'static Entry,
     args: OwnedArgs,
     wait: Wait,
-) -> Parking {
+) -> BlockedState {
     let mut keys = Vec::new();
     entry.spec.each_key(args.args(), &mut |at| {
         if wait.dest == 0 || at != wait.dest {
             keys.push(at);
         }
     });
-    let ripe_ms = AtomicU64::new(wait.ripe_ms.unwrap_or(NEVER));
-    let ticket: Parked = Ticket::new(Waiting { origin, entry, args, keys, dest: wait.dest, ripe_ms });
-    let router = &core.shared.router;
+    let ready_at_ms = AtomicU64::new(wait.ready_at_ms.unwrap_or(NEVER));
+    let ticket: Parked = Ticket::new(Waiting { origin, entry, args, keys, dest: wait.dest, ready_at_ms });
+    let router = &local.shared.router;
     for name in waiting_of(&ticket).into_iter().flat_map(Waiting::names) {
         if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
             part.waiters.add(origin.db, name, ticket.clone());
             part.shard.changes.listen(Listeners::WAITERS, true);
         }
     }
-    Parking {
+    BlockedState {
         ticket: Some(ticket),
-        deadline_ms: wait.timeout_ms.map(|ms| core.now_ms.saturating_add(ms)),
-        ripe_ms: None,
+        deadline_ms: wait.timeout_ms.map(|ms| local.now_ms.saturating_add(ms)),
+        ready_at_ms: None,
         on_timeout: TimeUp::Null,
     }
 }
 
 /// Serves whoever waits for the key `name`, in the order they came, as far as it has something for them.
-pub fn serve(core: &mut Core, grant: &mut Shards, db: usize, name: &[u8]) {
-    let router = &core.shared.router;
+pub fn serve(local: &mut ThreadState, grant: &mut Shards, db: usize, name: &[u8]) {
+    let router = &local.shared.router;
     let key = router.key(name);
     let id = router.shard_of(key.hash);
     let Some(part) = grant.get_mut(id) else { return };
     let tickets = part.waiters.waiting(db, name);
-    let is_there = |core: &Core, grant: &Shards| {
-        grant.get(id).is_some_and(|part| part.shard.peek(db, key, core.now_ms).is_some())
+    let is_there = |local: &ThreadState, grant: &Shards| {
+        grant.get(id).is_some_and(|part| part.shard.peek(db, key, local.now_ms).is_some())
     };
     // Thousands may wait for what the first of them takes: they are not looked at one by one then.
-    let mut has_some = !tickets.is_empty() && is_there(core, grant);
+    let mut has_some = !tickets.is_empty() && is_there(local, grant);
     for ticket in tickets {
         let Some(waiting) = waiting_of(&ticket) else { continue };
         if !(has_some || waiting.hears_of_end()) || !ticket.begin() {
             continue;
         }
-        match attempt(core, grant, &ticket, waiting, Some(name)) {
+        match attempt(local, grant, &ticket, waiting, Some(name)) {
             Attempt::Served => {}
             Attempt::Nothing => {
                 if ticket.give_back() == Missed::Something {
-                    look_again_later(core, waiting, &ticket);
+                    look_again_later(local, waiting, &ticket);
                 }
             }
             Attempt::Busy => {
                 ticket.give_back();
-                look_again_later(core, waiting, &ticket);
+                look_again_later(local, waiting, &ticket);
             }
         }
-        has_some = is_there(core, grant);
+        has_some = is_there(local, grant);
     }
 }
 
 /// Looks at a whole waiting command again, with the shards of all its keys held.
-pub fn serve_ticket(core: &mut Core, grant: &mut Shards, ticket: &Parked) {
+pub fn serve_ticket(local: &mut ThreadState, grant: &mut Shards, ticket: &Parked) {
     let Some(waiting) = waiting_of(ticket) else { return };
     if !ticket.begin() {
         return;
     }
-    match attempt(core, grant, ticket, waiting, None) {
+    match attempt(local, grant, ticket, waiting, None) {
         Attempt::Served => {}
         Attempt::Nothing | Attempt::Busy => {
             ticket.give_back();
@@ -178,15 +177,15 @@ enum Attempt {
 
 /// Runs a waiting command's body once more, over the held shards and its destination's, and answers it.
 fn attempt(
-    core: &mut Core,
+    local: &mut ThreadState,
     grant: &mut Shards,
     ticket: &Parked,
     waiting: &Waiting,
     only_key: Option<&[u8]>,
 ) -> Attempt {
-    let shared = core.shared;
+    let shared = local.shared;
     let args = waiting.args.args();
-    if waiting.origin.acl_version != shared.acl.version() && refuse(core, ticket, waiting, args) {
+    if waiting.origin.acl_version != shared.acl.version() && refuse(local, ticket, waiting, args) {
         return Attempt::Served;
     }
     if waiting.dest != 0 {
@@ -200,50 +199,50 @@ fn attempt(
         }
     }
     let mut reply = Vec::new();
-    let hold = Hold::begin();
-    let set = exec::set_of(&shared.router, grant);
-    if !run(core, set, waiting, args, only_key, &mut reply) {
+    let hold = LeaseTimer::begin();
+    let set = plan::set_of(&shared.router, grant);
+    if !run(local, set, waiting, args, only_key, &mut reply) {
         return Attempt::Nothing;
     }
     let (entry, Origin { home, token, client, db, .. }) = (waiting.entry, waiting.origin);
-    let set = exec::set_of(&shared.router, grant);
+    let set = plan::set_of(&shared.router, grant);
     let ran = journal::Ran { entry, args, db, served: Some(only_key), reply: &reply };
-    journal::note(core, set, Some(ran));
-    crate::timing::note_job(core, client, entry, args, hold.end(core));
-    large::note_reply(core, client, entry, args, reply.len());
+    journal::note(local, set, Some(ran));
+    crate::timing::note_job(local, client, entry, args, hold.end(local));
+    large::note_reply(local, client, entry, args, reply.len());
     // Before the changes are passed on, so that the client hears of its own ones after its reply.
     ticket.finish();
-    shared.door(home).send(Mail::Served { token, client, reply });
+    shared.handle(home).send(ThreadMessage::Served { token, client, reply });
     if let Some(reader) = waiting.origin.tracks {
-        tracking::remember(core, grant, reader, entry, args);
+        tracking::remember(local, grant, reader, entry, args);
     }
     // They are the served client's changes, whoever made its key ready.
-    commit::caches(core, grant, waiting.origin.changed_by());
+    commit::caches(local, grant, waiting.origin.changed_by());
     Attempt::Served
 }
 
 /// Ends the wait with an error if the client's user may not run the command any more, and without a word if the client
 /// has been closed.
 #[cold]
-fn refuse(core: &Core, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bool {
+fn refuse(local: &ThreadState, ticket: &Parked, waiting: &Waiting, args: Args<'_>) -> bool {
     let (entry, Origin { home, token, client, db, resp3, .. }) = (waiting.entry, waiting.origin);
-    if !lock(&core.shared.clients).contains_key(&client) {
+    if !lock(&local.shared.clients).contains_key(&client) {
         ticket.finish();
         return true;
     }
-    let Err(line) = guard::check_after_wait(core, client, entry, args, db) else { return false };
+    let Some(line) = admit::after_wait(local, client, entry, args, db) else { return false };
     let mut reply = Vec::new();
     Reply::new(&mut reply, resp3).error(&line);
-    core.stats().commands[entry.id].rejected.add(1);
-    core.stats().commands[entry.id].withdrawn.add(1);
-    core.count_error("NOPERM");
+    local.stats().commands[entry.id].rejected.add(1);
+    local.stats().commands[entry.id].withdrawn.add(1);
+    local.count_error("NOPERM");
     ticket.finish();
-    core.shared.door(home).send(Mail::Served { token, client, reply });
+    local.shared.handle(home).send(ThreadMessage::Served { token, client, reply });
     true
 }
 
 fn run<'a>(
-    core: &'a Core,
+    local: &'a ThreadState,
     set: ShardSet<'a>,
     waiting: &Waiting,
     args: Args<'_>,
@@ -251,67 +250,67 @@ fn run<'a>(
     out: &mut Vec<u8>,
 ) -> bool {
     let Run::Data(body) = waiting.entry.run else { return false };
-    let mut ctx = Ctx::new(set, &core.env, waiting.origin.db, core.live.dbnum as usize, core.now_ms, None);
+    let mut ctx = Ctx::new(set, &local.env, waiting.origin.db, local.live.dbnum as usize, local.now_ms, None);
     ctx.only_key = only_key;
     let mut reply = Reply::new(out, waiting.origin.resp3);
     match body(&mut ctx, args, &mut reply) {
         Ok(()) => {
-            if let Some(ripe_ms) = ctx.wait.as_ref().and_then(|wait| wait.ripe_ms) {
-                waiting.ripen(core, ripe_ms);
+            if let Some(ready_at_ms) = ctx.wait.as_ref().and_then(|wait| wait.ready_at_ms) {
+                waiting.be_ready_at(local, ready_at_ms);
             }
             ctx.wait.is_none()
         }
         // A key that holds another type now is no reason to end the wait.
         Err(Fault::WrongType) => false,
         Err(fault) => {
-            exec::refuse(core, waiting.entry, &fault, &mut reply, 0);
+            exec::refuse(local, waiting.entry, &fault, &mut reply, 0);
             true
         }
     }
 }
 
 /// Sends the whole command through the shards' inboxes, to be looked at with all its keys held.
-fn look_again_later(core: &mut Core, waiting: &Waiting, ticket: &Parked) {
-    let router = &core.shared.router;
-    let wanted = exec::lock_set(&waiting.entry.spec, waiting.args.args(), router);
-    exec::post_ticket(core, waiting.origin, ticket.clone(), wanted);
+fn look_again_later(local: &mut ThreadState, waiting: &Waiting, ticket: &Parked) {
+    let router = &local.shared.router;
+    let wanted = plan::lock_set(&waiting.entry.spec, waiting.args.args(), router);
+    exec::post_ticket(local, waiting.origin, ticket.clone(), wanted);
 }
 
 /// The same for one that time alone has something for now.
-pub fn look_again(core: &mut Core, ticket: &Parked) {
+pub fn look_again(local: &mut ThreadState, ticket: &Parked) {
     if let Some(waiting) = waiting_of(ticket) {
-        waiting.ripe_ms.store(NEVER, Release);
-        look_again_later(core, waiting, ticket);
+        waiting.ready_at_ms.store(NEVER, Release);
+        look_again_later(local, waiting, ticket);
     }
 }
 
 /// Takes a ticket that is done out of the queues it still stands in, where the shard is free; elsewhere
 /// whoever meets it drops it.
-pub fn leave_queues(core: &mut Core, ticket: &Parked) {
+pub fn leave_queues(local: &mut ThreadState, ticket: &Parked) {
     let Some(waiting) = waiting_of(ticket) else { return };
-    let shared = core.shared;
+    let shared = local.shared;
     for name in waiting.names() {
         let id = shared.router.shard_of(shared.router.key(name).hash);
         if let Some(mut held) = lease::take_one_patiently(&shared.cells[usize::from(id)], LEAVE_SPINS) {
             held.waiters.leave(waiting.origin.db, name);
             let is_waited = !held.waiters.is_empty();
             held.shard.changes.listen(Listeners::WAITERS, is_waited);
-            lease::release_one(core, held);
+            lease::release_one(local, held);
         }
     }
 }
 
 /// Ends the wait of a client that has closed.
-pub fn abandon(core: &mut Core, parking: &Parking) {
-    if let Some(ticket) = &parking.ticket {
+pub fn abandon(local: &mut ThreadState, blocked: &BlockedState) {
+    if let Some(ticket) = &blocked.ticket {
         ticket.abandon();
-        leave_queues(core, ticket);
+        leave_queues(local, ticket);
     }
 }
 
 const LEAVE_SPINS: u32 = 500;
 
-impl Parking {
+impl BlockedState {
     /// Ends the wait from the connection's side; false when somebody is serving it this moment or has.
     pub fn cancel(&self) -> bool {
         self.ticket.as_ref().is_none_or(|ticket| ticket.cancel())
@@ -323,9 +322,9 @@ impl Parking {
     }
 
     /// When time alone will have something for it, Unix ms.
-    pub fn ripens_ms(&self) -> Option<u64> {
-        let ripe_ms = self.ticket.as_ref().and_then(waiting_of)?.ripe_ms.load(Acquire);
-        (ripe_ms != NEVER).then_some(ripe_ms)
+    pub fn ready_at_ms(&self) -> Option<u64> {
+        let ready_at_ms = self.ticket.as_ref().and_then(waiting_of)?.ready_at_ms.load(Acquire);
+        (ready_at_ms != NEVER).then_some(ready_at_ms)
     }
 
     /// Whether a command waits that changes data, or for replicas.
@@ -340,8 +339,8 @@ impl Parking {
     }
 
     /// A wait for nothing but time, which then answers `reply`.
-    pub fn until(deadline_ms: Option<u64>, reply: Vec<u8>) -> Parking {
-        Parking { ticket: None, deadline_ms, ripe_ms: None, on_timeout: TimeUp::Reply(reply) }
+    pub fn until(deadline_ms: Option<u64>, reply: Vec<u8>) -> BlockedState {
+        BlockedState { ticket: None, deadline_ms, ready_at_ms: None, on_timeout: TimeUp::Reply(reply) }
     }
 
     /// Writes what the client is told when the time is up.

@@ -2,11 +2,11 @@
 //!
 //! One a thread, filled by the connection that is served; nothing in it outlives the bytes it was parsed from.
 
-use darter_wire::{Args, Like, Short, Span, Stage};
+use darter_wire::{Args, Like, ReplyBuffer, Short, Span};
 
-use crate::core::Core;
-use crate::dispatch::{self, Ready};
+use crate::dispatch::{self, Resolved};
 use crate::registry::Entry;
+use crate::thread_state::ThreadState;
 
 /// Commands parsed ahead of the one that runs.
 pub const WINDOW_LEN: usize = 32;
@@ -16,31 +16,36 @@ pub struct Window {
     /// Arguments of the commands that have more than [`OWN_SPANS`].
     pub spans: Vec<Span>,
     /// Where their short replies are put together.
-    pub stage: Stage,
+    pub reply_buffer: ReplyBuffer,
     // The first `len` are in use. An array, because a vector would look for room at each command.
-    commands: Box<[Planned; WINDOW_LEN]>,
+    commands: Box<[Prepared; WINDOW_LEN]>,
     len: usize,
 }
 
 impl Default for Window {
     fn default() -> Window {
-        let ready = Ready { entry: None, cell: None, hash: 0 };
+        let ready = Resolved { entry: None, cell: None, hash: 0 };
         let own = [Span { start: 0, len: 0 }; OWN_SPANS];
-        let none = Planned { ready, own, args_len: 0, alike_len: 0, key_head_len: 0, after: 0 };
-        Window { spans: Vec::new(), stage: Stage::default(), commands: Box::new([none; WINDOW_LEN]), len: 0 }
+        let none = Prepared { ready, own, args_len: 0, alike_len: 0, key_head_len: 0, after: 0 };
+        Window {
+            spans: Vec::new(),
+            reply_buffer: ReplyBuffer::default(),
+            commands: Box::new([none; WINDOW_LEN]),
+            len: 0,
+        }
     }
 }
 
 /// A command of the window.
 #[derive(Clone, Copy)]
-pub struct Planned {
+pub struct Prepared {
     /// What is known of it.
-    pub ready: Ready,
+    pub ready: Resolved,
     // Its arguments where there are no more, else `own[0].start` is the first of them in the window's spans.
     own: [Span; OWN_SPANS],
     args_len: u32,
     /// Commands behind it that are known to have its entry, its number of arguments and the first
-    /// [`Planned::key_head_len`] bytes of its key.
+    /// [`Prepared::key_head_len`] bytes of its key.
     pub alike_len: u16,
     /// Bytes; 0 where `alike_len` is.
     pub key_head_len: u16,
@@ -60,7 +65,7 @@ impl Window {
 
     /// The commands in it.
     #[inline]
-    pub fn commands(&self) -> &[Planned] {
+    pub fn commands(&self) -> &[Prepared] {
         self.commands.get(..self.len).unwrap_or_default()
     }
 
@@ -78,12 +83,12 @@ impl Window {
 
     /// The commands and where their short replies go.
     #[inline]
-    pub fn parts(&mut self) -> (&[Planned], &[Span], &mut Stage) {
-        (self.commands.get(..self.len).unwrap_or_default(), &self.spans, &mut self.stage)
+    pub fn parts(&mut self) -> (&[Prepared], &[Span], &mut ReplyBuffer) {
+        (self.commands.get(..self.len).unwrap_or_default(), &self.spans, &mut self.reply_buffer)
     }
 
     #[inline(always)]
-    fn add(&mut self, planned: Planned) {
+    fn add(&mut self, planned: Prepared) {
         if let Some(place) = self.commands.get_mut(self.len) {
             *place = planned;
             self.len += 1;
@@ -92,20 +97,20 @@ impl Window {
     }
 
     /// Adds a command whose arguments are the window's spans from `first` on.
-    pub fn push(&mut self, ready: Ready, first: usize, after: usize) {
+    pub fn push(&mut self, ready: Resolved, first: usize, after: usize) {
         let args = self.spans.get(first..).unwrap_or_default();
         let args_len = args.len();
         let mut own = [Span { start: first as u32, len: 0 }; OWN_SPANS];
         if args_len <= OWN_SPANS {
             own.iter_mut().zip(args).for_each(|(to, from)| *to = *from);
         }
-        self.add(Planned { ready, own, args_len: args_len as u32, alike_len: 0, key_head_len: 0, after });
+        self.add(Prepared { ready, own, args_len: args_len as u32, alike_len: 0, key_head_len: 0, after });
     }
 
     /// Adds a request that was read in one piece.
     #[inline(always)]
-    pub fn push_short(&mut self, ready: Ready, short: &Short<'_>) {
-        let planned = Planned::of(ready, short, &mut self.spans);
+    pub fn push_short(&mut self, ready: Resolved, short: &Short<'_>) {
+        let planned = Prepared::of(ready, short, &mut self.spans);
         self.add(planned);
     }
 }
@@ -116,21 +121,21 @@ impl Window {
     /// keys are compared as well, where that costs nothing.
     pub fn push_alike(
         &mut self,
-        core: &Core,
+        local: &ThreadState,
         buf: &[u8],
         at: usize,
         short: &Short<'_>,
-        ready: Ready,
+        ready: Resolved,
         key_head_len: usize,
     ) -> usize {
         let like = Like::of(buf, at, short, key_head_len).zip(ready.entry);
         let Some((like, entry)) = like else { return short.end };
         let len = self.len;
         let at = match short.args_len {
-            2 => self.push_like::<0>(core, buf, short.end, &like, entry),
-            3 => self.push_like::<1>(core, buf, short.end, &like, entry),
-            4 => self.push_like::<2>(core, buf, short.end, &like, entry),
-            _ => self.push_like::<3>(core, buf, short.end, &like, entry),
+            2 => self.push_like::<0>(local, buf, short.end, &like, entry),
+            3 => self.push_like::<1>(local, buf, short.end, &like, entry),
+            4 => self.push_like::<2>(local, buf, short.end, &like, entry),
+            _ => self.push_like::<3>(local, buf, short.end, &like, entry),
         };
         if like.key_head_len > 0
             && let Some(first) = len.checked_sub(1).and_then(|last| self.commands.get_mut(last))
@@ -143,7 +148,7 @@ impl Window {
     #[inline(never)]
     fn push_like<const VALUES: usize>(
         &mut self,
-        core: &Core,
+        local: &ThreadState,
         buf: &[u8],
         mut at: usize,
         like: &Like,
@@ -153,8 +158,8 @@ impl Window {
         let mut added = 0;
         for place in self.commands.iter_mut().skip(self.len) {
             let Some((short, next)) = like.request::<VALUES>(rest, at) else { break };
-            let Some(ready) = dispatch::prepare_like(core, entry, &short) else { break };
-            *place = Planned::of(ready, &short, &mut self.spans);
+            let Some(ready) = dispatch::prepare_like(local, entry, &short) else { break };
+            *place = Prepared::of(ready, &short, &mut self.spans);
             (at, rest) = (short.end, next);
             added += 1;
         }
@@ -171,17 +176,17 @@ fn no_arg() -> &'static [u8] {
     &[]
 }
 
-impl Planned {
+impl Prepared {
     /// A request that was read in one piece; `spans` are the window's.
     #[inline(always)]
-    fn of(ready: Ready, short: &Short<'_>, spans: &mut Vec<Span>) -> Planned {
+    fn of(ready: Resolved, short: &Short<'_>, spans: &mut Vec<Span>) -> Prepared {
         let [mut first, b, c, d, _] = short.spans;
         if short.args_len as usize > OWN_SPANS {
             first.start = spans.len() as u32;
             spans.extend_from_slice(&short.spans);
         }
         let (own, args_len) = ([first, b, c, d], short.args_len);
-        Planned { ready, own, args_len, alike_len: 0, key_head_len: 0, after: short.end }
+        Prepared { ready, own, args_len, alike_len: 0, key_head_len: 0, after: short.end }
     }
 
     /// Its arguments, with the buffer and the window's spans it was parsed into.

@@ -10,26 +10,26 @@ use darter_reactor::signal::Signals;
 use darter_reactor::{Reactor, Token, process};
 use darter_txn::waiters::Parked;
 
-use crate::coalescing::{self, Coalescing, Received};
+use crate::busy_rejection;
+use crate::coalescing::{Coalescing, Received};
 use crate::config::Live;
 use crate::conn::Conn;
-use crate::core::Core;
+use crate::cron::Cron;
 use crate::engine::lease;
-use crate::floor::Floor;
-use crate::house::House;
+use crate::event_loop::EventLoop;
 use crate::job::{Body, Job};
 use crate::journal;
 use crate::limit;
 use crate::listening::{Listening, Patience};
-use crate::multi;
+use crate::long_reads::{self, Reading};
 use crate::output;
 use crate::pubsub::{self, Message};
-use crate::reading::{self, Reading};
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage, UnblockReason};
 use crate::signals;
+use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::turned_away;
-use crate::waiting::{self, Parking};
+use crate::transaction;
+use crate::waiting::{self, BlockedState};
 use crate::window::Window;
 
 /// The longest sleep of an idle thread.
@@ -40,15 +40,15 @@ const HELD_BACK: Duration = Duration::from_millis(1);
 
 /// One I/O thread.
 pub struct Worker {
-    core: Core,
-    // Away only while it is lent to `core`.
-    floor: Option<Box<Floor>>,
+    local: ThreadState,
+    // Away only while it is lent to `local`.
+    event_loop: Option<Box<EventLoop>>,
     window: Window,
     /// Connections whose replies wait for the journal.
     held: Vec<Token>,
     /// Connections whose wait ends at a time, by that time and the client's id.
     deadlines: BTreeMap<(u64, u64), Token>,
-    house: House,
+    house: Cron,
     coalescing: Coalescing,
     is_stopping: bool,
 }
@@ -56,14 +56,14 @@ pub struct Worker {
 impl Worker {
     /// The worker of thread `thread`, around a reactor made on this thread.
     pub fn new(shared: &'static Shared, thread: u16, reactor: Reactor) -> Worker {
-        shared.door(thread).open(reactor.waker());
+        shared.handle(thread).open(reactor.waker());
         Worker {
-            core: Core::new(shared, thread),
-            floor: Some(Box::new(Floor::new(reactor))),
+            local: ThreadState::new(shared, thread),
+            event_loop: Some(Box::new(EventLoop::new(reactor))),
             window: Window::default(),
             held: Vec::new(),
             deadlines: BTreeMap::new(),
-            house: House::new(shared, thread),
+            house: Cron::new(shared, thread),
             coalescing: Coalescing::default(),
             is_stopping: false,
         }
@@ -74,40 +74,41 @@ impl Worker {
     /// Errors: an address is taken or not ours.
     pub fn listen(&mut self, live: &Live, patience: &Patience<'_>) -> std::io::Result<Vec<String>> {
         let mut shown = Vec::new();
-        if let Some(floor) = &mut self.floor {
-            floor.listening =
-                Listening::open(&mut floor.reactor, live, self.core.shared, patience, &mut shown)?;
+        if let Some(event_loop) = &mut self.event_loop {
+            event_loop.listening =
+                Listening::open(&mut event_loop.reactor, live, self.local.shared, patience, &mut shown)?;
         }
         Ok(shown)
     }
 
     /// Has this thread, which is thread 0, do what signals ask for.
     pub fn heed(&mut self, signals: Signals) {
-        self.core.signals = Some(signals);
+        self.local.signals = Some(signals);
     }
 
     /// Serves until told to stop.
     pub fn run(&mut self) {
         while !self.is_stopping {
-            let has_more = self.floor.as_ref().is_some_and(|floor| floor.has_more());
-            let sleep = if has_more || !self.core.due.is_empty() { Duration::ZERO } else { self.sleep_max() };
+            let has_more = self.event_loop.as_ref().is_some_and(|event_loop| event_loop.has_more());
+            let sleep =
+                if has_more || !self.local.due.is_empty() { Duration::ZERO } else { self.sleep_max() };
             self.rest_before_turn(has_more);
             if let Err(error) = self.turn(sleep) {
                 tracing::error!("event loop: {error}");
             }
-            signals::look(&mut self.core);
+            signals::look(&mut self.local);
         }
         self.flush_before_end();
     }
 
     /// Waits for more to come at once, where that saves calls into the kernel.
     fn rest_before_turn(&mut self, has_more: bool) {
-        let Worker { core, floor: Some(floor), coalescing, .. } = self else { return };
-        if core.is_quiet || has_more || !core.due.is_empty() {
+        let Worker { local, event_loop: Some(event_loop), coalescing, .. } = self else { return };
+        if local.is_quiet || has_more || !local.due.is_empty() {
             return;
         }
-        let stats = core.stats();
-        let rests = coalescing.rests(|| {
+        let stats = local.stats();
+        let rest = coalescing.rest(|| {
             let spent = process::thread_cpu_times();
             let received = Received {
                 reads: stats.reads.get(),
@@ -115,24 +116,24 @@ impl Worker {
                 bytes: stats.input_bytes.get(),
                 cpu: spent.user + spent.system,
             };
-            (received, core.shared.started.elapsed())
+            (received, local.shared.started.elapsed())
         });
-        if rests && !core.shared.door(core.thread).has_mail() {
-            floor.reactor.rest(coalescing::REST);
+        if !rest.is_zero() && !local.shared.handle(local.thread).has_mail() {
+            event_loop.reactor.rest(rest);
         }
     }
 
     fn turn(&mut self, sleep: Duration) -> std::io::Result<()> {
-        let Worker { core, floor: Some(floor), window, .. } = self else { return Ok(()) };
-        let arrived = floor.collect(core, window, sleep)?;
+        let Worker { local, event_loop: Some(event_loop), window, .. } = self else { return Ok(()) };
+        let arrived = event_loop.collect(local, window, sleep)?;
         if !arrived {
-            core.refresh();
+            local.refresh();
         }
-        core.is_quiet = !arrived;
-        if core.busy.is_some() {
-            floor.turn_away(core, window);
+        local.is_quiet = !arrived;
+        if local.busy.is_some() {
+            event_loop.turn_away(local, window);
         }
-        floor.accept_all(core);
+        event_loop.accept_all(local);
         self.stats_turn();
         self.read_mail();
         self.run_late();
@@ -140,124 +141,135 @@ impl Worker {
         self.resume_postponed();
         self.run_due();
         self.note_writable();
-        journal::log::commit(&mut self.core);
+        journal::turn::commit(&mut self.local);
         self.flush_all();
-        if limit::clients::is_over(&self.core) {
-            limit::clients::evict(&self.core);
+        if limit::clients::is_over(&self.local) {
+            limit::clients::evict(&self.local);
         }
         self.close_all();
-        if let Some(floor) = &mut self.floor {
-            self.house.keep(&mut self.core, &mut floor.conns);
+        if let Some(event_loop) = &mut self.event_loop {
+            self.house.keep(&mut self.local, &mut event_loop.conns);
         }
-        journal::log::settle(&mut self.core);
+        journal::turn::settle(&mut self.local);
         Ok(())
     }
 
     /// How long nothing has to be done unless something arrives.
     fn sleep_max(&self) -> Duration {
         let mut housekeeping = self.house.sleep().min(TURN_MAX);
-        let snapshots = &self.core.shared.snapshots;
-        if snapshots.ending.is_on() || self.core.has_postponed && snapshots.holds_writers() {
+        let snapshots = &self.local.shared.snapshots;
+        if snapshots.ending.is_on() || self.local.has_postponed && snapshots.holds_writers() {
             housekeeping = housekeeping.min(HELD_BACK);
-        } else if self.core.has_postponed {
-            let left_ms = self.core.shared.pause.until_ms().saturating_sub(crate::core::unix_ms() as i64);
+        } else if self.local.has_postponed {
+            let left_ms =
+                self.local.shared.pause.until_ms().saturating_sub(crate::thread_state::unix_ms() as i64);
             housekeeping = housekeeping.min(Duration::from_millis(left_ms.max(0) as u64));
         }
         match self.deadlines.first_key_value() {
-            Some((&(deadline_ms, _), _)) => {
-                housekeeping.min(Duration::from_millis(deadline_ms.saturating_sub(crate::core::unix_ms())))
-            }
+            Some((&(deadline_ms, _), _)) => housekeeping
+                .min(Duration::from_millis(deadline_ms.saturating_sub(crate::thread_state::unix_ms()))),
             None => housekeeping,
         }
     }
 
     fn stats_turn(&self) {
-        self.core.stats().turns.add(1);
+        self.local.stats().turns.add(1);
     }
 
     fn read_mail(&mut self) {
-        let Worker { core, floor: Some(floor), .. } = self else { return };
-        let mut mail = std::mem::take(&mut floor.mail);
-        core.shared.door(core.thread).drain(&mut mail);
+        let Worker { local, event_loop: Some(event_loop), .. } = self else { return };
+        let mut mail = std::mem::take(&mut event_loop.mail);
+        local.shared.handle(local.thread).drain(&mut mail);
         let mut unread = mail.drain(..).peekable();
         while let Some(message) = unread.next() {
             self.open(message, &mut unread);
         }
         drop(unread);
         // What came in while a script was overdue is there already.
-        if let Some(floor) = self.floor.as_mut().filter(|floor| floor.mail.is_empty()) {
-            floor.mail = mail;
+        if let Some(event_loop) = self.event_loop.as_mut().filter(|event_loop| event_loop.mail.is_empty()) {
+            event_loop.mail = mail;
         }
     }
 
     /// Runs what waits for the reactor to be at hand: scripts, and what comes behind them on their connections.
     fn run_due(&mut self) {
-        for token in std::mem::take(&mut self.core.due) {
-            let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(token)) else { continue };
+        for token in std::mem::take(&mut self.local.due) {
+            let Some(mut conn) = self.event_loop.as_mut().and_then(|event_loop| event_loop.lift(token))
+            else {
+                continue;
+            };
             conn.is_due = false;
-            self.core.floor = self.floor.take();
-            turned_away::resume(&mut self.core, &mut self.window, &mut conn);
+            self.local.event_loop = self.event_loop.take();
+            busy_rejection::resume(&mut self.local, &mut self.window, &mut conn);
             self.settle_floor(conn);
         }
     }
 
-    /// Takes the floor back after it was lent, and puts the connection that ran in its place.
+    /// Takes the event_loop back after it was lent, and puts the connection that ran in its place.
     fn settle_floor(&mut self, conn: Box<Conn>) {
-        self.floor = self.core.floor.take();
-        if let Some(floor) = &mut self.floor {
-            floor.put_back(&mut self.core, &mut self.window, conn);
+        self.event_loop = self.local.event_loop.take();
+        if let Some(event_loop) = &mut self.event_loop {
+            event_loop.put_back(&mut self.local, &mut self.window, conn);
         }
     }
 
     /// Runs what came from connections while messages to them may have been among the mail.
     fn run_late(&mut self) {
-        let Worker { core, floor: Some(floor), window, .. } = self else { return };
-        for token in floor.late.drain(..) {
-            if let Some(conn) = find(&mut floor.conns, token) {
-                conn.go_on(core, window);
-                mark_dirty(conn, &mut floor.dirty);
+        let Worker { local, event_loop: Some(event_loop), window, .. } = self else { return };
+        for token in event_loop.late.drain(..) {
+            if let Some(conn) = find(&mut event_loop.conns, token) {
+                conn.go_on(local, window);
+                mark_dirty(conn, &mut event_loop.dirty);
             }
         }
     }
 
     /// Does what a message asks for; more of its kind may be taken from those that are `unread`.
-    fn open(&mut self, message: Mail, unread: &mut Peekable<impl Iterator<Item = Mail>>) {
-        let Worker { core, floor: Some(floor), deadlines, .. } = self else { return };
-        let Floor { conns, dirty, closed, .. } = &mut **floor;
+    fn open(&mut self, message: ThreadMessage, unread: &mut Peekable<impl Iterator<Item = ThreadMessage>>) {
+        let Worker { local, event_loop: Some(event_loop), deadlines, .. } = self else { return };
+        let EventLoop { conns, dirty, closed, .. } = &mut **event_loop;
         match message {
-            Mail::Connection(socket, kind) => floor.adopt(core, socket, kind),
-            Mail::Move => {
-                core.refresh_settings();
-                let live = core.live.clone();
-                floor.listening.move_to(&mut floor.reactor, &live, core.shared);
+            ThreadMessage::Connection(socket, kind) => event_loop.adopt(local, socket, kind),
+            ThreadMessage::Move => {
+                local.refresh_settings();
+                let live = local.live.clone();
+                event_loop.listening.move_to(&mut event_loop.reactor, &live, local.shared);
             }
-            Mail::Done(job) => self.finish(*job),
-            Mail::Run(job) => self.run_at_home(job),
-            Mail::Push { token, client, bytes } => {
+            ThreadMessage::Done(job) => self.finish(*job),
+            ThreadMessage::Run(job) => self.run_at_home(job),
+            ThreadMessage::Push { token, client, bytes } => {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
                     conn.messages().extend_from_slice(&bytes);
                     mark_dirty(conn, dirty);
                 }
             }
-            Mail::Publish(first) => match &*pubsub::run::take(first, unread) {
+            ThreadMessage::Frame { token, client, head, body } => {
+                if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
+                    let out = conn.messages();
+                    out.extend_from_slice(&head);
+                    out.extend_from_slice(&body);
+                    mark_dirty(conn, dirty);
+                }
+            }
+            ThreadMessage::Publish(first) => match &*pubsub::run::take(first, unread) {
                 [message] => self.deliver(message),
-                run => pubsub::run::deliver(core, floor, run),
+                run => pubsub::run::deliver(local, event_loop, run),
             },
-            Mail::Kill { token, client } => {
+            ThreadMessage::Kill { token, client } => {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
                     conn.session.is_closing = true;
                     closed.push((token, false));
                 }
             }
-            Mail::Ripening { token, client } => {
-                let waits = |conn: &&mut Conn| conn.session.id == client && conn.session.parking.is_some();
+            ThreadMessage::ReadyAt { token, client } => {
+                let waits = |conn: &&mut Conn| conn.session.id == client && conn.session.blocked.is_some();
                 if let Some(conn) = find(conns, token).filter(waits) {
                     note_deadline(deadlines, conn);
                 }
             }
-            Mail::Demoted => self.unblock_writers(),
-            Mail::Unpaused | Mail::Durable | Mail::Snapshot => {}
-            Mail::Invalidate(message) => {
+            ThreadMessage::Demoted => self.unblock_writers(),
+            ThreadMessage::Unpaused | ThreadMessage::Durable | ThreadMessage::Snapshot => {}
+            ThreadMessage::Invalidate(message) => {
                 let to = &message.to;
                 if let Some(conn) = find(conns, to.token).filter(|c| c.session.id == to.client)
                     && tracking::deliver(conn, &message)
@@ -265,50 +277,53 @@ impl Worker {
                     mark_dirty(conn, dirty);
                 }
             }
-            Mail::Redirected { token, client, keys } => {
+            ThreadMessage::Redirected { token, client, keys } => {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client)
                     && tracking::redirected(conn, &keys)
                 {
                     mark_dirty(conn, dirty);
                 }
             }
-            Mail::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
-            Mail::Unblock { token, client, with_error } => {
-                let (mut unblocked, mut is_tried) = (None, false);
-                self.end_wait(token, client, |conn| {
-                    let parking = conn.session.parking.as_ref()?;
-                    if !parking.cancel() {
-                        is_tried = parking.is_tried();
-                        return None;
-                    }
-                    let mut reply = Vec::new();
-                    if with_error {
-                        reply.extend_from_slice(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
-                        unblocked = parking.entry_id();
-                    } else {
-                        parking.write_timeout(&mut reply, conn.session.resp3);
-                    }
-                    Some(reply)
-                });
-                if is_tried {
-                    // A try to serve it may find nothing, and then the wait must end all the same.
-                    let shared = self.core.shared;
-                    shared.door(self.core.thread).send(Mail::Unblock { token, client, with_error });
-                }
-                if let Some(id) = unblocked {
-                    self.core.stats().commands[id].failed.add(1);
-                    self.core.count_error("UNBLOCKED");
-                }
+            ThreadMessage::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
+            ThreadMessage::Unblock { token, client, reason } => self.unblock(token, client, reason),
+            ThreadMessage::Stop => self.is_stopping = true,
+        }
+    }
+
+    /// Ends a client's wait, as CLIENT UNBLOCK asks. If another thread tries to serve the client at this moment, the
+    /// message is sent again: the try may find nothing, and the wait must end all the same.
+    fn unblock(&mut self, token: Token, client: u64, reason: UnblockReason) {
+        let (mut unblocked, mut is_tried) = (None, false);
+        self.end_wait(token, client, |conn| {
+            let blocked = conn.session.blocked.as_ref()?;
+            if !blocked.cancel() {
+                is_tried = blocked.is_tried();
+                return None;
             }
-            Mail::Stop => self.is_stopping = true,
+            let mut reply = Vec::new();
+            if reason == UnblockReason::Error {
+                reply.extend_from_slice(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
+                unblocked = blocked.entry_id();
+            } else {
+                blocked.write_timeout(&mut reply, conn.session.resp3);
+            }
+            Some(reply)
+        });
+        if is_tried {
+            let shared = self.local.shared;
+            shared.handle(self.local.thread).send(ThreadMessage::Unblock { token, client, reason });
+        }
+        if let Some(id) = unblocked {
+            self.local.stats().commands[id].failed.add(1);
+            self.local.count_error("UNBLOCKED");
         }
     }
 
     /// Appends a published message to the output of every connection of this thread that is subscribed.
     fn deliver(&mut self, message: &Message) {
-        let Worker { core, floor: Some(floor), .. } = self else { return };
-        let Floor { conns, dirty, .. } = &mut **floor;
-        core.subscribers.each_receiver(message, |token, client, pattern| {
+        let Worker { local, event_loop: Some(event_loop), .. } = self else { return };
+        let EventLoop { conns, dirty, .. } = &mut **event_loop;
+        local.subscribers.each_receiver(message, |token, client, pattern| {
             // One that is being closed may have been closed so that it hears no more.
             let hears = |conn: &&mut Conn| conn.session.id == client && !conn.session.is_closing;
             if let Some(conn) = find(conns, token).filter(hears) {
@@ -321,47 +336,47 @@ impl Worker {
 
     /// Goes on with the connections that waited for the end of CLIENT PAUSE, as far as they may.
     fn resume_postponed(&mut self) {
-        let Worker { core, floor: Some(floor), window, .. } = self else { return };
-        let Floor { conns, dirty, .. } = &mut **floor;
-        let shared = core.shared;
-        if !core.has_postponed || shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers() {
+        let Worker { local, event_loop: Some(event_loop), window, .. } = self else { return };
+        let EventLoop { conns, dirty, .. } = &mut **event_loop;
+        let shared = local.shared;
+        if !local.has_postponed || shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers() {
             return;
         }
-        core.has_postponed = false;
-        core.refresh_gate();
+        local.has_postponed = false;
+        local.refresh_gate();
         for conn in conns.iter_mut().flatten().filter(|conn| conn.is_postponed) {
             conn.is_postponed = false;
-            conn.card.is_postponed.store(false, Relaxed);
-            conn.resume(core, window);
+            conn.info.is_postponed.store(false, Relaxed);
+            conn.resume(local, window);
             mark_dirty(conn, dirty);
         }
     }
 
     /// A job of one of our connections was run: answer and go on with its pipeline.
     fn finish(&mut self, job: Job) {
-        let Worker { core, floor: Some(floor), window, .. } = self else { return };
-        let Floor { conns, dirty, .. } = &mut **floor;
-        core.journal.has_news = true;
+        let Worker { local, event_loop: Some(event_loop), window, .. } = self else { return };
+        let EventLoop { conns, dirty, .. } = &mut **event_loop;
+        local.journal.has_news = true;
         let Some(conn) = find(conns, job.origin.token).filter(|conn| conn.session.id == job.origin.client)
         else {
-            reading::end_of_nobody(core, &job.body);
-            if let Some(parking) = &job.parking {
-                waiting::abandon(core, parking);
+            long_reads::end_of_nobody(local, &job.body);
+            if let Some(blocked) = &job.blocked {
+                waiting::abandon(local, blocked);
             }
             return;
         };
-        if job.parking.is_some() && conn.session.is_closing {
+        if job.blocked.is_some() && conn.session.is_closing {
             // The client closed before its command was found to wait: no reply would ever close the connection.
-            conn.session.parking = job.parking;
+            conn.session.blocked = job.blocked;
             self.drop_conn(job.origin.token);
             return;
         }
-        if job.parking.is_some() || !std::mem::take(&mut conn.session.drops_reply) {
+        if job.blocked.is_some() || !std::mem::take(&mut conn.session.drops_reply) {
             conn.answer(&job.reply);
         }
-        if job.parking.is_some() {
+        if job.blocked.is_some() {
             conn.session.waiting = None;
-            conn.session.parking = job.parking;
+            conn.session.blocked = job.blocked;
             mark_dirty(conn, dirty);
             return;
         }
@@ -373,57 +388,57 @@ impl Worker {
                 return;
             }
             Body::Read { source, slice } => {
-                let is_done = reading::note_slice(core, conn, source, slice, job.reply.len());
+                let is_done = long_reads::note_slice(local, conn, source, slice, job.reply.len());
                 if !is_done {
                     mark_dirty(conn, dirty);
                     return;
                 }
             }
-            Body::Keep { .. } => reading::note_kept(core, conn, job.reply.len()),
+            Body::Keep { .. } => long_reads::note_kept(local, conn, job.reply.len()),
             _ => {}
         }
         conn.is_stalled = false;
-        turned_away::resume(core, window, conn);
+        busy_rejection::resume(local, window, conn);
         mark_dirty(conn, dirty);
     }
 
     /// Ends a client's wait with the reply that `answer` gives; with none it goes on waiting.
     fn end_wait(&mut self, token: Token, client: u64, answer: impl FnOnce(&mut Conn) -> Option<Vec<u8>>) {
-        let Worker { core, floor: Some(floor), window, deadlines, .. } = self else { return };
-        let Floor { conns, dirty, .. } = &mut **floor;
+        let Worker { local, event_loop: Some(event_loop), window, deadlines, .. } = self else { return };
+        let EventLoop { conns, dirty, .. } = &mut **event_loop;
         let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) else {
             return;
         };
-        if conn.session.parking.is_none() {
+        if conn.session.blocked.is_none() {
             return;
         }
-        core.journal.has_news = true;
+        local.journal.has_news = true;
         let Some(reply) = answer(conn) else { return };
         if !std::mem::take(&mut conn.session.drops_reply) {
             conn.answer(&reply);
         }
-        if let Some(parking) = conn.session.parking.take() {
-            forget_deadline(deadlines, conn, &parking);
-            if let Some(ticket) = &parking.ticket {
-                waiting::leave_queues(core, ticket);
+        if let Some(blocked) = conn.session.blocked.take() {
+            forget_deadline(deadlines, conn, &blocked);
+            if let Some(ticket) = &blocked.ticket {
+                waiting::leave_queues(local, ticket);
             }
         }
-        conn.card.is_blocked.store(false, Relaxed);
+        conn.info.is_blocked.store(false, Relaxed);
         conn.is_stalled = false;
-        conn.resume(core, window);
+        conn.resume(local, window);
         mark_dirty(conn, dirty);
     }
 
     /// Ends the waits of clients that would write: this server follows another now.
     fn unblock_writers(&mut self) {
-        self.core.refresh_gate();
-        let Some(floor) = &self.floor else { return };
-        let waits = |conn: &Conn| conn.session.parking.as_ref().is_some_and(Parking::would_write);
-        let found = floor.conns.iter().filter_map(|conn| conn.as_deref()).filter(|conn| waits(conn));
+        self.local.refresh_gate();
+        let Some(event_loop) = &self.event_loop else { return };
+        let waits = |conn: &Conn| conn.session.blocked.as_ref().is_some_and(BlockedState::would_write);
+        let found = event_loop.conns.iter().filter_map(|conn| conn.as_deref()).filter(|conn| waits(conn));
         let clients: Vec<(Token, u64)> = found.map(|conn| (conn.token, conn.session.id)).collect();
         for (token, client) in clients {
             self.end_wait(token, client, |conn| {
-                conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
+                conn.session.blocked.as_ref().filter(|blocked| blocked.cancel())?;
                 let line = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
                 Some(format!("{line}\r\n").into_bytes())
             });
@@ -433,71 +448,77 @@ impl Worker {
     /// Ends the waits whose time is up.
     fn end_late_waits(&mut self) {
         while let Some((&(deadline_ms, client), &token)) = self.deadlines.first_key_value() {
-            if deadline_ms > self.core.now_ms {
+            if deadline_ms > self.local.now_ms {
                 return;
             }
             self.deadlines.remove(&(deadline_ms, client));
-            if let Some(ticket) = self.ripe(token) {
-                waiting::look_again(&mut self.core, &ticket);
+            if let Some(ticket) = self.ready_ticket(token) {
+                waiting::look_again(&mut self.local, &ticket);
                 continue;
             }
-            if let Some(floor) = &mut self.floor
-                && let Some(conn) = find(&mut floor.conns, token)
+            if let Some(event_loop) = &mut self.event_loop
+                && let Some(conn) = find(&mut event_loop.conns, token)
             {
                 conn.has_deadline = false;
                 // One that is being served this moment gets its reply by mail.
-                mark_dirty(conn, &mut floor.dirty);
+                mark_dirty(conn, &mut event_loop.dirty);
             }
             self.end_wait(token, client, |conn| {
-                let parking = conn.session.parking.as_ref().filter(|parking| parking.cancel())?;
+                let blocked = conn.session.blocked.as_ref().filter(|blocked| blocked.cancel())?;
                 let mut reply = Vec::new();
-                parking.write_timeout(&mut reply, conn.session.resp3);
+                blocked.write_timeout(&mut reply, conn.session.resp3);
                 Some(reply)
             });
         }
     }
 
     /// The ticket of a connection that waits on, and for which time alone has something now.
-    fn ripe(&mut self, token: Token) -> Option<Parked> {
-        let now_ms = self.core.now_ms;
-        let parking = find(&mut self.floor.as_mut()?.conns, token)?.session.parking.as_mut()?;
-        let is_over = parking.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms);
-        parking.ripe_ms.take_if(|ripe_ms| *ripe_ms <= now_ms && !is_over)?;
-        parking.ticket.clone()
+    fn ready_ticket(&mut self, token: Token) -> Option<Parked> {
+        let now_ms = self.local.now_ms;
+        let blocked = find(&mut self.event_loop.as_mut()?.conns, token)?.session.blocked.as_mut()?;
+        let is_over = blocked.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms);
+        blocked.ready_at_ms.take_if(|ready_at_ms| *ready_at_ms <= now_ms && !is_over)?;
+        blocked.ticket.clone()
     }
 
     /// A job that came home with all its shards.
     fn run_at_home(&mut self, mut job: Box<Waiter<Job>>) {
         let mut grant = std::mem::take(&mut job.grant);
         if !job.is_home_only() {
-            crate::exec::run_job(&mut self.core, &mut grant, &mut job);
-        } else if self.floor.as_mut().is_some_and(|floor| turned_away::is_answered(floor, &job)) {
-            lease::release(&mut self.core, grant);
+            crate::exec::run_job(&mut self.local, &mut grant, &mut job);
+        } else if self
+            .event_loop
+            .as_mut()
+            .is_some_and(|event_loop| busy_rejection::is_answered(event_loop, &job))
+        {
+            lease::release(&mut self.local, grant);
             return;
-        } else if let Some(mut conn) = self.floor.as_mut().and_then(|floor| floor.lift(job.origin.token)) {
+        } else if let Some(mut conn) =
+            self.event_loop.as_mut().and_then(|event_loop| event_loop.lift(job.origin.token))
+        {
             if conn.session.id == job.origin.client {
                 let Job { body, reply, origin, .. } = &mut **job;
-                let Conn { session, card, .. } = &mut *conn;
-                self.core.floor = self.floor.take();
-                if !turned_away::refuse_late(&mut self.core, session, origin.token, (body, reply)) {
-                    multi::run_held(&mut self.core, session, card, &mut grant, body, reply);
+                let Conn { session, info, .. } = &mut *conn;
+                self.local.event_loop = self.event_loop.take();
+                if !busy_rejection::refuse_late(&mut self.local, session, origin.token, (body, reply)) {
+                    transaction::run_held(&mut self.local, session, info, &mut grant, body, reply);
                 }
             }
             self.settle_floor(conn);
         }
         let is_for_nobody = job.is_for_nobody();
-        lease::release(&mut self.core, grant);
+        lease::release(&mut self.local, grant);
         if !is_for_nobody {
             self.finish(job.into_inner());
         }
     }
 
     fn note_writable(&mut self) {
-        let Some(floor) = &mut self.floor else { return };
-        for token in std::mem::take(&mut floor.writable) {
-            if let Some(conn) = find(&mut floor.conns, token) {
+        let Some(event_loop) = &mut self.event_loop else { return };
+        for token in std::mem::take(&mut event_loop.writable) {
+            if let Some(conn) = find(&mut event_loop.conns, token) {
                 conn.awaits_writable = false;
-                mark_dirty(conn, &mut floor.dirty);
+                mark_dirty(conn, &mut event_loop.dirty);
             }
         }
     }
@@ -505,24 +526,26 @@ impl Worker {
     /// Sends what every connection has to say. A connection whose output was over its pause mark goes on
     /// with its input once the output is out.
     fn flush_all(&mut self) {
-        let Worker { core, floor: Some(floor), window, held, deadlines, .. } = self else { return };
-        let mut dirty = std::mem::take(&mut floor.dirty);
-        let Floor { reactor, conns, closed, .. } = &mut **floor;
-        let mut handed = output::flush_together(core, reactor, conns, &dirty).into_iter();
-        if std::mem::take(&mut core.journal.frees) {
+        let Worker { local, event_loop: Some(event_loop), window, held, deadlines, .. } = self else {
+            return;
+        };
+        let mut dirty = std::mem::take(&mut event_loop.dirty);
+        let EventLoop { reactor, conns, closed, .. } = &mut **event_loop;
+        let mut handed = output::flush_together(local, reactor, conns, &dirty).into_iter();
+        if std::mem::take(&mut local.journal.frees) {
             // Some may be in the list already.
             dirty.append(held);
         }
         let (mut again, mut late) = (Vec::new(), Vec::new());
-        let (mut readers_left, mut unread) = (reading::CLIENTS_PER_TURN, Vec::new());
-        core.send_left = output::TURN_BYTES;
-        let sent_before = core.stats().output_bytes.get();
+        let (mut readers_left, mut unread) = (long_reads::CLIENTS_PER_TURN, Vec::new());
+        local.send_left = output::TURN_BYTES;
+        let sent_before = local.stats().output_bytes.get();
         for token in dirty.drain(..) {
             let handed = handed.next().flatten();
             let Some(conn) = find(conns, token) else { continue };
             conn.is_dirty = false;
             note_deadline(deadlines, conn);
-            let output::Flushed { is_open, goes_on, is_late } = output::flush(core, reactor, conn, handed);
+            let output::Flushed { is_open, goes_on, is_late } = output::flush(local, reactor, conn, handed);
             if !is_open {
                 closed.push((token, false));
                 continue;
@@ -536,7 +559,7 @@ impl Worker {
                 held.push(token);
             }
             if goes_on && !conn.input.is_empty() {
-                conn.resume(core, window);
+                conn.resume(local, window);
                 if !conn.is_dirty {
                     conn.is_dirty = true;
                     again.push(token);
@@ -552,12 +575,12 @@ impl Worker {
                     continue;
                 }
                 readers_left -= 1;
-                let next = reading::go_on(core, conn);
-                if next == reading::Next::Done {
+                let next = long_reads::go_on(local, conn);
+                if next == long_reads::Next::Done {
                     conn.is_stalled = false;
-                    conn.resume(core, window);
+                    conn.resume(local, window);
                 }
-                if next != reading::Next::Wait && !conn.is_dirty {
+                if next != long_reads::Next::Wait && !conn.is_dirty {
                     conn.is_dirty = true;
                     again.push(token);
                 }
@@ -572,21 +595,27 @@ impl Worker {
         dirty.append(&mut late);
         dirty.append(&mut unread);
         dirty.append(&mut again);
-        floor.dirty = dirty;
-        core.journal.has_news = false;
-        let sent = core.stats().output_bytes.get().saturating_sub(sent_before);
-        if sent > core.stats().turn_sent_max.get() {
-            core.stats().turn_sent_max.set(sent);
+        event_loop.dirty = dirty;
+        local.journal.has_news = false;
+        let sent = local.stats().output_bytes.get().saturating_sub(sent_before);
+        if sent > local.stats().turn_sent_max.get() {
+            local.stats().turn_sent_max.set(sent);
         }
     }
 
     fn close_all(&mut self) {
-        let closed = self.floor.as_mut().map(|floor| std::mem::take(&mut floor.closed)).unwrap_or_default();
+        let closed = self
+            .event_loop
+            .as_mut()
+            .map(|event_loop| std::mem::take(&mut event_loop.closed))
+            .unwrap_or_default();
         for (token, is_eof) in closed {
-            let Some(conn) = self.floor.as_mut().and_then(|floor| find(&mut floor.conns, token)) else {
+            let Some(conn) =
+                self.event_loop.as_mut().and_then(|event_loop| find(&mut event_loop.conns, token))
+            else {
                 continue;
             };
-            if is_eof && conn.is_stalled && conn.session.parking.is_none() {
+            if is_eof && conn.is_stalled && conn.session.blocked.is_none() {
                 // The reply to its last command is still to come; its job closes it.
                 conn.session.is_closing = true;
                 continue;
@@ -596,36 +625,36 @@ impl Worker {
     }
 
     fn drop_conn(&mut self, token: Token) {
-        let Some(floor) = &mut self.floor else { return };
-        let Some(mut conn) = floor.conns.get_mut(token.index()).and_then(Option::take) else { return };
-        floor.reactor.close(token);
-        self.core.shared.door(self.core.thread).count_out(conn.session.listener);
-        lock(&self.core.shared.clients).remove(&conn.session.id);
+        let Some(event_loop) = &mut self.event_loop else { return };
+        let Some(mut conn) = event_loop.conns.get_mut(token.index()).and_then(Option::take) else { return };
+        event_loop.reactor.close(token);
+        self.local.shared.handle(self.local.thread).count_out(conn.session.listener);
+        lock(&self.local.shared.clients).remove(&conn.session.id);
         if conn.session.is_monitor {
-            self.core.shared.monitors.remove(conn.session.id);
+            self.local.shared.monitors.remove(conn.session.id);
         }
-        conn.count_bytes(&self.core, 0);
-        pubsub::unsubscribe_all(&mut self.core, &mut conn.session, &conn.card);
-        tracking::leave(&self.core, &mut conn.session);
+        conn.count_bytes(&self.local, 0);
+        pubsub::unsubscribe_all(&mut self.local, &mut conn.session, &conn.info);
+        tracking::leave(&self.local, &mut conn.session);
         if let Some(reading) = conn.session.reading.take() {
-            reading.give_up(&mut self.core);
+            reading.give_up(&mut self.local);
         }
         conn.session.watched.clear();
-        if let Some(parking) = conn.session.parking.take() {
-            forget_deadline(&mut self.deadlines, &mut conn, &parking);
-            waiting::abandon(&mut self.core, &parking);
+        if let Some(blocked) = conn.session.blocked.take() {
+            forget_deadline(&mut self.deadlines, &mut conn, &blocked);
+            waiting::abandon(&mut self.local, &blocked);
         }
     }
 
     fn flush_before_end(&mut self) {
-        journal::log::commit_last(&mut self.core);
-        let Some(floor) = &mut self.floor else { return };
-        let tokens: Vec<Token> = floor.conns.iter().flatten().map(|conn| conn.token).collect();
+        journal::turn::commit_last(&mut self.local);
+        let Some(event_loop) = &mut self.event_loop else { return };
+        let tokens: Vec<Token> = event_loop.conns.iter().flatten().map(|conn| conn.token).collect();
         for &token in &tokens {
-            let Some(conn) = find(&mut floor.conns, token) else { continue };
+            let Some(conn) = find(&mut event_loop.conns, token) else { continue };
             loop {
-                self.core.send_left = output::TURN_BYTES;
-                let flushed = output::flush(&mut self.core, &mut floor.reactor, conn, None);
+                self.local.send_left = output::TURN_BYTES;
+                let flushed = output::flush(&mut self.local, &mut event_loop.reactor, conn, None);
                 if !flushed.is_open || !output::is_due(conn) {
                     break;
                 }
@@ -642,18 +671,18 @@ pub fn find(conns: &mut [Option<Box<Conn>>], token: Token) -> Option<&mut Conn> 
 
 /// Puts a connection that has begun to wait into the list of deadlines.
 fn note_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn) {
-    let Some(parking) = &mut conn.session.parking else { return };
-    conn.card.is_blocked.store(true, Relaxed);
-    let ripe_ms = parking.ripens_ms();
-    let noted = std::mem::replace(&mut parking.ripe_ms, ripe_ms);
-    if noted != ripe_ms {
+    let Some(blocked) = &mut conn.session.blocked else { return };
+    conn.info.is_blocked.store(true, Relaxed);
+    let ready_at_ms = blocked.ready_at_ms();
+    let noted = std::mem::replace(&mut blocked.ready_at_ms, ready_at_ms);
+    if noted != ready_at_ms {
         // Its deadline may be at the same moment, and stays.
         noted
-            .filter(|_| noted != parking.deadline_ms)
+            .filter(|_| noted != blocked.deadline_ms)
             .and_then(|ms| deadlines.remove(&(ms, conn.session.id)));
-        ripe_ms.and_then(|ms| deadlines.insert((ms, conn.session.id), conn.token));
+        ready_at_ms.and_then(|ms| deadlines.insert((ms, conn.session.id), conn.token));
     }
-    if let Some(deadline_ms) = parking.deadline_ms
+    if let Some(deadline_ms) = blocked.deadline_ms
         && !conn.has_deadline
     {
         conn.has_deadline = true;
@@ -661,8 +690,8 @@ fn note_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn) {
     }
 }
 
-fn forget_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn, parking: &Parking) {
-    for ms in [parking.deadline_ms, parking.ripe_ms].into_iter().flatten() {
+fn forget_deadline(deadlines: &mut BTreeMap<(u64, u64), Token>, conn: &mut Conn, blocked: &BlockedState) {
+    for ms in [blocked.deadline_ms, blocked.ready_at_ms].into_iter().flatten() {
         deadlines.remove(&(ms, conn.session.id));
     }
     conn.has_deadline = false;

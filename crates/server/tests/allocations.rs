@@ -5,14 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
-use darter_server::clients::ClientCard;
+use darter_server::clients::ClientInfo;
 use darter_server::config::{Settings, Startup};
 use darter_server::conn::Conn;
-use darter_server::core::Core;
 use darter_server::listening::ListenerKind;
+use darter_server::protocol::Protocol;
 use darter_server::session::Session;
-use darter_server::speech::Speech;
 use darter_server::start;
+use darter_server::thread_state::ThreadState;
 use darter_server::window::Window;
 use darter_slab::counting::{Counting, made};
 
@@ -46,11 +46,11 @@ fn reading_and_overwriting_what_is_there_allocates_nothing() {
     let mut reactor = Reactor::new(DriverChoice::Epoll, &Config::default()).expect("epoll");
     let (end, _other) = UnixStream::pair().expect("a socket pair");
     let token = reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room");
-    let mut core = Core::new(shared, 0);
-    let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
+    let mut local = ThreadState::new(shared, 0);
+    let info = Arc::new(ClientInfo::new(1, (0, token, 0), String::new(), String::new(), false, 0));
     let mut session = Session::new(1, ListenerKind::Main, false, shared.acl.default_user());
-    session.speech = Speech::Resp;
-    let mut conn = Conn::new(token, session, card);
+    session.protocol = Protocol::Resp;
+    let mut conn = Conn::new(token, session, info);
     let mut window = Window::default();
 
     let value = "v".repeat(32);
@@ -62,13 +62,13 @@ fn reading_and_overwriting_what_is_there_allocates_nothing() {
         ("STRLEN", pipeline("STRLEN", None), KEYS as usize * 5),
     ];
     for looks_ahead in [false, true] {
-        core.looks_ahead = looks_ahead;
+        local.looks_ahead = looks_ahead;
         for (name, bytes, replies_bytes) in &runs {
             // The first time makes keys, buffers and the histograms of what is timed.
             for is_counted in [false, true] {
                 conn.output.clear();
                 let before = made();
-                conn.receive(&mut core, &mut window, bytes);
+                conn.receive(&mut local, &mut window, bytes);
                 let allocations = made() - before;
                 assert_eq!(conn.output.len(), *replies_bytes, "{name}");
                 if is_counted {

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use darter_base::rng::Rng;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
-use darter_server::clients::ClientCard;
+use darter_server::clients::ClientInfo;
 use darter_server::config::{Settings, Startup};
 use darter_server::conn::Conn;
-use darter_server::core::Core;
 use darter_server::listening::ListenerKind;
 use darter_server::session::Session;
 use darter_server::start;
+use darter_server::thread_state::ThreadState;
 use darter_server::window::Window;
 
 /// A server without sockets, and one connection to it.
 struct Peer {
-    core: Core,
+    local: ThreadState,
     conn: Conn,
     window: Window,
     _kept: (Reactor, UnixStream),
@@ -35,11 +35,11 @@ impl Peer {
         let mut reactor = Reactor::new(DriverChoice::Epoll, &Config::default()).expect("epoll");
         let (end, other) = UnixStream::pair().expect("a socket pair");
         let token = reactor.register(Socket::from_unix(end).expect("non-blocking")).expect("room");
-        let card = Arc::new(ClientCard::new(1, (0, token, 0), String::new(), String::new(), false, 0));
+        let info = Arc::new(ClientInfo::new(1, (0, token, 0), String::new(), String::new(), false, 0));
         let session = Session::new(1, ListenerKind::Main, false, shared.acl.default_user());
         Peer {
-            core: Core::new(shared, 0),
-            conn: Conn::new(token, session, card),
+            local: ThreadState::new(shared, 0),
+            conn: Conn::new(token, session, info),
             window: Window::default(),
             _kept: (reactor, other),
         }
@@ -47,7 +47,7 @@ impl Peer {
 
     /// What it answers to one piece of bytes.
     fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.conn.receive(&mut self.core, &mut self.window, bytes);
+        self.conn.receive(&mut self.local, &mut self.window, bytes);
         std::mem::take(&mut self.conn.output)
     }
 }
@@ -151,7 +151,7 @@ fn those_of_tracking_clients_do_too() {
         assert_eq!(peer.send(b"CLIENT TRACKING ON NOLOOP\r\n"), b"+OK\r\n");
         peer
     });
-    let [one, many] = compare(24, one_by_one, piped).map(|peer| peer.core.shared.tracking.totals());
+    let [one, many] = compare(24, one_by_one, piped).map(|peer| peer.local.shared.tracking.totals());
     assert!(one == many && one.0 > 1000, "{one:?} {many:?}");
 }
 
@@ -160,7 +160,7 @@ fn compare(seed: u64, mut one_by_one: Peer, mut piped: Peer) -> [Peer; 2] {
     let mut rng = Rng::new(seed);
     let mut replies = 0;
     for round in 0..200 {
-        piped.core.looks_ahead = round % 2 == 0;
+        piped.local.looks_ahead = round % 2 == 0;
         let (mut bytes, mut wanted, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..1 + rng.below(120) {
             let words = command(&mut rng);
@@ -191,7 +191,7 @@ fn compare(seed: u64, mut one_by_one: Peer, mut piped: Peer) -> [Peer; 2] {
         // What paused for a large output goes on.
         while answered.len() < wanted.len() {
             let before = answered.len();
-            piped.conn.resume(&mut piped.core, &mut piped.window);
+            piped.conn.resume(&mut piped.local, &mut piped.window);
             answered.append(&mut piped.conn.output);
             assert!(answered.len() > before, "round {round}: it stops after {before} of {}", wanted.len());
         }

@@ -13,15 +13,15 @@ use super::selector::Selector;
 use super::user::{DEFAULT, to_hex};
 use super::{disconnect, is_name};
 use crate::commands::{ServerCommand, help, no_subcommand, row};
-use crate::core::unix_ms;
 use crate::dispatch::{Caller, ServerRun};
 use crate::registry::{Entry, Registry};
+use crate::thread_state::unix_ms;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
         Spec::other("acl", -2)
-            .doc(Group::Server, "6.0.0", "", "Users and what they may do.")
+            .doc(Group::Server, "6.0.0", "", "A container for commands about users and their rights.")
             .cost("Depends on subcommand."),
         no_subcommand,
     ),
@@ -47,7 +47,7 @@ pub const FAMILY: &[ServerCommand] = &[
             .cost("O(1)."),
         dryrun,
     ),
-    open("acl|genpass", -2, "[bits]", "Makes a password nobody can guess.", "O(1)", genpass),
+    open("acl|genpass", -2, "[bits]", "Generates a password.", "O(1)", genpass),
     admin(
         "acl|getuser",
         3,
@@ -58,7 +58,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     admin("acl|list", 2, "", "Lists the users with their rules.", BY_USERS, list),
     admin("acl|load", 2, "", "Reads the access file again.", BY_USERS, load),
-    admin("acl|log", -2, "[count | RESET]", "Lists what was refused lately.", LOG_COST, log),
+    admin("acl|log", -2, "[count | RESET]", "Lists recent refusals.", LOG_COST, log),
     admin("acl|save", 2, "", "Writes the users to the access file.", BY_USERS, save),
     row(
         spec("acl|setuser", -3, "username [rule [rule ...]]", "Makes a user, or changes one.")
@@ -115,8 +115,8 @@ const fn admin(
 fn setuser(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     const BAD_NAME: Fault = Fault::text("ERR Usernames can't contain spaces or null characters");
     let name = is_name(args.at(2)).ok_or(BAD_NAME)?;
-    let shared = caller.core.shared;
-    let all_channels = caller.core.live.acl_pubsub_all;
+    let shared = caller.local.shared;
+    let all_channels = caller.local.live.acl_pubsub_all;
     let changed = shared.acl.set_user(name, args.iter().skip(3), all_channels);
     let changed = changed.map_err(|text| Fault::Text(format!("ERR {text}").into()))?;
     if let Some(before) = &changed.before {
@@ -132,7 +132,7 @@ fn deluser(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     if names().any(|name| name == DEFAULT) {
         return Err(Fault::text("ERR The 'default' user cannot be removed"));
     }
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let removed = shared.acl.remove_users(names());
     disconnect::close_clients_of(shared, caller.session, &removed);
     reply.int_len(removed.len());
@@ -141,7 +141,7 @@ fn deluser(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
 
 fn getuser(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let name = std::str::from_utf8(args.at(2)).unwrap_or_default();
-    let Some(user) = caller.core.shared.acl.user(name) else {
+    let Some(user) = caller.local.shared.acl.user(name) else {
         reply.null();
         return Ok(());
     };
@@ -179,14 +179,14 @@ fn describe(selector: &Selector, has_databases: bool, reply: &mut Reply<'_>) {
 }
 
 fn list(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let users = caller.core.shared.acl.all();
+    let users = caller.local.shared.acl.all();
     reply.array(users.len());
     users.values().for_each(|user| reply.bulk(&user.describe()));
     Ok(())
 }
 
 fn users(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let users = caller.core.shared.acl.all();
+    let users = caller.local.shared.acl.all();
     reply.array(users.len());
     users.keys().for_each(|name| reply.bulk(name.as_bytes()));
     Ok(())
@@ -209,7 +209,7 @@ fn cat(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
             let unknown = Fault::Text(format!("ERR Unknown category '{shown}'").into());
             let category = Categories::named(name).ok_or(unknown)?;
             let begun = reply.begin_array();
-            let members = caller.core.shared.acl.catalog().members(category);
+            let members = caller.local.shared.acl.catalog().members(category);
             let len = members.map(|entry| reply.bulk(entry.spec.name.as_bytes())).count();
             reply.end_array(begun, len);
         }
@@ -239,7 +239,7 @@ fn genpass(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn log(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut log = caller.core.shared.acl.log();
+    let mut log = caller.local.shared.acl.log();
     let count = match args.len() {
         2 => 10,
         3 if reader::is(args.at(2), "reset") => {
@@ -284,7 +284,7 @@ fn log(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
 }
 
 fn dryrun(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let no_user = || {
         let name = String::from_utf8_lossy(args.at(2));
         Fault::Text(format!("ERR User '{name}' not found").into())
@@ -319,9 +319,9 @@ pub(crate) fn find_command(registry: &Registry, call: Args<'_>) -> Option<&'stat
 }
 
 fn load(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let path = access_file(caller)?;
-    let before = shared.acl.load_file(&path, caller.core.live.acl_pubsub_all);
+    let before = shared.acl.load_file(&path, caller.local.live.acl_pubsub_all);
     let before = before.map_err(|text| Fault::Text(format!("ERR {text}").into()))?;
     let after = shared.acl.all();
     let removed: Vec<_> = before.values().filter(|user| !after.contains_key(&user.name)).cloned().collect();
@@ -338,7 +338,7 @@ fn load(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 fn save(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let path = access_file(caller)?;
-    caller.core.shared.acl.save_file(&path).map_err(|error| {
+    caller.local.shared.acl.save_file(&path).map_err(|error| {
         tracing::warn!("cannot write the access file {}: {error}", path.display());
         Fault::text(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
@@ -354,7 +354,7 @@ fn access_file(caller: &Caller<'_>) -> Result<PathBuf, Fault> {
          command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store \
          users in the Redis configuration.",
     );
-    caller.core.live.aclfile.clone().ok_or(NO_FILE)
+    caller.local.live.aclfile.clone().ok_or(NO_FILE)
 }
 
 fn help_acl(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

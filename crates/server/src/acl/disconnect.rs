@@ -5,7 +5,7 @@ use std::sync::Arc;
 use darter_wire::Args;
 
 use super::user::User;
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::commands::client;
 use crate::dispatch::Caller;
 use crate::pubsub::Kind;
@@ -15,8 +15,8 @@ use crate::worker::lock;
 
 /// Closes the clients of users that have been removed.
 pub fn close_clients_of(shared: &Shared, own: &mut Session, removed: &[Arc<User>]) {
-    let is_of = |card: &ClientCard| {
-        let user = &lock(&card.words).user;
+    let is_of = |info: &ClientInfo| {
+        let user = &lock(&info.words).user;
         removed.iter().any(|removed| *removed.name == **user)
     };
     close_where(shared, own, is_of);
@@ -27,8 +27,8 @@ pub fn close_subscribers(shared: &Shared, own: &mut Session, before: &User, afte
     if !loses_channels(before, after) {
         return;
     }
-    let hears_too_much = |card: &ClientCard| {
-        card.subscriptions_len() > 0 && lock(&card.words).user == *after.name && !may_listen(after, card)
+    let hears_too_much = |info: &ClientInfo| {
+        info.subscriptions_len() > 0 && lock(&info.words).user == *after.name && !may_listen(after, info)
     };
     close_where(shared, own, hears_too_much);
 }
@@ -36,7 +36,7 @@ pub fn close_subscribers(shared: &Shared, own: &mut Session, before: &User, afte
 /// Looks again at what a client has just subscribed to, should its user have changed meanwhile: whoever changed it may
 /// have looked before the subscription could be seen.
 pub fn check_subscribed(caller: &mut Caller<'_>, kind: Kind, names: Args<'_>) {
-    let acl = &caller.core.shared.acl;
+    let acl = &caller.local.shared.acl;
     if !caller.session.is_user_stale(acl) {
         return;
     }
@@ -62,20 +62,20 @@ fn loses_channels(before: &User, after: &User) -> bool {
     had_all || !old.all(is_kept)
 }
 
-fn may_listen(user: &User, card: &ClientCard) -> bool {
-    let Some(names) = card.subscribed() else { return true };
+fn may_listen(user: &User, info: &ClientInfo) -> bool {
+    let Some(names) = info.subscribed() else { return true };
     let kinds = [Kind::Channel, Kind::Pattern, Kind::Shard];
     kinds.into_iter().all(|kind| names.all(kind, |name| allows(user, kind, name)))
 }
 
-fn close_where(shared: &Shared, own: &mut Session, is_meant: impl Fn(&ClientCard) -> bool) {
-    let meant: Vec<Arc<ClientCard>> =
-        lock(&shared.clients).values().filter(|card| is_meant(card)).cloned().collect();
-    for card in meant {
-        if card.id == own.id {
+fn close_where(shared: &Shared, own: &mut Session, is_meant: impl Fn(&ClientInfo) -> bool) {
+    let meant: Vec<Arc<ClientInfo>> =
+        lock(&shared.clients).values().filter(|info| is_meant(info)).cloned().collect();
+    for info in meant {
+        if info.id == own.id {
             own.is_closing = true;
         } else {
-            client::close(shared, &card);
+            client::close(shared, &info);
         }
     }
 }

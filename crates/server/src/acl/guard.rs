@@ -1,38 +1,38 @@
-//! The checks on a command's way: when it comes, when EXEC runs it, from a script, and when its wait ends. Each refusal
-//! is counted and logged here.
+//! What a user may do: the check RIGHTS of the list in `darter_engine::admit`, when a command comes, when EXEC runs it,
+//! from a script, and when its wait ends. Each refusal is counted and logged here.
 
 use darter_command::Marks;
 use darter_wire::{Args, Span};
 
 use super::{CheckedCall, Context, Denied, Refusal, User};
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::commands::client;
-use crate::core::{Core, unix_ms};
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
-use crate::window::Planned;
+use crate::thread_state::{ThreadState, unix_ms};
+use crate::window::Prepared;
 use crate::worker::lock;
 
 /// Whether nothing stands before a command whose connection has only its user's rights to be asked about. Where it says
 /// no, the long way finds out why.
 #[inline]
-pub fn lets_through(core: &Core, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
     let call = CheckedCall { entry, args, db: session.db };
     // SORT's patterns are looked at on the long way.
-    entry.is_single_of(args.len() as u32) && session.user.check(core.shared.acl.catalog(), call).is_ok()
+    entry.is_single_of(args.len() as u32) && session.user.check(local.shared.acl.catalog(), call).is_ok()
 }
 
 /// How many of `commands` may run because of what their user is permitted for all calls of `entry` about one key; counts
 /// only as far as they are such calls. The first that is not counted is to be asked about.
 #[inline(never)]
 pub fn permitted_len(
-    core: &Core,
+    local: &ThreadState,
     session: &Session,
     entry: &'static Entry,
     (buf, spans): (&[u8], &[Span]),
-    commands: &[Planned],
+    commands: &[Prepared],
 ) -> usize {
-    let Some(permit) = session.user.permit(core.shared.acl.catalog(), entry) else { return 0 };
+    let Some(permit) = session.user.permit(local.shared.acl.catalog(), entry) else { return 0 };
     if permit.covers_all() {
         return commands.len();
     }
@@ -41,48 +41,45 @@ pub fn permitted_len(
 
 /// Whether the connection's user may run a command that has come. Errors: the error line.
 pub fn check(
-    core: &Core,
+    local: &ThreadState,
     session: &Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
     args: Args<'_>,
 ) -> Result<(), Vec<u8>> {
     if !session.gate.has(Gate::ACL) {
         return Ok(());
     }
-    let acl = &core.shared.acl;
+    let acl = &local.shared.acl;
     let queued_db = session.multi.as_ref().and_then(|multi| multi.db);
     let call = CheckedCall { entry, args, db: queued_db.unwrap_or(session.db) };
     if let Err(denied) = session.user.check(acl.catalog(), call) {
         let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
-        note(core, Some(session), card, &session.user, denied, context, call);
+        note(local, Some(session), info, &session.user, denied, context, call);
         let text = denied.text(&session.user, acl.catalog().name_of(entry));
         return Err(format!("NOPERM {text}").into_bytes());
     }
     // In a transaction EXEC says so.
-    if session.multi.is_none() { check_sort(core, &session.user, call) } else { Ok(()) }
+    if session.multi.is_none() { check_sort(local, &session.user, call) } else { Ok(()) }
 }
 
 /// Whether a transaction's command may still run. Errors: the error line.
 pub fn check_in_exec(
-    core: &Core,
-    session: &mut Session,
-    card: &ClientCard,
+    local: &ThreadState,
+    session: &Session,
+    info: &ClientInfo,
     entry: &'static Entry,
     args: Args<'_>,
 ) -> Result<(), Vec<u8>> {
-    let acl = &core.shared.acl;
-    if session.is_user_stale(acl) {
-        session.settle_user(acl);
-    }
+    let acl = &local.shared.acl;
     if !session.gate.has(Gate::ACL) {
         return Ok(());
     }
     let call = CheckedCall { entry, args, db: session.db };
     let Err(denied) = session.user.check(acl.catalog(), call) else {
-        return check_sort(core, &session.user, call);
+        return check_sort(local, &session.user, call);
     };
-    note(core, Some(session), card, &session.user, denied, Context::Multi, call);
+    note(local, Some(session), info, &session.user, denied, Context::Multi, call);
     Err(format!(
         "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
          is no longer allowed for the following reason: {}",
@@ -93,47 +90,47 @@ pub fn check_in_exec(
 
 /// Whether a script's command may run. Errors: the error line.
 pub fn check_in_script(
-    core: &Core,
+    local: &ThreadState,
     session: &Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     entry: &'static Entry,
     args: Args<'_>,
 ) -> Result<(), Vec<u8>> {
     if !session.gate.has(Gate::ACL) {
         return Ok(());
     }
-    let acl = &core.shared.acl;
+    let acl = &local.shared.acl;
     let call = CheckedCall { entry, args, db: session.db };
     let Err(denied) = session.user.check(acl.catalog(), call) else {
-        return check_sort(core, &session.user, call);
+        return check_sort(local, &session.user, call);
     };
-    note(core, Some(session), card, &session.user, denied, Context::Lua, call);
+    note(local, Some(session), info, &session.user, denied, Context::Lua, call);
     let text = denied.text(&session.user, acl.catalog().name_of(entry));
     Err(format!("ERR ACL failure in script: {text}").into_bytes())
 }
 
 /// Whether a command may run that began to wait under other rights. Errors: the error line.
 pub fn check_after_wait(
-    core: &Core,
+    local: &ThreadState,
     client: u64,
     entry: &'static Entry,
     args: Args<'_>,
     db: usize,
 ) -> Result<(), Vec<u8>> {
-    let Some(card) = lock(&core.shared.clients).get(&client).cloned() else { return Ok(()) };
-    let acl = &core.shared.acl;
-    let name = lock(&card.words).user.clone();
+    let Some(info) = lock(&local.shared.clients).get(&client).cloned() else { return Ok(()) };
+    let acl = &local.shared.acl;
+    let name = lock(&info.words).user.clone();
     let Some(user) = acl.user(&name) else { return Ok(()) };
     let call = CheckedCall { entry, args, db };
     let Err(denied) = user.check(acl.catalog(), call) else { return Ok(()) };
-    note(core, None, &card, &user, denied, Context::TopLevel, call);
+    note(local, None, &info, &user, denied, Context::TopLevel, call);
     let text = denied.text(&user, acl.catalog().name_of(entry));
     Err(format!("NOPERM {text}").into_bytes())
 }
 
 /// Whether the connection's user may see what others do: what INFO, SLOWLOG GET and CLIENT LIST answer.
-pub fn may_observe(core: &Core, session: &Session) -> bool {
-    let acl = &core.shared.acl;
+pub fn may_observe(local: &ThreadState, session: &Session) -> bool {
+    let acl = &local.shared.acl;
     let may_run = |name: &str| {
         let Some(entry) = acl.catalog().find(name) else { return false };
         session
@@ -145,24 +142,30 @@ pub fn may_observe(core: &Core, session: &Session) -> bool {
 }
 
 /// Counts and logs a failed login; `word` is the command as it was sent, `name` the user that was given.
-pub fn note_failed_login(core: &Core, session: &Session, card: &ClientCard, word: &[u8], name: &[u8]) {
+pub fn note_failed_login(
+    local: &ThreadState,
+    session: &Session,
+    info: &ClientInfo,
+    word: &[u8],
+    name: &[u8],
+) {
     let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
     let user = String::from_utf8_lossy(name).into_owned();
     let refusal = Refusal { reason: "auth", context, object: word.to_vec(), user };
-    log(core, Some(session), card, refusal);
+    log(local, Some(session), info, refusal);
 }
 
 /// What patterns of SORT reach, and commands that find their keys by labels.
-fn check_sort(core: &Core, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
+fn check_sort(local: &ThreadState, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
     if call.entry.spec.has(Marks::READS_BY_LABEL)
-        && !user.may_read_everything(core.shared.acl.catalog(), call)
+        && !user.may_read_everything(local.shared.acl.catalog(), call)
     {
         return Err(BY_LABEL.to_vec());
     }
     if !call.entry.spec.has(Marks::READS_BY_PATTERN) {
         return Ok(());
     }
-    user.check_sort(core.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
+    user.check_sort(local.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
 }
 
 const BY_LABEL: &[u8] =
@@ -170,30 +173,30 @@ const BY_LABEL: &[u8] =
                          specified filter";
 
 fn note(
-    core: &Core,
+    local: &ThreadState,
     session: Option<&Session>,
-    card: &ClientCard,
+    info: &ClientInfo,
     user: &User,
     denied: Denied,
     context: Context,
     call: CheckedCall<'_>,
 ) {
     let object = match denied {
-        Denied::Command | Denied::Database(0) => core.shared.acl.catalog().name_of(call.entry).as_bytes(),
+        Denied::Command | Denied::Database(0) => local.shared.acl.catalog().name_of(call.entry).as_bytes(),
         Denied::Database(at) | Denied::Key(at) | Denied::Channel(at) => call.args.at(at),
     };
     let refusal =
         Refusal { reason: denied.reason(), context, object: object.to_vec(), user: user.name.to_string() };
-    log(core, session, card, refusal);
+    log(local, session, info, refusal);
 }
 
-fn log(core: &Core, session: Option<&Session>, card: &ClientCard, refusal: Refusal) {
-    let acl = &core.shared.acl;
+fn log(local: &ThreadState, session: Option<&Session>, info: &ClientInfo, refusal: Refusal) {
+    let acl = &local.shared.acl;
     acl.count_denial(refusal.reason);
     if let Some(session) = session {
-        card.update(session);
+        info.update(session);
     }
     let now_ms = unix_ms();
-    let client = client::line_of(core.shared, card, now_ms);
-    acl.log().add(refusal, client, now_ms, core.live.acllog_max_len);
+    let client = client::line_of(local.shared, info, now_ms);
+    acl.log().add(refusal, client, now_ms, local.live.acllog_max_len);
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::{Acl, User};
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::commands::login::is_wanted;
-use crate::core::Core;
 use crate::session::{Gate, Session};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// Makes a connection act as `user`, who has been let in; one who is kept to other databases goes to the first of them.
-pub fn log_in(session: &mut Session, card: &ClientCard, user: Arc<User>) {
-    lock(&card.words).user = user.name.to_string();
+pub fn log_in(session: &mut Session, info: &ClientInfo, user: Arc<User>) {
+    lock(&info.words).user = user.name.to_string();
     session.gate.set(Gate::LOGIN, false);
     session.was_trusted = true;
     session.db = user.home_db(session.db);
@@ -19,10 +19,10 @@ pub fn log_in(session: &mut Session, card: &ClientCard, user: Arc<User>) {
 }
 
 /// Makes the client a stranger again, who acts as the default user if that needs no password.
-pub fn log_out(core: &Core, session: &mut Session, card: &ClientCard) {
-    session.gate.set(Gate::LOGIN, is_wanted(core, session.listener));
-    session.become_user(core.shared.acl.default_user());
-    lock(&card.words).user = session.user.name.to_string();
+pub fn log_out(local: &ThreadState, session: &mut Session, info: &ClientInfo) {
+    session.gate.set(Gate::LOGIN, is_wanted(local, session.listener));
+    session.become_user(local.shared.acl.default_user());
+    lock(&info.words).user = session.user.name.to_string();
 }
 
 impl Session {

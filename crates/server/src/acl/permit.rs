@@ -1,4 +1,4 @@
-//! What a limited user may do on the straight way: found out once for calls of one command that follow each other, so
+//! What a limited user may do on the batch path: found out once for calls of one command that follow each other, so
 //! that each of them costs a look at its key.
 //!
 //! It says yes only where `check` would; what it does not cover is asked about call by call.
@@ -12,7 +12,7 @@ use super::selector::Selector;
 use super::user::User;
 use crate::call_keys::Access;
 use crate::registry::Entry;
-use crate::window::Planned;
+use crate::window::Prepared;
 
 /// Calls of a command with one key that are allowed.
 pub struct Permit<'a> {
@@ -67,7 +67,7 @@ impl Permit<'_> {
         &self,
         entry: &'static Entry,
         (buf, spans): (&[u8], &[Span]),
-        commands: &[Planned],
+        commands: &[Prepared],
     ) -> usize {
         // All that begin as the first one does have its pattern's prefix if it has.
         if let (Some(pattern), Some(first)) = (self.only, commands.first())
@@ -78,15 +78,15 @@ impl Permit<'_> {
             return 1 + usize::from(first.alike_len);
         }
         let is_alike =
-            |planned: &Planned| planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
-        let is_other = |planned: &Planned| {
+            |planned: &Prepared| planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+        let is_other = |planned: &Prepared| {
             !is_alike(planned) || !self.covers(planned.key(buf, spans), planned.args_len())
         };
         let Some((word, mask)) = self.only.and_then(Pattern::head) else {
             return commands.iter().position(is_other).unwrap_or(commands.len());
         };
         // Nearly all users have one prefix and nearly all keys eight bytes: then the loop holds nothing but a comparison.
-        let is_plain = |planned: &Planned| {
+        let is_plain = |planned: &Prepared| {
             planned.args_len() == entry.inlined_len
                 && is_alike(planned)
                 && (planned.own_arg::<1>(buf).first_chunk())

@@ -1,5 +1,6 @@
 //! TIME, ROLE, WAIT, MODULE: the server as an administrator sees it.
 
+use darter_command::category::Categories;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use darter_base::number;
@@ -15,7 +16,7 @@ use crate::replication::show;
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
-        Spec::other("time", 1).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).fast().doc(
+        Spec::other("time", 1).tips(&["nondeterministic_output"]).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).fast().doc(
             Group::Server,
             "2.6.0",
             "",
@@ -24,7 +25,7 @@ pub const FAMILY: &[ServerCommand] = &[
         time,
     ),
     row(
-        Spec::other("role", 1).flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE)).fast().doc(
+        Spec::other("role", 1).category(Categories::ADMIN).category(Categories::DANGEROUS).flag(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE)).fast().doc(
             Group::Server,
             "2.8.12",
             "",
@@ -33,7 +34,7 @@ pub const FAMILY: &[ServerCommand] = &[
         role,
     ),
     row(
-        Spec::other("wait", 3).doc(
+        Spec::other("wait", 3).category(Categories::CONNECTION).mark(Marks::NO_GROUP_CATEGORY).tips(&["request_policy:all_shards", "response_policy:agg_min"]).doc(
             Group::Generic,
             "3.0.0",
             "numreplicas timeout",
@@ -46,7 +47,7 @@ pub const FAMILY: &[ServerCommand] = &[
         super::no_subcommand,
     ),
     row(
-        Spec::other("module|list", 2).flag(Flags::ADMIN.with(Flags::NOSCRIPT)).doc(
+        Spec::other("module|list", 2).tips(&["nondeterministic_output_order"]).flag(Flags::ADMIN.with(Flags::NOSCRIPT)).doc(
             Group::Server,
             "4.0.0",
             "",
@@ -71,7 +72,7 @@ const fn module_spec(name: &'static str, arity: i16, syntax: &'static str, summa
 fn time(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // Within a script or a transaction it is the same time throughout.
-    let now = if caller.may_wait { now() } else { *caller.core.frozen.get_or_insert_with(now) };
+    let now = if caller.may_wait { now() } else { *caller.local.frozen.get_or_insert_with(now) };
     reply.array(2);
     reply.bulk(now.as_secs().to_string().as_bytes());
     reply.bulk(now.subsec_micros().to_string().as_bytes());
@@ -79,7 +80,7 @@ fn time(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn role(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    show::role(caller.core.shared, reply);
+    show::role(caller.local.shared, reply);
     Ok(())
 }
 
@@ -88,7 +89,7 @@ fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let timeout_ms =
         number::parse_i64(args.at(2)).ok_or(Fault::text("ERR timeout is not an integer or out of range"))?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
-    let replication = &caller.core.shared.replication;
+    let replication = &caller.local.shared.replication;
     if replication.is_replica() {
         return Err(Fault::text(
             "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
@@ -124,7 +125,7 @@ fn module_unload(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Res
 
 /// Fails unless `enable-module-command` lets the caller in.
 fn refuse_modules(caller: &Caller<'_>) -> Result<(), Fault> {
-    if caller.core.live.enable_module_command.lets(super::place_of(caller)) {
+    if caller.local.live.enable_module_command.lets(super::place_of(caller)) {
         return Ok(());
     }
     Err(Fault::text(

@@ -35,39 +35,39 @@ const fn sub(name: &'static str, flags: Flags, summary: &'static str, run: Serve
 }
 
 fn start(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    backup::begin(caller.core)?;
+    backup::begin(caller.local)?;
     reply.ok();
     Ok(())
 }
 
 fn seal(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    let (shared, to) = (caller.core.shared, asking(caller));
+    let (shared, to) = (caller.local.shared, asking(caller));
     backup::seal(shared, move |sealed| answer(shared, to, sealed.as_ref().copied().map_err(String::as_str)))?;
     wait(caller);
     Ok(())
 }
 
 fn abort(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    backup::abort(caller.core.shared)?;
+    backup::abort(caller.local.shared)?;
     reply.ok();
     Ok(())
 }
 
 fn cleanup(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    backup::cleanup(caller.core.shared)?;
+    backup::cleanup(caller.local.shared)?;
     reply.ok();
     Ok(())
 }
 
 fn list(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let files = caller.core.shared.backup.files();
+    let files = caller.local.shared.backup.files();
     reply.array(files.len());
     files.iter().for_each(|path| reply.bulk(path.as_os_str().as_encoded_bytes()));
     Ok(())
 }
 
 fn status(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let status = caller.core.shared.backup.status();
+    let status = caller.local.shared.backup.status();
     let fields = [
         ("state", status.stage.name().to_owned()),
         ("error", status.error),

@@ -1,6 +1,6 @@
 //! CLUSTER, READONLY, READWRITE, ASKING: one server that owns every slot, so that cluster clients can use it.
 //!
-//! Keys of different slots may be used together. What would change the cluster is not there.
+//! Keys of different slots may be used together. Commands that would change the cluster are missing.
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_command::keys::slot::DISABLED;
@@ -22,6 +22,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         sub("cluster|count-failure-reports", 3, "3.0.0", "node-id", "Counts reports that a node has failed.")
+            .tips(&["nondeterministic_output"])
             .flag(Flags::ADMIN)
             .cost("O(N) where N is the number of failure reports"),
         |caller, args, reply| {
@@ -39,14 +40,20 @@ pub const FAMILY: &[ServerCommand] = &[
         ),
         help_cluster,
     ),
-    row(sub("cluster|info", 2, "3.0.0", "", "Describes the state of the cluster."), info),
+    row(
+        sub("cluster|info", 2, "3.0.0", "", "Describes the state of the cluster.")
+            .tips(&["nondeterministic_output"]),
+        info,
+    ),
     row(
         sub("cluster|keyslot", 3, "3.0.0", "key", "Returns the slot of a key.")
             .cost("O(N) where N is the number of bytes in the key"),
         keyslot,
     ),
     row(
-        sub("cluster|links", 2, "7.0.0", "", "Lists links to other nodes.").cost(BY_NODES),
+        sub("cluster|links", 2, "7.0.0", "", "Lists links to other nodes.")
+            .tips(&["nondeterministic_output"])
+            .cost(BY_NODES),
         |caller, _, reply| {
             node(caller)?;
             reply.array(0);
@@ -55,8 +62,13 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(sub("cluster|myid", 2, "3.0.0", "", "Returns the id of this node."), myid),
     row(sub("cluster|myshardid", 2, "7.2.0", "", "Returns the id of this node's shard."), myid),
-    row(sub("cluster|nodes", 2, "3.0.0", "", "Lists the nodes.").cost(BY_NODES), nodes),
-    replicas("cluster|replicas", "5.0.0"),
+    row(
+        sub("cluster|nodes", 2, "3.0.0", "", "Lists the nodes.")
+            .tips(&["nondeterministic_output"])
+            .cost(BY_NODES),
+        nodes,
+    ),
+    replicas("cluster|replicas", "5.0.0").tips(&["nondeterministic_output"]),
     row(
         sub("cluster|reset", -2, "3.0.0", "[HARD | SOFT]", "Would make a node forget the cluster: refused.")
             .flag(Flags::ADMIN.with(Flags::NOSCRIPT))
@@ -66,12 +78,22 @@ pub const FAMILY: &[ServerCommand] = &[
             Err(Fault::text("ERR The emulated cluster is one server, which owns all slots and keeps them"))
         },
     ),
-    row(sub("cluster|shards", 2, "7.0.0", "", "Lists slots and their nodes.").cost(BY_NODES), shards),
-    replicas("cluster|slaves", "3.0.0"),
-    row(sub("cluster|slots", 2, "3.0.0", "", "Lists slots and where to find them.").cost(BY_NODES), slots),
+    row(
+        sub("cluster|shards", 2, "7.0.0", "", "Lists slots and their nodes.")
+            .tips(&["nondeterministic_output"])
+            .cost(BY_NODES),
+        shards,
+    ),
+    replicas("cluster|slaves", "3.0.0").tips(&["nondeterministic_output"]),
+    row(
+        sub("cluster|slots", 2, "3.0.0", "", "Lists slots and the addresses of their nodes.")
+            .tips(&["nondeterministic_output"])
+            .cost(BY_NODES),
+        slots,
+    ),
     plain("asking", Flags::FAST, "Follows a redirection; there are none here."),
     plain("readonly", LOADING_FAST, "Reads from replicas are fine with the client."),
-    plain("readwrite", LOADING_FAST, "Reads from replicas are not fine any more."),
+    plain("readwrite", LOADING_FAST, "Reads from replicas are refused again."),
 ];
 
 const BY_NODES: &str = "O(N) where N is the total number of Cluster nodes";
@@ -96,7 +118,7 @@ const fn replicas(name: &'static str, since: &'static str) -> ServerCommand {
     row(sub(name, 3, since, "node-id", "Lists the replicas of a node.").flag(Flags::ADMIN), run)
 }
 
-/// A command that a cluster client sends and that nothing hangs on here.
+/// A command that cluster clients send, without an effect here.
 const fn plain(name: &'static str, flags: Flags, summary: &'static str) -> ServerCommand {
     let run: ServerRun = |caller, _, reply| {
         node(caller)?;
@@ -106,7 +128,7 @@ const fn plain(name: &'static str, flags: Flags, summary: &'static str) -> Serve
     row(Spec::other(name, 1).flag(flags).doc(Group::Cluster, "3.0.0", "", summary), run)
 }
 
-/// This server as cluster clients are told about it.
+/// This server as shown to cluster clients.
 struct Node<'a> {
     id: &'a str,
     ip: String,
@@ -117,7 +139,7 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// What clients are to connect to; nothing is where they are connected already.
+    /// The address for clients to connect to; `None` for the one they are connected to.
     fn endpoint(&self) -> Option<&str> {
         match self.endpoint {
             Endpoint::Ip => Some(&self.ip),
@@ -130,13 +152,13 @@ impl Node<'_> {
 
 /// This server. Errors: no cluster is emulated.
 fn node<'a>(caller: &'a Caller<'_>) -> Result<Node<'a>, Fault> {
-    let cluster: &Cluster = &caller.core.live.cluster;
+    let cluster: &Cluster = &caller.local.live.cluster;
     if cluster.mode == ClusterMode::Off {
         return Err(DISABLED);
     }
-    let shared = caller.core.shared;
-    // Where the client came to is an address it can reach.
-    let local = caller.card.local.parse::<std::net::SocketAddr>();
+    let shared = caller.local.shared;
+    // The address that the client has reached is one it can reach.
+    let local = caller.info.local.parse::<std::net::SocketAddr>();
     let ip = match &*cluster.announce_ip {
         "" => local.map_or_else(|_| String::new(), |local| local.ip().to_canonical().to_string()),
         ip => ip.to_owned(),
@@ -289,7 +311,7 @@ fn help_cluster(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
             "SHARDS",
             "    List slots and their nodes.",
             "SLOTS",
-            "    List slots and where to find them.",
+            "    List slots and the addresses of their nodes.",
         ],
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! CONFIG: settings by name, and what changing them needs beyond the new value.
+//! CONFIG: settings by name, and the effects of changing them.
 
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec};
@@ -44,6 +44,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "parameter value [parameter value ...]",
             "Sets configuration parameters in-flight.",
         )
+        .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
         .secret(|args, at| at >= 3 && at % 2 == 1 && is_secret_setting(args.at(at - 1)))
         .cost("O(N) when N is the number of configuration parameters provided"),
         set,
@@ -66,7 +67,7 @@ const fn admin(
 
 fn get(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let patterns: Vec<&[u8]> = args.iter().skip(2).collect();
-    let mut found = caller.core.shared.settings.config_get(&patterns);
+    let mut found = caller.local.shared.settings.config_get(&patterns);
     found.sort_unstable();
     reply.map(found.len());
     for (name, value) in found {
@@ -82,9 +83,9 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     }
     let pairs: Vec<(&[u8], &[u8])> =
         (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let place = super::place_of(caller);
-    // A certificate that was renewed goes by the old name: naming it is enough.
+    // A renewed certificate keeps its name: setting the same name is enough.
     let renews = pairs.iter().any(|(name, _)| find_by(name).is_some_and(|setting| is_of_tls(setting.name)));
     let changes = shared
         .settings
@@ -104,7 +105,7 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         caller.session.settle_user(&shared.acl);
     }
     if listening::is_moved(&changes) {
-        listening::move_all(caller.core, changes.after.version);
+        listening::move_all(caller.local, changes.after.version);
     }
     if changes.before.log.level != changes.after.log.level {
         crate::logging::set_level(changes.after.log.level);
@@ -115,23 +116,24 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
             shared.command_logs.of(measure).shorten_to(after);
         }
     }
-    caller.core.refresh();
+    caller.local.refresh();
     let of_limit = |live: &crate::config::Live| (live.maxmemory, live.maxmemory_policy);
     if of_limit(&changes.before) != of_limit(&changes.after) {
-        crate::limit::relief::begin(caller.core);
+        crate::limit::relief::begin(caller.local);
     }
     if changes.before.persistence.appendonly != changes.after.persistence.appendonly && caller.may_wait {
-        // It could be used when it was tried; in a transaction housekeeping does it.
-        crate::journal::rewrite::keep(caller.core).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
+        // Its use was tried before; in a transaction housekeeping does it.
+        crate::journal::rewrite::keep(caller.local)
+            .map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     }
     if changes.before.notify_keyspace_events != changes.after.notify_keyspace_events {
-        crate::pubsub::listen(caller.core);
+        crate::pubsub::listen(caller.local);
     }
     reply.ok();
     Ok(())
 }
 
-/// Does what a new value alone does not, or tries it where another thread must do it.
+/// Carries out the effects of new values, or tries them if another thread must do it.
 fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(), Refusal> {
     let is_fixed = |name: &&&'static str| {
         !matches!(**name, "port" | "bind")
@@ -140,7 +142,7 @@ fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(),
     };
     let [before, after] = [&changes.before, &changes.after].map(|live| &live.persistence);
     match changes.names.iter().find(is_fixed) {
-        // The next start would look for it where it is not.
+        // The next start would search it in the wrong folder.
         _ if before.appendonly && after.appendonly && before.dir != after.dir => Err(Refusal {
             name: "dir",
             text: "the journal is in the folder there is: switch appendonly off before, and on afterwards"
@@ -161,14 +163,14 @@ fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(),
             }
             if changes.before.maxclients < changes.after.maxclients {
                 let refused = |text| Refusal { name: "maxclients", text };
-                rlimits::try_clients(&changes.after, shared.doors.len()).map_err(refused)?;
+                rlimits::try_clients(&changes.after, shared.handles.len()).map_err(refused)?;
             }
             if changes.before.oom_score != changes.after.oom_score {
                 let refused = |text| Refusal { name: "oom-score-adj", text };
                 crate::oom_score::apply(&changes.after).map_err(refused)?;
             }
             if renews_tls {
-                // The argument that was set, as Redis names it, and not the file that is found wrong.
+                // The argument that was set, as in Redis' errors, and not the faulty file.
                 let set = changes.names.iter().find(|name| is_of_tls(name)).copied();
                 let refusal =
                     |fault: tls::Fault| Refusal { name: set.unwrap_or(fault.setting), text: fault.text };
@@ -183,17 +185,17 @@ fn find_by(name: &[u8]) -> Option<&'static Setting> {
     find(std::str::from_utf8(name).ok()?)
 }
 
-/// Whether a setting is one of those that `tls` reads anew.
+/// Returns true if a setting is one of those that `tls` rereads.
 fn is_of_tls(name: &str) -> bool {
     name == "tls" || name.starts_with("tls-")
 }
 
 fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    crate::report::reset(caller.core.shared, caller.held.as_deref_mut());
+    crate::report::reset(caller.local.shared, caller.held.as_deref_mut());
     // this call itself comes after the reset
-    let own = caller.core.shared.registry.find(b"config").and_then(|config| config.sub(b"resetstat"));
+    let own = caller.local.shared.registry.find(b"config").and_then(|config| config.sub(b"resetstat"));
     if let Some(entry) = own {
-        caller.core.stats().commands[entry.id].calls.add(1);
+        caller.local.stats().commands[entry.id].calls.add(1);
     }
     reply.ok();
     Ok(())
@@ -209,7 +211,7 @@ pub(super) fn rewrite_all(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Repl
 }
 
 fn rewrite_file(caller: &mut Caller<'_>, wanted: Wanted, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (shared, live) = (caller.core.shared, &caller.core.live);
+    let (shared, live) = (caller.local.shared, &caller.local.live);
     let users = live.aclfile.is_none().then(|| shared.acl.config_lines(&live.requirepass));
     shared.settings.rewrite(users.as_deref(), wanted).map_err(|error| Fault::Text(error.into()))?;
     reply.ok();

@@ -8,20 +8,19 @@ use super::ServerCommand;
 use crate::dispatch::Caller;
 use crate::session::{Gate, ReplyMode};
 use crate::worker::lock;
-use crate::{multi, pubsub, tracking};
+use crate::{pubsub, tracking, transaction};
 
-/// PING is how monitors learn that writes fail, and how subscribers keep their connection.
+/// PING tells monitors that writes fail, and keeps subscribers' connections open.
 const ANSWERS_IN_TROUBLE: Marks = Marks::FAILS_WITH_SNAPSHOTS.with(Marks::ALLOWED_SUBSCRIBED);
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     ServerCommand {
-        spec: Spec::other("ping", -1).fast().mark(ANSWERS_IN_TROUBLE.with(Marks::ONLY_TELLS)).doc(
-            Group::Connection,
-            "1.0.0",
-            "[message]",
-            "Returns the server's liveliness response.",
-        ),
+        spec: Spec::other("ping", -1)
+            .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+            .fast()
+            .mark(ANSWERS_IN_TROUBLE.with(Marks::ONLY_TELLS))
+            .doc(Group::Connection, "1.0.0", "[message]", "Returns the server's liveliness response."),
         run: ping,
     },
     ServerCommand {
@@ -43,6 +42,7 @@ pub const FAMILY: &[ServerCommand] = &[
     },
     ServerCommand {
         spec: Spec::other("quit", -1)
+            .deprecated("7.2.0", "just closing the connection")
             .mark(Marks::NOT_QUEUED.with(Marks::ALLOWED_SUBSCRIBED).with(Marks::NOT_OVER_HTTP))
             .flag(
                 Flags::NOSCRIPT
@@ -93,27 +93,28 @@ fn echo(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn select(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    caller.session.db = darter_command::keys::database_index(args.at(1), caller.core.live.dbnum as usize)?;
+    caller.session.db = darter_command::keys::database_index(args.at(1), caller.local.live.dbnum as usize)?;
     reply.ok();
     Ok(())
 }
 
 fn quit(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     caller.session.is_closing = true;
-    // Nobody can find it once it has the reply: whose changes it was told of hears that with the next one.
-    lock(&caller.core.shared.clients).remove(&caller.session.id);
+    // After its reply the client can no longer be found. A client that got its invalidations learns of the end with
+    // the next one.
+    lock(&caller.local.shared.clients).remove(&caller.session.id);
     reply.ok();
     Ok(())
 }
 
 fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let Caller { core, session, card, .. } = caller;
-    multi::forget(session);
-    pubsub::unsubscribe_all(core, session, card);
-    tracking::end(core, session);
+    let Caller { local, session, info, .. } = caller;
+    transaction::forget(session);
+    pubsub::unsubscribe_all(local, session, info);
+    tracking::end(local, session);
     if std::mem::take(&mut session.is_monitor) {
-        core.shared.monitors.remove(session.id);
-        core.refresh_gate();
+        local.shared.monitors.remove(session.id);
+        local.refresh_gate();
     }
     session.db = 0;
     session.resp3 = false;
@@ -126,8 +127,8 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.gate.set(Gate::IMPORTS, false);
     session.fieldsets = None;
     session.settle_subscribed();
-    crate::acl::log_out(core, session, card);
-    lock(&card.words).name.clear();
+    crate::acl::log_out(local, session, info);
+    lock(&info.words).name.clear();
     reply.status("RESET");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! DEBUG: what tests and developers ask for. The parts that look at keys are data commands of their own; those that
-//! would crash the process are refused.
+//! DEBUG: tools for tests and developers. Subcommands about keys are separate data commands; those that would crash
+//! the process are refused.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::clients::ClientCard;
-use crate::core::Core;
+use crate::clients::ClientInfo;
 use crate::dispatch::Caller;
+use crate::thread_state::ThreadState;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
@@ -24,7 +24,7 @@ pub const FAMILY: &[ServerCommand] = &[row(
     debug,
 )];
 
-/// DEBUG subcommands by name, number of arguments (with DEBUG; 0 is any), and body.
+/// DEBUG subcommands by name, number of arguments (with DEBUG; 0 for any), and body.
 type Sub = (&'static str, usize, fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Fault>);
 
 const SUBS: &[Sub] = &[
@@ -55,14 +55,14 @@ const SUBS: &[Sub] = &[
     ("crash-and-recover", 0, no_crash),
 ];
 
-/// What a client is told that may not use DEBUG.
+/// The error for a client that may not use DEBUG.
 pub const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
 you can run it from a local connection, otherwise you need to set this option in the configuration file, and then \
 restart the server.";
 
-/// Whether a client may use DEBUG.
-pub fn is_allowed(core: &Core, card: &ClientCard) -> bool {
-    core.live.enable_debug_command.lets(super::place_of_card(card))
+/// Returns true if a client may use DEBUG.
+pub fn is_allowed(local: &ThreadState, info: &ClientInfo) -> bool {
+    local.live.enable_debug_command.lets(super::place_of_card(info))
 }
 
 fn debug(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -78,8 +78,8 @@ fn sleep(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     let seconds = number::parse_f64(args.at(2)).unwrap_or(0.0);
     if let Ok(time) = Duration::try_from_secs_f64(seconds) {
         std::thread::sleep(time);
-        // What follows in the same turn, as the end of an EXEC, is to find dead what has died meanwhile.
-        caller.core.now_ms = crate::core::unix_ms();
+        // Later commands of the same turn, for example the end of an EXEC, must see the keys that expired meanwhile.
+        caller.local.now_ms = crate::thread_state::unix_ms();
     }
     reply.ok();
     Ok(())
@@ -97,7 +97,7 @@ fn log(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 fn set_active_expire(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    caller.core.shared.is_sweeping.store(args.at(2) != b"0", Relaxed);
+    caller.local.shared.is_sweeping.store(args.at(2) != b"0", Relaxed);
     reply.ok();
     Ok(())
 }
@@ -107,7 +107,7 @@ fn set_disable_deny_scripts(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    caller.core.shared.scripts.may_debug.store(args.at(2) != b"0", Relaxed);
+    caller.local.shared.scripts.may_debug.store(args.at(2) != b"0", Relaxed);
     reply.ok();
     Ok(())
 }
@@ -118,7 +118,7 @@ fn accept(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Matches a text of so many `a` against a pattern: a way to see that no pattern takes for ever.
+/// Matches a text of this many `a` against a pattern, to show that no pattern runs forever.
 fn stringmatch_len(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let len = reader::int(args.at(2))?;
     let len = usize::try_from(len).ok().filter(|len| *len <= 1 << 20).ok_or(Fault::OutOfRange)?;
@@ -132,13 +132,13 @@ fn no_crash(_: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fa
 
 fn htstats(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let db = reader::int(args.at(2))?;
-    let card = caller.core.shared.survey(caller.held.as_deref_mut());
+    let info = caller.local.shared.survey(caller.held.as_deref_mut());
     let of = |counts: &[usize]| usize::try_from(db).ok().and_then(|db| counts.get(db).copied());
-    let Some(keys) = of(&card.keys) else { return Err(Fault::text("ERR Out of range database")) };
+    let Some(keys) = of(&info.keys) else { return Err(Fault::text("ERR Out of range database")) };
     let text = format!(
         "[Dictionary HT]\nkeys: {keys}\nindex bytes of all databases: {}\n[Expires HT]\nkeys: {}\n",
-        card.index_bytes,
-        of(&card.expiring).unwrap_or(0)
+        info.index_bytes,
+        of(&info.expiring).unwrap_or(0)
     );
     reply.verbatim(*b"txt", text.as_bytes());
     Ok(())

@@ -1,4 +1,4 @@
-//! HIMPORT PREPARE fieldset field [field ...], DISCARD fieldset, DISCARDALL: what HIMPORT SET builds on.
+//! HIMPORT PREPARE fieldset field [field ...], DISCARD fieldset, DISCARDALL: the field sets for HIMPORT SET.
 
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};

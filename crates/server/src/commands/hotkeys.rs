@@ -1,4 +1,4 @@
-//! HOTKEYS: which keys take the most time and bytes, as `crate::hot_keys` notes them.
+//! HOTKEYS: the keys with the most time and bytes, as `crate::hot_keys` notes them.
 
 use darter_base::crc::SLOTS_LEN;
 use darter_command::reader::{self, is};
@@ -21,7 +21,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     admin("hotkeys|get", 2, "8.6.0", "", "Returns the keys that took the most.", get),
     row(super::help_row("hotkeys|help", "8.6.1"), help),
-    admin("hotkeys|reset", 2, "8.6.0", "", "Releases what tracking has noted.", reset),
+    admin("hotkeys|reset", 2, "8.6.0", "", "Releases the result of tracking.", reset),
     admin("hotkeys|start", -2, "8.6.0", SYNTAX, "Starts hotkeys tracking.", start),
     admin("hotkeys|stop", 2, "8.6.0", "", "Stops hotkeys tracking.", stop),
 ];
@@ -42,18 +42,18 @@ const fn admin(
 }
 
 fn start(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let hot_keys = &caller.core.shared.hot_keys;
+    let hot_keys = &caller.local.shared.hot_keys;
     const ON_ALREADY: Fault = Fault::text("ERR hotkey tracking session already in progress");
-    if hot_keys.is_on(caller.core.now_ms) {
+    if hot_keys.is_on(caller.local.now_ms) {
         return Err(ON_ALREADY);
     }
-    let is_cluster = caller.core.live.cluster.mode != ClusterMode::Off;
+    let is_cluster = caller.local.live.cluster.mode != ClusterMode::Off;
     if !hot_keys.start(wish(args, is_cluster)?) {
         return Err(ON_ALREADY);
     }
-    // What follows in this turn is noted, too.
-    caller.core.times_all = true;
-    caller.core.large.look_at_all();
+    // The rest of this turn is noted, too.
+    caller.local.times_all = true;
+    caller.local.large.look_at_all();
     reply.ok();
     Ok(())
 }
@@ -136,7 +136,7 @@ fn slots(reader: &mut Reader<'_>) -> Result<Vec<(u16, u16)>, Fault> {
 }
 
 fn stop(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.core.shared.hot_keys.stop() {
+    if caller.local.shared.hot_keys.stop() {
         reply.ok();
     } else {
         reply.null();
@@ -145,7 +145,7 @@ fn stop(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if !caller.core.shared.hot_keys.reset() {
+    if !caller.local.shared.hot_keys.reset() {
         return Err(Fault::text("ERR hotkey tracking session in progress, stop tracking first"));
     }
     reply.ok();
@@ -153,7 +153,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn get(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let Some(found) = caller.core.shared.hot_keys.found() else {
+    let Some(found) = caller.local.shared.hot_keys.found() else {
         reply.null();
         return Ok(());
     };
@@ -191,7 +191,7 @@ fn get(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 enum Field<'a> {
     Number(u64),
     Slots(&'a [(u16, u16)]),
-    // Keys, and what their weights are divided by.
+    // Keys, and the divisor of their weights.
     Keys(&'a [(Box<[u8]>, u64)], u64),
 }
 
@@ -233,18 +233,18 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
         "HOTKEYS",
         &[
             "GET",
-            "    Return the keys that took the most, and what all calls took.",
+            "    Return the keys with the highest cost, and the cost of all calls.",
             "RESET",
-            "    Release what was noted. Tracking must have been stopped.",
+            "    Release the result. Tracking must have been stopped.",
             "START METRICS count [CPU] [NET] [COUNT k] [DURATION seconds] [SAMPLE ratio] [SLOTS count slot...]",
-            "    Begin to note keys:",
-            "    * METRICS: what is measured, and how many metrics follow. CPU is time, NET is bytes.",
+            "    Start tracking:",
+            "    * METRICS: the number of metrics, then their names. CPU is time, NET is bytes.",
             "    * COUNT: keys to return, 1 to 64 (default: 10).",
             "    * DURATION: seconds until it stops by itself (default: never).",
-            "    * SAMPLE: one call in so many is noted (default: 1).",
+            "    * SAMPLE: one call in this number is recorded (default: 1).",
             "    * SLOTS: only keys of these slots, with a cluster.",
             "STOP",
-            "    End it. GET still returns what was noted.",
+            "    Stop tracking. GET still returns the result.",
         ],
     );
     Ok(())

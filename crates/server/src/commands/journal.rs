@@ -1,5 +1,7 @@
 //! WAITAOF, BGREWRITEAOF: the append-only journal as clients see it.
 
+use darter_command::Marks;
+use darter_command::category::Categories;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec, reader};
 use darter_wire::{Args, Reply};
@@ -9,12 +11,12 @@ use crate::dispatch::Caller;
 use crate::journal::rewrite::{self, Begun};
 use crate::journal::waitaof::write_reply;
 use crate::replication::acks::{self, Goal};
-use crate::waiting::{Parking, TimeUp};
+use crate::waiting::{BlockedState, TimeUp};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
-        Spec::other("waitaof", 4).flag(Flags::BLOCKING).doc(
+        Spec::other("waitaof", 4).category(Categories::CONNECTION).mark(Marks::NO_GROUP_CATEGORY).tips(&["request_policy:all_shards", "response_policy:agg_min"]).flag(Flags::BLOCKING).doc(
             Group::Generic,
             "7.2.0",
             "numlocal numreplicas timeout",
@@ -42,13 +44,13 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     let timeout_ms =
         reader::int(args.at(3)).map_err(|_| Fault::text("ERR timeout is not an integer or out of range"))?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
-    if caller.core.shared.replication.is_replica() {
+    if caller.local.shared.replication.is_replica() {
         return Err(Fault::text(
             "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local \
              and are not propagated.",
         ));
     }
-    let journal = &caller.core.shared.journal;
+    let journal = &caller.local.shared.journal;
     if local > 0 && !journal.is_on() {
         return Err(Fault::text(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
@@ -65,23 +67,27 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
         acks::wait_for(caller, Goal::Synced { replicas, here: local > 0 }, timeout_ms);
         return Ok(());
     }
-    let (token, client, resp3) = (caller.card.token, caller.card.id, caller.session.resp3);
-    let deadline_ms = (timeout_ms > 0).then(|| caller.core.now_ms.saturating_add(timeout_ms));
+    let (token, client, resp3) = (caller.info.token, caller.info.id, caller.session.resp3);
+    let deadline_ms = (timeout_ms > 0).then(|| caller.local.now_ms.saturating_add(timeout_ms));
     let mut late = Vec::new();
     write_reply(&mut Reply::new(&mut late, resp3), is_synced);
-    let ticket = journal.wait_for_sync(caller.core, token, client, resp3, before);
-    caller.session.parking =
-        Some(Parking { ticket: Some(ticket), deadline_ms, ripe_ms: None, on_timeout: TimeUp::Reply(late) });
+    let ticket = caller.local.shared.sync_waiters.add(caller.local, token, client, resp3, before);
+    caller.session.blocked = Some(BlockedState {
+        ticket: Some(ticket),
+        deadline_ms,
+        ready_at_ms: None,
+        on_timeout: TimeUp::Reply(late),
+    });
     Ok(())
 }
 
 fn bgrewriteaof(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let journal = &caller.core.shared.journal;
+    let journal = &caller.local.shared.journal;
     if !journal.is_on() {
-        rewrite::make_room(caller.core).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
+        rewrite::make_room(caller.local).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     }
     let begun = if caller.may_wait {
-        rewrite::begin(caller.core)
+        rewrite::begin(caller.local)
     } else {
         // The shards of a transaction are held: housekeeping begins it.
         journal.schedule_base();

@@ -25,11 +25,14 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         admin("latency|doctor", 2, "", "Returns a human-readable latency analysis report.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"])
             .mark(Marks::ONLY_TELLS),
         doctor,
     ),
     row(
-        admin("latency|graph", 3, "event", "Returns a latency graph for an event.").mark(Marks::ONLY_TELLS),
+        admin("latency|graph", 3, "event", "Returns a latency graph for an event.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"])
+            .mark(Marks::ONLY_TELLS),
         graph,
     ),
     row(
@@ -39,22 +42,26 @@ pub const FAMILY: &[ServerCommand] = &[
             "[command [command ...]]",
             "Returns the cumulative distribution of latencies of a subset or all commands.",
         )
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"])
         .mark(Marks::ONLY_TELLS)
         .cost("O(N) where N is the number of commands with latency information being retrieved."),
         histogram,
     ),
     row(
         admin("latency|history", 3, "event", "Returns timestamp-latency samples for an event.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"])
             .mark(Marks::ONLY_TELLS),
         history,
     ),
     row(
         admin("latency|latest", 2, "", "Returns the latest latency samples for all events.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"])
             .mark(Marks::ONLY_TELLS),
         latest,
     ),
     row(
-        admin("latency|reset", -2, "[event [event ...]]", "Resets the latency data for one or more events."),
+        admin("latency|reset", -2, "[event [event ...]]", "Resets the latency data for one or more events.")
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
         reset,
     ),
     row(super::help_row("latency|help", "2.8.13"), help),
@@ -66,7 +73,7 @@ const fn admin(name: &'static str, arity: i16, syntax: &'static str, summary: &'
 }
 
 fn latest(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let monitor = lock(&caller.core.shared.latency);
+    let monitor = lock(&caller.local.shared.latency);
     reply.array(monitor.len());
     for (event, series) in monitor.iter() {
         let (unix_s, ms) = series.last().map_or((0, 0), |last| (last.unix_s, last.ms));
@@ -78,7 +85,7 @@ fn latest(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result
 }
 
 fn history(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let monitor = lock(&caller.core.shared.latency);
+    let monitor = lock(&caller.local.shared.latency);
     let Some(series) = monitor.get(args.at(2)) else {
         reply.array(0);
         return Ok(());
@@ -93,7 +100,7 @@ fn history(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
 }
 
 fn reset(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut monitor = lock(&caller.core.shared.latency);
+    let mut monitor = lock(&caller.local.shared.latency);
     let forgotten = match args.len() {
         2 => monitor.clear(),
         _ => args.iter().skip(2).filter(|event| monitor.forget(event)).count(),
@@ -103,7 +110,7 @@ fn reset(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 fn histogram(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let registry = &shared.registry;
     let mut shown: Vec<&Entry> = Vec::new();
     for name in args.iter().skip(2) {
@@ -140,12 +147,12 @@ fn histogram(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 const GRAPH_ROWS: usize = 4;
 
 fn graph(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let monitor = lock(&caller.core.shared.latency);
+    let monitor = lock(&caller.local.shared.latency);
     let Some(series) = monitor.get(args.at(2)) else {
         let event = String::from_utf8_lossy(args.at(2));
         return Err(Fault::Text(format!("ERR No samples available for event '{event}'").into()));
     };
-    let text = draw(&String::from_utf8_lossy(args.at(2)), series, caller.core.now_ms / 1000);
+    let text = draw(&String::from_utf8_lossy(args.at(2)), series, caller.local.now_ms / 1000);
     reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }
@@ -192,8 +199,8 @@ fn age(seconds: u64) -> String {
 }
 
 fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let threshold_ms = caller.core.live.latency_monitor_threshold_ms;
-    let monitor = lock(&caller.core.shared.latency);
+    let threshold_ms = caller.local.live.latency_monitor_threshold_ms;
+    let monitor = lock(&caller.local.shared.latency);
     let mut text = String::new();
     if threshold_ms == 0 {
         text.push_str(

@@ -1,4 +1,4 @@
-//! HELLO and AUTH: which protocol to speak, and who the client is.
+//! HELLO and AUTH: the protocol of a connection, and its user.
 
 use darter_base::number;
 use darter_command::spec::Group;
@@ -9,11 +9,11 @@ use super::{ServerCommand, row};
 use crate::acl::{self, guard};
 use crate::config::ClusterMode;
 use crate::conn::Conn;
-use crate::core::{COMPAT_VERSION, Core};
 use crate::dispatch::Caller;
 use crate::listening::ListenerKind;
 use crate::redact::follows;
 use crate::session::Gate;
+use crate::thread_state::{COMPAT_VERSION, ThreadState};
 use crate::worker::lock;
 
 const BEFORE_LOGIN: Flags =
@@ -48,7 +48,7 @@ pub const FAMILY: &[ServerCommand] = &[
 
 fn auth(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (user, password) = match args.len() {
-        2 if !caller.core.shared.acl.default_has_password() => return Err(NO_PASSWORD_SET),
+        2 if !caller.local.shared.acl.default_has_password() => return Err(NO_PASSWORD_SET),
         2 => (acl::DEFAULT.as_bytes(), args.at(1)),
         3 => (args.at(1), args.at(2)),
         _ => return Err(Fault::Syntax),
@@ -83,11 +83,11 @@ fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     if let Some((user, password)) = login {
         log_in(caller, args.at(0), user, password)?;
     }
-    if caller.session.gate.has(Gate::LOGIN) && caller.core.shared.acl.default_needs_login() {
+    if caller.session.gate.has(Gate::LOGIN) && caller.local.shared.acl.default_needs_login() {
         return Err(HELLO_WITHOUT_LOGIN);
     }
     if let Some(name) = name {
-        lock(&caller.card.words).name = name;
+        lock(&caller.info.words).name = name;
     }
     if let Some(resp3) = wanted {
         caller.session.resp3 = resp3;
@@ -100,7 +100,7 @@ fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 
 /// The server and the connection, as HELLO answers them.
 fn describe(caller: &Caller<'_>, reply: &mut Reply<'_>) {
-    let zone = &caller.core.live.availability_zone;
+    let zone = &caller.local.live.availability_zone;
     reply.map(7 + usize::from(!zone.is_empty()));
     let mut text = |name: &str, value: &str| {
         reply.bulk(name.as_bytes());
@@ -112,7 +112,7 @@ fn describe(caller: &Caller<'_>, reply: &mut Reply<'_>) {
     reply.int(if caller.session.resp3 { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(i64::try_from(caller.session.id).unwrap_or(i64::MAX));
-    let is_cluster = caller.core.live.cluster.mode != ClusterMode::Off;
+    let is_cluster = caller.local.live.cluster.mode != ClusterMode::Off;
     reply.bulk(b"mode");
     reply.bulk(if is_cluster { b"cluster" } else { b"standalone" });
     reply.bulk(b"role");
@@ -137,39 +137,39 @@ pub(super) fn word(text: &[u8]) -> Option<String> {
     if is_plain { String::from_utf8(text.to_vec()).ok() } else { None }
 }
 
-/// Whether a client of this kind of listener must log in before anything else.
-pub(crate) fn is_wanted(core: &Core, kind: ListenerKind) -> bool {
-    let is_free = kind == ListenerKind::Admin && core.live.admin.nopass;
-    core.shared.acl.default_needs_login() && !is_free
+/// Returns true if a client of this kind of listener must log in before anything else.
+pub(crate) fn is_wanted(local: &ThreadState, kind: ListenerKind) -> bool {
+    let is_free = kind == ListenerKind::Admin && local.live.admin.nopass;
+    local.shared.acl.default_needs_login() && !is_free
 }
 
-/// Makes a connection's user the one with this password; says whether it is right.
-pub(crate) fn try_log_in(core: &Core, conn: &mut Conn, user: &[u8], password: &[u8]) -> bool {
-    let found = core.shared.acl.login(user, password);
+/// Logs a connection in as this user; returns true if the password is right.
+pub(crate) fn try_log_in(local: &ThreadState, conn: &mut Conn, user: &[u8], password: &[u8]) -> bool {
+    let found = local.shared.acl.login(user, password);
     let is_right = found.is_some();
     match found {
-        Some(user) => acl::log_in(&mut conn.session, &conn.card, user),
+        Some(user) => acl::log_in(&mut conn.session, &conn.info, user),
         None => {
-            guard::note_failed_login(core, &conn.session, &conn.card, b"HTTP", user);
-            acl::log_out(core, &mut conn.session, &conn.card);
+            guard::note_failed_login(local, &conn.session, &conn.info, b"HTTP", user);
+            acl::log_out(local, &mut conn.session, &conn.info);
             conn.session.gate.set(Gate::LOGIN, true);
         }
     }
     is_right
 }
 
-/// Takes a connection's user away; says whether it may go on without one.
-pub(crate) fn as_nobody(core: &Core, conn: &mut Conn) -> bool {
-    acl::log_out(core, &mut conn.session, &conn.card);
+/// Removes a connection's user; returns true if it may continue without one.
+pub(crate) fn as_nobody(local: &ThreadState, conn: &mut Conn) -> bool {
+    acl::log_out(local, &mut conn.session, &conn.info);
     !conn.session.gate.has(Gate::LOGIN)
 }
 
 fn log_in(caller: &mut Caller<'_>, word: &[u8], user: &[u8], password: &[u8]) -> Result<(), Fault> {
-    let Some(user) = caller.core.shared.acl.login(user, password) else {
-        guard::note_failed_login(caller.core, caller.session, caller.card, word, user);
+    let Some(user) = caller.local.shared.acl.login(user, password) else {
+        guard::note_failed_login(caller.local, caller.session, caller.info, word, user);
         return Err(Fault::text("WRONGPASS invalid username-password pair or user is disabled."));
     };
-    acl::log_in(caller.session, caller.card, user);
+    acl::log_in(caller.session, caller.info, user);
     Ok(())
 }
 

@@ -6,8 +6,8 @@ use darter_command::{Fault, Flags, Reader, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::core::COMPAT_VERSION;
 use crate::dispatch::Caller;
+use crate::thread_state::COMPAT_VERSION;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
@@ -36,7 +36,7 @@ fn lolwut(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         false if is_versioned => reader.int()?,
         _ => WIDTH,
     };
-    let mut rng = Rng::new(crate::core::unix_ms() ^ caller.session.id);
+    let mut rng = Rng::new(crate::thread_state::unix_ms() ^ caller.session.id);
     let mut text = river(&mut rng, width.clamp(1, WIDTH_MAX) as usize);
     text.push_str(&format!(
         "\nA darter dives into its own reflection. Darter ver. {} (Redis ver. {COMPAT_VERSION})\n",

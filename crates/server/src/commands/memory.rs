@@ -1,4 +1,4 @@
-//! MEMORY: what memory is used for. USAGE of a key is a data command of its own.
+//! MEMORY: the use of memory. USAGE of a key is a separate data command.
 
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec};
@@ -22,14 +22,30 @@ pub const FAMILY: &[ServerCommand] = &[
         ),
         super::no_subcommand,
     ),
-    row(plain("memory|doctor", "Outputs a memory problems report.").mark(Marks::ONLY_TELLS), doctor),
     row(
-        plain("memory|malloc-stats", "Returns the allocator statistics.").mark(Marks::ONLY_TELLS),
+        plain("memory|doctor", "Outputs a memory problems report.")
+            .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+            .mark(Marks::ONLY_TELLS),
+        doctor,
+    ),
+    row(
+        plain("memory|malloc-stats", "Returns the allocator statistics.")
+            .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+            .mark(Marks::ONLY_TELLS),
         malloc_stats,
     ),
-    row(plain("memory|purge", "Asks the allocator to release memory."), purge),
+    row(
+        plain("memory|purge", "Asks the allocator to release memory.")
+            .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
+        purge,
+    ),
     row(plain("memory|defragment", "Moves values together until no page can be freed that way."), defragment),
-    row(plain("memory|stats", "Returns details about memory usage.").mark(Marks::ONLY_TELLS), stats),
+    row(
+        plain("memory|stats", "Returns details about memory usage.")
+            .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+            .mark(Marks::ONLY_TELLS),
+        stats,
+    ),
     row(super::help_row("memory|help", "4.0.0"), help),
 ];
 
@@ -84,8 +100,8 @@ fn figures(report: &Report, scripts: &Scripts) -> Vec<(&'static str, Figure)> {
 }
 
 fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let report = Report::gather(caller.core.shared, caller.held.as_deref_mut());
-    let figures = figures(&report, &caller.core.shared.scripts);
+    let report = Report::gather(caller.local.shared, caller.held.as_deref_mut());
+    let figures = figures(&report, &caller.local.shared.scripts);
     let used: Vec<usize> = (0..report.shards.keys.len()).filter(|&db| report.shards.keys[db] > 0).collect();
     reply.map(figures.len() + used.len());
     for (name, figure) in figures {
@@ -109,10 +125,10 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let core = &caller.core;
-    let report = Report::gather(core.shared, caller.held.as_deref_mut());
-    let max = core.shared.limit.max_bytes(&core.live);
-    reply.verbatim(*b"txt", diagnosis(&report, anonymous_bytes(), max, core.evicts).as_bytes());
+    let local = &caller.local;
+    let report = Report::gather(local.shared, caller.held.as_deref_mut());
+    let max = local.shared.limit.max_bytes(&local.live);
+    reply.verbatim(*b"txt", diagnosis(&report, anonymous_bytes(), max, local.evicts).as_bytes());
     Ok(())
 }
 
@@ -129,19 +145,19 @@ fn diagnosis(report: &Report, resident: u64, max: u64, evicts: bool) -> String {
     let mut found = Vec::new();
     if is_over {
         let what =
-            if evicts { "keys go step by step until it fits" } else { "writes that need memory are refused" };
+            if evicts { "keys are evicted until it fits" } else { "writes that need memory are refused" };
         found.push(format!("Limit: {} bytes are used, maxmemory is {max}: {what}.", memory.used));
     }
     if memory.peak > memory.used.saturating_add(memory.used / 2) {
         found.push(format!(
-            "Peak: the most that was used ({} bytes) is over 150% of what is used now; resident memory comes down as pages are emptied.",
+            "Peak: {} bytes were used at most, over 150% of the bytes used now. Resident memory shrinks as pages become empty.",
             memory.peak
         ));
     }
     let apart = resident.saturating_sub(memory.used);
     if apart > memory.used * 2 / 5 && apart > 10 << 20 {
         found.push(format!(
-            "Resident memory is {:.2} times what is used: deletes left pages half empty, or buffers of clients were large.",
+            "Resident memory is {:.2} times the memory used: deletes left pages half empty, or buffers of clients were large.",
             resident as f64 / memory.used.max(1) as f64
         ));
     }
@@ -152,14 +168,14 @@ fn diagnosis(report: &Report, resident: u64, max: u64, evicts: bool) -> String {
         ));
     }
     if found.is_empty() {
-        return "Nothing stands out.\n".into();
+        return "Nothing unusual was found.\n".into();
     }
     let lines: Vec<String> = found.into_iter().map(|line| format!(" * {line}\n")).collect();
     format!("Worth a look:\n\n{}", lines.concat())
 }
 
 fn malloc_stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let report = Report::gather(shared, caller.held.as_deref_mut());
     let memory = &report.memory;
     let mut text = String::from("___ Begin memory statistics ___\n");
@@ -180,7 +196,7 @@ fn malloc_stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
 }
 
 fn purge(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    relief::each_shard(caller.core, |shard| {
+    relief::each_shard(caller.local, |shard| {
         shard.purge();
     });
     darter_store::purge();
@@ -188,16 +204,16 @@ fn purge(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// MEMORY DEFRAGMENT starts a pass in every shard; housekeeping goes on with it.
+/// MEMORY DEFRAGMENT starts a pass in every shard; housekeeping continues it.
 fn defragment(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    relief::each_shard(caller.core, |shard| {
+    relief::each_shard(caller.local, |shard| {
         shard.squeeze(DEFRAGMENT_LINES);
     });
     reply.ok();
     Ok(())
 }
 
-/// Index lines of a shard looked at by the command itself.
+/// Index lines of a shard examined by the command itself.
 const DEFRAGMENT_LINES: usize = 1024;
 
 fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

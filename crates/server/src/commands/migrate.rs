@@ -1,5 +1,8 @@
-//! MIGRATE: sends keys to another server. What its arguments mean; the work is done by [`crate::migrate`].
+//! MIGRATE: sends keys to another server. This file reads its arguments; [`crate::migrate`] does the work.
 
+use darter_command::category::Categories;
+use darter_command::keyspec;
+use darter_command::spec::ReplicaForm;
 use std::time::Duration;
 
 use darter_command::spec::Group;
@@ -14,7 +17,15 @@ use crate::redact::follows;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
-    Spec::shrink("migrate", -6, Keys::Find(each_key))
+    Spec::shrink("migrate", -6, Keys::Find(each_key)).replica_form(ReplicaForm::Values).key_groups(&[
+            keyspec::one(3, keyspec::TAKEN),
+            keyspec::KeySpec {
+                access: "RW access delete incomplete",
+                begin: keyspec::Begin::Keyword("KEYS", -2),
+                find: keyspec::Find::Range { last: -1, step: 1, limit: 0 },
+                notes: "",
+            },
+        ]).category(Categories::DANGEROUS).tips(&["nondeterministic_output"])
         .secret(|args, at| follows(args, at, "AUTH", 1) || follows(args, at, "AUTH2", 2))
         .flag(Flags::MOVABLEKEYS.with(Flags::NO_MULTI).with(Flags::NOSCRIPT))
         .doc(
@@ -27,11 +38,11 @@ pub const FAMILY: &[ServerCommand] = &[row(
     run,
 )];
 
-/// Where options begin.
+/// Position of the first option.
 const OPTIONS_AT: usize = 6;
 const TIMEOUT_MS: u64 = 1000;
 
-/// The keys after KEYS where the one key is empty, else that one.
+/// The keys after KEYS if the one key is empty, else that one.
 fn each_key(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     let mut at = OPTIONS_AT;
     while at < args.len() {
@@ -51,7 +62,7 @@ fn each_key(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
 
 fn run(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     let order = read(caller, args)?;
-    migrate::spawn(caller.core.shared, order).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
+    migrate::spawn(caller.local.shared, order).map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     wait(caller);
     Ok(())
 }

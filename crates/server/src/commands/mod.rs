@@ -8,6 +8,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod flows;
 pub mod function;
 pub mod himport;
 pub mod hotkeys;
@@ -31,7 +32,7 @@ use darter_command::spec::Group;
 use darter_command::{Command, Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::config::Caller as Place;
 use crate::dispatch::{Caller, ServerRun};
 
@@ -60,6 +61,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     journal::FAMILY,
     persistence::FAMILY,
     replication::FAMILY,
+    flows::FAMILY,
     latency::FAMILY,
     memory::FAMILY,
     migrate::FAMILY,
@@ -95,14 +97,14 @@ pub(crate) fn no_subcommand(_: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_
     Err(Fault::Arity(String::from_utf8_lossy(args.at(0)).to_lowercase()))
 }
 
-/// Whether the client is on this machine.
+/// The place of the client: on this machine or elsewhere.
 fn place_of(caller: &Caller<'_>) -> Place {
-    place_of_card(caller.card)
+    place_of_card(caller.info)
 }
 
-/// The same for a card.
-pub fn place_of_card(card: &ClientCard) -> Place {
-    match card.peer.parse::<std::net::SocketAddr>() {
+/// The same for one info.
+pub fn place_of_card(info: &ClientInfo) -> Place {
+    match info.peer.parse::<std::net::SocketAddr>() {
         Ok(at) if !at.ip().to_canonical().is_loopback() => Place::Remote,
         _ => Place::Local,
     }

@@ -1,4 +1,4 @@
-//! The modules of Redis whose commands are built in: what clients look for before they use them.
+//! The modules of Redis whose commands are built in: which clients check before they use them.
 
 use darter_command::spec::Group;
 use darter_wire::Reply;
@@ -44,7 +44,7 @@ pub fn lines() -> impl Iterator<Item = String> {
     })
 }
 
-/// Whether a command of `group` belongs to the module called `name`, in any case.
+/// Returns true if a command of `group` belongs to the module called `name`, in any case.
 pub fn has_group(name: &[u8], group: Group) -> bool {
     let named = MODULES.iter().find(|module| module.name.as_bytes().eq_ignore_ascii_case(name));
     named.is_some_and(|module| module.groups.contains(&group))

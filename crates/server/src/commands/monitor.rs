@@ -22,8 +22,8 @@ fn monitor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Resul
     }
     if !caller.session.is_monitor {
         caller.session.is_monitor = true;
-        caller.core.shared.monitors.add(caller.card);
-        caller.core.refresh_gate();
+        caller.local.shared.monitors.add(caller.info);
+        caller.local.refresh_gate();
         reply.ok();
     }
     Ok(())

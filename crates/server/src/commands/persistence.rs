@@ -1,5 +1,6 @@
 //! SAVE, BGSAVE, LASTSAVE, SHUTDOWN: snapshots as an administrator asks for them. DEBUG RELOAD is here too.
 
+use darter_command::category::Categories;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Reader, Spec};
 use darter_persist::storage::name::Format;
@@ -9,11 +10,11 @@ use super::{ServerCommand, row};
 use crate::config::Live;
 use crate::dispatch::Caller;
 use crate::scripts::busy_line;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::ending::{self, Asking, Failing, Saving};
 use crate::snapshot::load::Onto;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
-use crate::waiting::{Parking, TimeUp};
+use crate::waiting::{BlockedState, TimeUp};
 use crate::worker::lock;
 
 /// The family's commands.
@@ -43,7 +44,7 @@ pub const FAMILY: &[ServerCommand] = &[
         bgsave,
     ),
     row(
-        Spec::other("lastsave", 1).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).fast().doc(
+        Spec::other("lastsave", 1).category(Categories::ADMIN).category(Categories::DANGEROUS).tips(&["nondeterministic_output"]).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).fast().doc(
             Group::Server,
             "1.0.0",
             "",
@@ -73,7 +74,7 @@ const BASE_IN_PROGRESS: Fault = Fault::text(
 );
 const IS_LOADING: Fault = Fault::text("LOADING Redis is loading the dataset in memory");
 
-/// What SAVE and BGSAVE may be told.
+/// The options of SAVE and BGSAVE.
 #[derive(Default)]
 struct Wish<'a> {
     format: Option<Format>,
@@ -99,7 +100,7 @@ impl<'a> Wish<'a> {
     }
 
     fn order(&self, caller: &Caller<'_>) -> Result<Order, Fault> {
-        let live = &caller.core.live;
+        let live = &caller.local.live;
         let name = self.name.unwrap_or(&live.persistence.dbfilename);
         if name.is_empty() {
             return Err(Fault::text("ERR snapshots are turned off: dbfilename is empty"));
@@ -108,15 +109,15 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// Begins a snapshot, or says why not.
+/// Begins a snapshot, or fails with the reason.
 fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
-    if caller.core.shared.snapshots.loading.is_on() {
+    if caller.local.shared.snapshots.loading.is_on() {
         return Err(IS_LOADING);
     }
-    match snapshot::start(caller.core, order) {
+    match snapshot::start(caller.local, order) {
         Ok(_) => Ok(()),
         Err(Refused::Busy)
-            if caller.core.shared.snapshots.current().is_some_and(|run| run.purpose == Purpose::Base) =>
+            if caller.local.shared.snapshots.current().is_some_and(|run| run.purpose == Purpose::Base) =>
         {
             Err(BASE_IN_PROGRESS)
         }
@@ -125,9 +126,9 @@ fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
     }
 }
 
-/// The client that calls, for an answer that comes later.
+/// The client that calls, for a later answer.
 pub(super) fn asking(caller: &Caller<'_>) -> Asking {
-    Asking { thread: caller.card.thread, token: caller.card.token, client: caller.session.id }
+    Asking { thread: caller.info.thread, token: caller.info.token, client: caller.session.id }
 }
 
 /// Answers a client that waits.
@@ -137,13 +138,14 @@ pub(super) fn answer(shared: &Shared, to: Asking, outcome: Result<(), &str>) {
         Ok(()) => Reply::new(&mut reply, false).ok(),
         Err(why) => Reply::new(&mut reply, false).error(format!("ERR {why}").as_bytes()),
     }
-    shared.door(to.thread).send(Mail::Served { token: to.token, client: to.client, reply });
+    shared.handle(to.thread).send(ThreadMessage::Served { token: to.token, client: to.client, reply });
 }
 
-/// Has the caller wait until somebody answers it.
+/// Makes the caller wait for its answer.
 pub(super) fn wait(caller: &mut Caller<'_>) {
     let on_timeout = TimeUp::Reply(b"-ERR the wait was ended\r\n".to_vec());
-    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, ripe_ms: None, on_timeout });
+    caller.session.blocked =
+        Some(BlockedState { ticket: None, deadline_ms: None, ready_at_ms: None, on_timeout });
 }
 
 fn save(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
@@ -164,7 +166,7 @@ fn bgsave(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
     }
     let schedules = reader.take("schedule");
     let order = Wish::parse(&mut reader)?.order(caller)?;
-    let snapshots = &caller.core.shared.snapshots;
+    let snapshots = &caller.local.shared.snapshots;
     let has_other = snapshots.current().is_some_and(|run| run.purpose != Purpose::Save);
     // Within a transaction shards are held: the cut has to wait.
     if !caller.may_wait || schedules && has_other {
@@ -181,7 +183,7 @@ fn bgsave(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 fn cancel(caller: &mut Caller<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let snapshots = &caller.core.shared.snapshots;
+    let snapshots = &caller.local.shared.snapshots;
     if snapshots.unschedule() {
         reply.status("Scheduled background saving cancelled");
     } else if snapshots.cancel() {
@@ -193,7 +195,7 @@ fn cancel(caller: &mut Caller<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
 }
 
 fn lastsave(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let saved_s = lock(&shared.snapshots.history).saved_s;
     // Redis too answers the time it started until it has saved.
     reply.int((if saved_s > 0 { saved_s } else { shared.started_unix_s }).cast_signed());
@@ -224,7 +226,7 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     if (saves && nosave) || (aborts && (saves || nosave || now || force || safe)) {
         return Err(Fault::Syntax);
     }
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     if aborts {
         if !ending::abort(shared) {
             return Err(Fault::text("ERR No shutdown in progress."));
@@ -232,18 +234,18 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
         reply.ok();
         return Ok(());
     }
-    if let Some(kind) = caller.core.busy.filter(|_| !nosave) {
+    if let Some(kind) = caller.local.busy.filter(|_| !nosave) {
         return Err(Fault::Text(busy_line(kind).into()));
     }
-    tracing::info!("shutdown asked for by {}", caller.card.peer);
-    let live = &caller.core.live;
+    tracing::info!("shutdown asked for by {}", caller.info.peer);
+    let live = &caller.local.live;
     let has_name = !live.persistence.dbfilename.is_empty();
     let is_loading = shared.snapshots.loading.is_on();
     if !nosave && has_name && !is_loading && (saves || schedule::saves_at_end(live)) {
         let to = asking(caller);
         let saving = if saves { Saving::Always } else { Saving::Changes };
         let failing = if force { Failing::Ignored } else { Failing::Stays };
-        ending::save_and_stop(caller.core, saving, failing, Some(to));
+        ending::save_and_stop(caller.local, saving, failing, Some(to));
         wait(caller);
     } else if !nosave && !force && ending::may_not_end(shared) {
         return Err(Fault::text("ERR Errors trying to SHUTDOWN. Check logs."));
@@ -257,8 +259,8 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-/// DEBUG RELOAD [NOSAVE] [MERGE] [NOFLUSH]: saves, empties everything and loads what was saved. NOFLUSH alone does not
-/// load what is there already, with MERGE it takes its place.
+/// DEBUG RELOAD [NOSAVE] [MERGE] [NOFLUSH]: saves, empties everything and loads the snapshot. NOFLUSH alone does not
+/// load keys that exist; with MERGE the loaded value replaces them.
 pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     let mut reader = Reader::new(args, 2);
     let (mut saves, mut empties, mut merges) = (true, true, false);
@@ -281,9 +283,9 @@ pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>)
     let to = asking(caller);
     if saves {
         let mut order = Wish::default().order(caller)?;
-        let live = caller.core.live.clone();
-        let replication = &caller.core.shared.replication;
-        // What a replica saves and loads is the same if nothing is applied in between.
+        let live = caller.local.live.clone();
+        let replication = &caller.local.shared.replication;
+        // A replica that applies nothing in between saves and loads the same data.
         let keeps = onto == Onto::Emptied && replication.is_replica();
         replication.hold(keeps);
         order.then.push(Box::new(move |shared, outcome| match outcome {
@@ -295,13 +297,13 @@ pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>)
         }));
         begin(caller, order).inspect_err(|_| replication.hold(false))?;
     } else {
-        reload_newest(caller.core.shared, &caller.core.live.clone(), (onto, false), to);
+        reload_newest(caller.local.shared, &caller.local.live.clone(), (onto, false), to);
     }
     wait(caller);
     Ok(())
 }
 
-/// Loads the newest snapshot; `keeps`: it holds what is there, and replication goes on behind it.
+/// Loads the newest snapshot; `keeps`: it has the present data, and replication continues after it.
 fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (Onto, bool), to: Asking) {
     const FAILED: &str = "Error trying to load the RDB dump, check server logs.";
     let fail = |why: &str| {
@@ -317,7 +319,7 @@ fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (Onto, boo
     loading.begin(source.1.len);
     let then: load::Then = Box::new(move |shared, outcome| {
         shared.snapshots.note_loaded(shared, None);
-        // What was loaded is in no record.
+        // The journal has no records of the loaded data.
         shared.journal.ask_for_base();
         shared.replication.note_loaded(shared);
         if !keeps || outcome.is_err() || !shared.replication.is_replica() {
@@ -345,7 +347,7 @@ pub(super) fn load_journal(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'
         }
         answer(shared, to, if outcome.is_ok() { Ok(()) } else { Err(FAILED) });
     });
-    crate::journal::reload::spawn(caller.core.shared, then)
+    crate::journal::reload::spawn(caller.local.shared, then)
         .map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     wait(caller);
     Ok(())

@@ -1,19 +1,28 @@
-//! DEBUG POPULATE: makes keys for tests and measurements, on a thread of its own, one shard at a time.
+//! DEBUG POPULATE: makes keys for tests and measurements.
+//!
+//! A thread of its own makes commands, and has the threads that serve run them by jobs, a few hundred keys at a time.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
 
 use darter_base::number;
 use darter_base::rng::Rng;
-use darter_command::{Ctx, Env, Fault, Reader};
-use darter_store::Key;
-use darter_txn::ShardSet;
+use darter_command::{Fault, Reader};
+use darter_latch::Grant;
+use darter_txn::{LockSet, Part};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::dispatch::Caller;
-use crate::engine::lease;
-use crate::registry::Run;
-use crate::shared::{Mail, Shared};
-use crate::waiting::{Parking, TimeUp};
+use crate::engine::lease_timer::LeaseTimer;
+use crate::engine::origin::Origin;
+use crate::exec;
+use crate::job::{Body, Job, Shards};
+use crate::registry::Entry;
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
+use crate::waiting::{BlockedState, TimeUp};
 
-/// What POPULATE was asked for.
+/// The arguments of POPULATE.
 struct Plan {
     count: u64,
     prefix: Vec<u8>,
@@ -30,7 +39,7 @@ struct Plan {
 struct Kind {
     name: &'static str,
     command: &'static str,
-    /// What an element is made of.
+    /// The content of an element.
     shape: Shape,
 }
 
@@ -56,30 +65,27 @@ const KINDS: &[Kind] = &[
 
 /// DEBUG POPULATE.
 pub fn populate(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    let plan = parse(args, caller.core.env.proto_max_bulk_len)?;
-    let shared = caller.core.shared;
-    let Some(Run::Data(_)) = shared.registry.find(plan.kind.command.as_bytes()).map(|entry| entry.run) else {
-        return Err(Fault::Text(format!("ERR values of type {} are not there yet", plan.kind.name).into()));
-    };
+    let plan = parse(args, caller.local.env.proto_max_bulk_len)?;
+    let shared = caller.local.shared;
     if !caller.may_wait {
         return Err(Fault::text(
             "ERR DEBUG POPULATE takes shards one by one and cannot run in a transaction",
         ));
     }
-    let (env, db) = (caller.core.env, caller.session.db);
-    let (dbs_len, home) = (caller.core.live.dbnum as usize, caller.core.thread);
-    let (token, client) = (caller.card.token, caller.card.id);
+    let (db, home) = (caller.session.db, caller.local.thread);
+    let (token, client) = (caller.info.token, caller.info.id);
     let spawned = std::thread::Builder::new().name("darter-populate".into()).spawn(move || {
         let mut reply = Vec::new();
-        match run(shared, &plan, &env, db, dbs_len) {
+        match run(shared, &plan, db) {
             Ok(()) => Reply::new(&mut reply, false).ok(),
             Err(fault) => Reply::new(&mut reply, false).error(fault.line().as_bytes()),
         }
-        shared.door(home).send(Mail::Served { token, client, reply });
+        shared.handle(home).send(ThreadMessage::Served { token, client, reply });
     });
     spawned.map_err(|error| Fault::Text(format!("ERR cannot start a thread: {error}").into()))?;
     let on_timeout = TimeUp::Reply(Vec::new());
-    caller.session.parking = Some(Parking { ticket: None, deadline_ms: None, ripe_ms: None, on_timeout });
+    caller.session.blocked =
+        Some(BlockedState { ticket: None, deadline_ms: None, ready_at_ms: None, on_timeout });
     Ok(())
 }
 
@@ -105,7 +111,7 @@ fn parse(args: Args<'_>, size_max: u64) -> Result<Plan, Fault> {
     if size > size_max {
         return Err(Fault::TooLong);
     }
-    let seed = crate::core::unix_ms();
+    let seed = crate::thread_state::unix_ms();
     let mut plan = Plan {
         count,
         prefix,
@@ -143,98 +149,155 @@ const TTL_S_MAX: u64 = 31_536_000_000;
 /// Elements added by one call of a command.
 const BATCH: u64 = 64;
 
-fn run(shared: &'static Shared, plan: &Plan, env: &Env, db: usize, dbs_len: usize) -> Result<(), Fault> {
+/// Keys of which a round makes something, and bytes of the commands that do so, but for the one that goes beyond it.
+const ROUND_KEYS_MAX: usize = 256;
+const ROUND_BYTES_MAX: usize = 256 << 10;
+
+/// A part of a key that is made with its shard held once.
+struct KeyPiece {
+    n: u64,
+    name: Vec<u8>,
+    /// Nothing of the key is made yet: if it is there, it stays as it is.
+    is_first: bool,
+    commands: Vec<(&'static Entry, OwnedArgs)>,
+}
+
+/// Pieces that are made together, by one job a shard.
+struct Round {
+    shared: &'static Shared,
+    db: usize,
+    pieces: BTreeMap<u16, Vec<KeyPiece>>,
+    keys: usize,
+    bytes: usize,
+}
+
+impl Round {
+    fn new(shared: &'static Shared, db: usize) -> Round {
+        Round { shared, db, pieces: BTreeMap::new(), keys: 0, bytes: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.keys >= ROUND_KEYS_MAX || self.bytes >= ROUND_BYTES_MAX
+    }
+
+    /// Adds a command for the key `n`.
+    fn add(&mut self, (n, name): (u64, &[u8]), is_first: bool, entry: &'static Entry, args: OwnedArgs) {
+        let router = &self.shared.router;
+        let pieces = self.pieces.entry(router.shard_of(router.key(name).hash)).or_default();
+        self.bytes += args.heap_bytes();
+        match pieces.last_mut().filter(|piece| piece.n == n) {
+            Some(piece) => piece.commands.push((entry, args)),
+            None => {
+                self.keys += 1;
+                pieces.push(KeyPiece { n, name: name.to_vec(), is_first, commands: vec![(entry, args)] });
+            }
+        }
+    }
+
+    /// Makes what was added; returns which keys were there already.
+    ///
+    /// Errors: a command was refused, or the server ends.
+    fn make(&mut self) -> Result<Vec<u64>, Fault> {
+        let db = self.db;
+        let (tell, hear) = channel();
+        for (id, pieces) in std::mem::take(&mut self.pieces) {
+            let tell = tell.clone();
+            let call = move |local: &mut ThreadState, grant: &mut Shards| {
+                let _ = tell.send(make(local, grant, db, &pieces));
+            };
+            let home = self.shared.home_of(id);
+            let body = Body::Call(Some(Box::new(call)));
+            Job::new(Origin::nobody(home), body, LockSet::one(id), Grant::empty())
+                .enqueue_from_outside(self.shared);
+        }
+        drop(tell);
+        (self.keys, self.bytes) = (0, 0);
+        let mut known = Vec::new();
+        for made in hear {
+            known.extend(made?);
+        }
+        Ok(known)
+    }
+}
+
+/// Makes pieces of keys of one shard, which is held; returns which keys were there already.
+fn make(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    db: usize,
+    pieces: &[KeyPiece],
+) -> Result<Vec<u64>, Fault> {
+    let timer = LeaseTimer::begin();
+    let origin = Origin { db, ..Origin::nobody(local.thread) };
+    let (mut known, mut reply) = (Vec::new(), Vec::new());
+    let mut ended = Ok(());
+    'all: for piece in pieces {
+        let key = local.shared.router.key(&piece.name);
+        let is_there = |held: &Part| held.shard.peek(db, key, local.now_ms).is_some();
+        if piece.is_first && grant.iter_mut().any(|held| is_there(held)) {
+            known.push(piece.n);
+            continue;
+        }
+        for (entry, args) in &piece.commands {
+            reply.clear();
+            exec::run_granted(local, grant, origin, entry, args.args(), &mut reply);
+            if let Some(line) = reply.strip_prefix(b"-") {
+                let line = String::from_utf8_lossy(line).trim_end().to_owned();
+                ended = Err(Fault::Text(line.into()));
+                break 'all;
+            }
+        }
+    }
+    timer.end(local);
+    ended.map(|()| known)
+}
+
+fn run(shared: &'static Shared, plan: &Plan, db: usize) -> Result<(), Fault> {
+    let row = |name: &str| shared.registry.row(name).ok_or(Fault::text("ERR no such command"));
+    let (adds, expires) = (row(plan.kind.command)?, row("pexpireat")?);
     let mut rng = Rng::new(plan.seed);
-    let mut name = plan.prefix.clone();
-    name.push(b':');
-    let prefix_len = name.len();
+    let mut round = Round::new(shared, db);
     for n in 0..plan.count {
         if shared.is_stopping.load(std::sync::atomic::Ordering::Relaxed) {
             break;
         }
-        name.truncate(prefix_len);
-        name.extend_from_slice(n.to_string().as_bytes());
-        let key = shared.router.key(&name);
-        make(shared, plan, env, (db, dbs_len), key, n, &mut rng)?;
+        let name = [&plan.prefix, b":".as_slice(), n.to_string().as_bytes()].concat();
+        let (mut added, mut is_known) = (0, false);
+        while added < plan.elements && !is_known {
+            let (args, next) = command(plan, &name, (n, added), &mut rng);
+            round.add((n, &name), added == 0, adds, args);
+            added = next;
+            if added < plan.elements && round.is_full() {
+                is_known = round.make()?.contains(&n);
+            }
+        }
+        if let Some((low, high)) = plan.ttl_s.filter(|_| !is_known) {
+            let ttl_ms = (low + rng.below(high - low + 1)).saturating_mul(1000);
+            let deadline_ms = crate::thread_state::unix_ms().saturating_add(ttl_ms).to_string();
+            let words = [b"pexpireat".as_slice(), &name, deadline_ms.as_bytes()];
+            round.add((n, &name), false, expires, OwnedArgs::from_slices(&words));
+        }
+        if round.is_full() {
+            round.make()?;
+        }
     }
-    Ok(())
+    round.make().map(drop)
 }
 
-/// Makes one key that is not there yet, its shard held.
-fn make(
-    shared: &'static Shared,
-    plan: &Plan,
-    env: &Env,
-    (db, dbs_len): (usize, usize),
-    key: Key<'_>,
-    n: u64,
-    rng: &mut Rng,
-) -> Result<(), Fault> {
-    let id = shared.router.shard_of(key.hash);
-    let cell = &shared.cells[usize::from(id)];
-    let mut held = loop {
-        match lease::take_one_patiently(cell, 1000) {
-            Some(held) => break held,
-            // Whoever has it may need this core to go on.
-            None => std::thread::yield_now(),
-        }
-    };
-    let set = ShardSet::one(&shared.router, id, &mut held);
-    let mut ctx = Ctx::new(set, env, db, dbs_len, crate::core::unix_ms(), None);
-    ctx.may_wait = false;
-    let done =
-        if ctx.at(key.bytes).exists() { Ok(()) } else { fill(shared, plan, &mut ctx, key.bytes, n, rng) };
-    drop(ctx);
-    if held.shard.changes.is_journalled() {
-        let set = ShardSet::one(&shared.router, id, &mut held);
-        crate::journal::note::note_foreign(shared, set, db, key.bytes);
+/// The command that adds the elements of key `n` from `added` on, and how many there are then.
+fn command(plan: &Plan, name: &[u8], (n, added): (u64, u64), rng: &mut Rng) -> (OwnedArgs, u64) {
+    let batch = if plan.kind.shape == Shape::Entry { 1 } else { (plan.elements - added).min(BATCH) };
+    let mut args = OwnedArgs::from_slices(&[plan.kind.command.as_bytes(), name]);
+    if plan.kind.shape == Shape::Entry {
+        args.push(b"*");
+    } else if plan.kind.shape == Shape::Document {
+        args.push(b"$");
     }
-    for change in held.shard.changes.take() {
-        held.watches.touch(change.db, &change.key);
+    for element in added..added + batch {
+        push_element(plan, &mut args, (n, element), rng);
     }
-    lease::release_as_stranger(shared, held);
-    done
-}
-
-fn fill(
-    shared: &Shared,
-    plan: &Plan,
-    ctx: &mut Ctx<'_>,
-    key: &[u8],
-    n: u64,
-    rng: &mut Rng,
-) -> Result<(), Fault> {
-    let Some(Run::Data(body)) = shared.registry.find(plan.kind.command.as_bytes()).map(|entry| entry.run)
-    else {
-        return Ok(());
-    };
-    let mut added = 0;
-    let mut scratch = Vec::new();
-    while added < plan.elements {
-        let batch = if plan.kind.shape == Shape::Entry { 1 } else { (plan.elements - added).min(BATCH) };
-        let mut args = OwnedArgs::from_slices(&[plan.kind.command.as_bytes(), key]);
-        if plan.kind.shape == Shape::Entry {
-            args.push(b"*");
-        } else if plan.kind.shape == Shape::Document {
-            args.push(b"$");
-        }
-        for element in added..added + batch {
-            push_element(plan, &mut args, (n, element), rng);
-        }
-        added = if matches!(plan.kind.shape, Shape::Value | Shape::Document) {
-            plan.elements
-        } else {
-            added + batch
-        };
-        scratch.clear();
-        body(ctx, args.args(), &mut Reply::new(&mut scratch, false))?;
-    }
-    if let Some((low, high)) = plan.ttl_s {
-        let ttl_ms = (low + rng.below(high - low + 1)).saturating_mul(1000);
-        let deadline_ms = ctx.now_ms.saturating_add(ttl_ms);
-        ctx.at(key).set_deadline(Some(deadline_ms))?;
-    }
-    Ok(())
+    let is_whole = matches!(plan.kind.shape, Shape::Value | Shape::Document);
+    (args, if is_whole { plan.elements } else { added + batch })
 }
 
 fn push_element(plan: &Plan, args: &mut OwnedArgs, (n, element): (u64, u64), rng: &mut Rng) {
@@ -259,7 +322,7 @@ fn push_element(plan: &Plan, args: &mut OwnedArgs, (n, element): (u64, u64), rng
     }
 }
 
-/// `value:<n>`, or random letters, cut or filled with zeros to the size asked for.
+/// `value:<n>`, or random letters, truncated or padded with zeros to the requested size.
 fn value(plan: &Plan, n: u64, rng: &mut Rng) -> Vec<u8> {
     let mut text = format!("value:{n}").into_bytes();
     if plan.size > 0 {

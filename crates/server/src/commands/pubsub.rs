@@ -76,6 +76,7 @@ pub const FAMILY: &[ServerCommand] = &[
                 "shardchannel [shardchannel ...]",
                 "Subscribes to shard channels.",
             )
+            .key_access("not_key")
         }
         .channels(ChannelArgs::Names)
         .mark(SUBSCRIPTION)
@@ -98,6 +99,7 @@ pub const FAMILY: &[ServerCommand] = &[
                 "[shardchannel [shardchannel ...]]",
                 "Ends subscriptions to shard channels.",
             )
+            .key_access("not_key")
         }
         .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
@@ -122,6 +124,7 @@ pub const FAMILY: &[ServerCommand] = &[
                 "shardchannel message",
                 "Sends a message to a shard channel's subscribers.",
             )
+            .key_access("not_key")
         }
         .channels(ChannelArgs::First)
         .mark(Marks::CHEAP)
@@ -183,7 +186,7 @@ const fn spec(
 
 fn begin(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     for name in args.iter().skip(1) {
-        pubsub::subscribe(caller.core, caller.session, caller.card, kind, name);
+        pubsub::subscribe(caller.local, caller.session, caller.info, kind, name);
         tell(caller, ["subscribe", "psubscribe", "ssubscribe"][kind.index()], kind, Some(name), reply);
     }
     disconnect::check_subscribed(caller, kind, args.tail(1));
@@ -193,7 +196,7 @@ fn begin(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<
 fn end(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut end_one = |caller: &mut Caller<'_>, name: Option<&[u8]>| {
         if let Some(name) = name {
-            pubsub::unsubscribe(caller.core, caller.session, caller.card, kind, name);
+            pubsub::unsubscribe(caller.local, caller.session, caller.info, kind, name);
         }
         tell(caller, ["unsubscribe", "punsubscribe", "sunsubscribe"][kind.index()], kind, name, reply);
     };
@@ -210,7 +213,7 @@ fn end(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// One answer for each name: what was done, the name, how many subscriptions there are now.
+/// One answer for each name: the verb, the name, and the number of subscriptions.
 fn tell(caller: &Caller<'_>, verb: &str, kind: Kind, name: Option<&[u8]>, reply: &mut Reply<'_>) {
     let count = caller.session.subscriptions.as_ref().map_or(0, |own| match kind {
         Kind::Shard => own.len(Kind::Shard),
@@ -223,10 +226,10 @@ fn tell(caller: &Caller<'_>, verb: &str, kind: Kind, name: Option<&[u8]>, reply:
 }
 
 fn publish(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
-    let now_ms = caller.core.now_ms;
-    caller.core.journal.append_message(&shared.journal, now_ms, &[name, args.at(1), args.at(2)]);
+    let now_ms = caller.local.now_ms;
+    caller.local.journal.append_message(&shared.journal, now_ms, &[name, args.at(1), args.at(2)]);
     reply.int_len(pubsub::publish_from(shared, caller.session, kind, args.at(1), args.at(2)));
     Ok(())
 }
@@ -235,7 +238,7 @@ fn channels(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Rep
     if args.len() > 3 {
         return Err(Fault::wrong_form(args));
     }
-    let found = caller.core.shared.pubsub.channels(kind, args.get(2));
+    let found = caller.local.shared.pubsub.channels(kind, args.get(2));
     reply.array(found.len());
     found.iter().for_each(|name| reply.bulk(name));
     Ok(())
@@ -246,13 +249,13 @@ fn numsub(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply
     reply.array(asked.len() * 2);
     for name in asked.iter() {
         reply.bulk(name);
-        reply.int_len(caller.core.shared.pubsub.subscribers(kind, name));
+        reply.int_len(caller.local.shared.pubsub.subscribers(kind, name));
     }
     Ok(())
 }
 
 fn numpat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.int_len(caller.core.shared.pubsub.patterns_len());
+    reply.int_len(caller.local.shared.pubsub.patterns_len());
     Ok(())
 }
 

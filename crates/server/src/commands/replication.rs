@@ -1,4 +1,4 @@
-//! SYNC, PSYNC and REPLCONF, with which replicas and backups come; REPLICAOF, with which this server becomes one.
+//! SYNC, PSYNC and REPLCONF, for replicas and backups; REPLICAOF, which makes this server a replica.
 
 use darter_base::number;
 use darter_command::spec::Group;
@@ -13,7 +13,7 @@ use crate::replication::roles::{self, Followed};
 use crate::replication::sync::{self, Asks};
 use crate::replication::takeover;
 use crate::snapshot::copy::{self, Contents, Wish};
-use crate::waiting::{Parking, TimeUp};
+use crate::waiting::{BlockedState, TimeUp};
 
 const SYNC: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 
@@ -28,7 +28,7 @@ pub const FAMILY: &[ServerCommand] = &[
                 Group::Server,
                 "1.0.0",
                 "",
-                "Sends a snapshot as an RDB file, and to replicas what changes after it.",
+                "Sends a snapshot as an RDB file, and all later changes to replicas.",
             ),
         sync,
     ),
@@ -41,7 +41,7 @@ pub const FAMILY: &[ServerCommand] = &[
                 Group::Server,
                 "2.8.0",
                 "replicationid offset",
-                "Sends a replica what it lacks, or a snapshot, and what changes after it.",
+                "Sends a replica the changes it lacks, or a snapshot, and all later changes.",
             ),
         psync,
     ),
@@ -54,12 +54,12 @@ pub const FAMILY: &[ServerCommand] = &[
                 Group::Server,
                 "3.0.0",
                 "[option value [option value ...]]",
-                "Says what a replica is like, and how far it is.",
+                "Sets the abilities of a replica, or reports its offset.",
             ),
         replconf,
     ),
     row(replica_spec("replicaof", "5.0.0"), replicaof),
-    row(replica_spec("slaveof", "1.0.0"), replicaof),
+    row(replica_spec("slaveof", "1.0.0").deprecated("5.0.0", "`REPLICAOF`"), replicaof),
     row(
         Spec::other("failover", -1).flag(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE)).doc(
             Group::Server,
@@ -101,12 +101,12 @@ fn sync(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 fn psync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
     let next = reader::int(args.at(2))?;
-    let replication = &caller.core.shared.replication;
+    let replication = &caller.local.shared.replication;
     if args.get(3).is_some_and(|word| reader::is(word, "failover")) && replication.is_replica() {
         if args.at(1) != replication.state().history.id.as_str().as_bytes() {
             return Err(Fault::text("ERR PSYNC FAILOVER replid must match my replid."));
         }
-        roles::stand_alone(caller.core);
+        roles::stand_alone(caller.local);
     }
     follow(caller, wish, Asks::After(args.at(1), next), reply)
 }
@@ -117,15 +117,15 @@ fn back_up(caller: &mut Caller<'_>, mut wish: Wish) -> Result<(), Fault> {
         return Err(Fault::text("ERR SYNC isn't allowed for DENY BLOCKING client"));
     }
     wish.is_begun = true;
-    copy::begin(caller.core, caller.session.id, wish.contents)?;
+    copy::begin(caller.local, caller.session.id, wish.contents)?;
     caller.session.copy = Some(Box::new(wish));
-    caller.session.parking = Some(Parking {
+    caller.session.blocked = Some(BlockedState {
         ticket: None,
         deadline_ms: None,
-        ripe_ms: None,
+        ready_at_ms: None,
         on_timeout: TimeUp::Reply(Vec::new()),
     });
-    // Behind the copy: while it waits nothing is closed.
+    // Closed after the copy: a waiting connection is not closed.
     caller.session.is_closing = true;
     Ok(())
 }
@@ -143,7 +143,7 @@ fn follow(
     if wish.is_begun {
         return Ok(());
     }
-    let answer = sync::serve(caller.core, caller.session.id, &wish, asks)?;
+    let answer = sync::serve(caller.local, caller.session.id, &wish, asks)?;
     reply.raw(&answer);
     wish.is_begun = true;
     caller.session.copy = Some(Box::new(wish));
@@ -203,12 +203,12 @@ fn note_ack(caller: &Caller<'_>, args: Args<'_>) {
         u64::try_from(number::parse_i64(args.at(at + 1))?).ok()
     };
     if let Some(offset) = value_of("ack") {
-        let shared = caller.core.shared;
+        let shared = caller.local.shared;
         shared.replication.note_ack(shared, caller.session.id, offset, value_of("fack"));
     }
 }
 
-/// What is left of a copy by words that name what it shall hold.
+/// The contents of a copy, limited by words that name its parts.
 fn filtered(words: &[u8]) -> Result<Contents, Fault> {
     let mut contents = Contents::Nothing;
     for word in words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
@@ -222,11 +222,11 @@ fn filtered(words: &[u8]) -> Result<Contents, Fault> {
 }
 
 fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.core.live.cluster.mode != crate::config::ClusterMode::Off {
+    if caller.local.live.cluster.mode != crate::config::ClusterMode::Off {
         return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
     }
     if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
-        roles::stand_alone(caller.core);
+        roles::stand_alone(caller.local);
         reply.ok();
         return Ok(());
     }
@@ -236,18 +236,18 @@ fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     if host.is_empty() || host.contains(|byte: char| byte.is_control() || byte.is_whitespace()) {
         return Err(Fault::Syntax);
     }
-    match roles::follow(caller.core.shared, host, port) {
+    match roles::follow(caller.local.shared, host, port) {
         Ok(Followed::Now) => reply.ok(),
         Ok(Followed::Already) => reply.status("OK Already connected to specified master"),
         Err(error) => return Err(Fault::Text(format!("ERR {error}").into())),
     }
-    caller.core.refresh_gate();
+    caller.local.refresh_gate();
     Ok(())
 }
 
 fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let shared = caller.core.shared;
-    if caller.core.live.cluster.mode != crate::config::ClusterMode::Off {
+    let shared = caller.local.shared;
+    if caller.local.live.cluster.mode != crate::config::ClusterMode::Off {
         return Err(Fault::text("ERR FAILOVER not allowed in cluster mode."));
     }
     let mut wish = Wishes::default();
@@ -299,9 +299,9 @@ fn take_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         let shown = words.bytes()?.escape_ascii().to_string();
         return Err(Fault::Text(format!("ERR Unsupported option:{shown}").into()));
     }
-    let shared = caller.core.shared;
+    let shared = caller.local.shared;
     if !shared.replication.is_replica() {
-        // Who asks again for what is done is told so.
+        // A repeated request for the present state is confirmed.
         reply.ok();
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! SCRIPT: the scripts the server knows.
 
+use darter_command::Marks;
 use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
@@ -13,7 +14,7 @@ use crate::script_run;
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
-        Spec::other("script", -2).doc(
+        Spec::other("script", -2).mark(Marks::NO_GROUP_CATEGORY).doc(
             Group::Scripting,
             "2.6.0",
             "",
@@ -23,27 +24,33 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         script("script|load", 3, "2.6.0", "script", "Loads a script, to be called by its SHA1 digest.")
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .flag(Flags::STALE)
             .cost("O(N) with N being the length in bytes of the script body."),
         load,
     ),
     row(
         script("script|exists", -3, "2.6.0", "sha1 [sha1 ...]", "Tells which scripts are known.")
+            .tips(&["request_policy:all_shards", "response_policy:agg_logical_and"])
             .cost("O(N) with N being the number of scripts to check."),
         exists,
     ),
     row(
         script("script|flush", -2, "2.6.0", "[ASYNC | SYNC]", "Forgets all scripts.")
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .cost("O(N) with N being the number of scripts in cache"),
         flush,
     ),
     row(
-        Spec::other("script|kill", 2).flag(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).doc(
-            Group::Scripting,
-            "2.6.0",
-            "",
-            "Ends a script that has run for long and has written nothing.",
-        ),
+        Spec::other("script|kill", 2)
+            .tips(&["request_policy:all_shards", "response_policy:one_succeeded"])
+            .flag(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY))
+            .doc(
+                Group::Scripting,
+                "2.6.0",
+                "",
+                "Ends a script that has run for long and has written nothing.",
+            ),
         kill,
     ),
     row(
@@ -66,7 +73,7 @@ const fn script(
 }
 
 fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let cached = script_run::learn(caller.core, args.at(2), false)?;
+    let cached = script_run::learn(caller.local, args.at(2), false)?;
     reply.bulk(&cached.script.sha);
     Ok(())
 }
@@ -75,7 +82,7 @@ fn exists(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
     let names = args.tail(2);
     reply.array(names.len());
     for name in names.iter() {
-        reply.int(i64::from(caller.core.shared.scripts.find(name).is_some()));
+        reply.int(i64::from(caller.local.shared.scripts.find(name).is_some()));
     }
     Ok(())
 }
@@ -87,14 +94,14 @@ fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         3 if is_sync_or_async(args.at(2)) => {}
         _ => return Err(MODES),
     }
-    caller.core.shared.scripts.flush();
+    caller.local.shared.scripts.flush();
     reply.ok();
     Ok(())
 }
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let busy_ms = caller.core.live.busy_reply_threshold_ms;
-    caller.core.shared.scripts.kill(Kind::Script, busy_ms, crate::core::unix_ms())?;
+    let busy_ms = caller.local.live.busy_reply_threshold_ms;
+    caller.local.shared.scripts.kill(Kind::Script, busy_ms, crate::thread_state::unix_ms())?;
     reply.ok();
     Ok(())
 }
@@ -114,7 +121,7 @@ fn debug(_: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 fn show(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
-    let cached = caller.core.shared.scripts.find(args.at(2)).ok_or(UNKNOWN)?;
+    let cached = caller.local.shared.scripts.find(args.at(2)).ok_or(UNKNOWN)?;
     reply.bulk(&cached.script.source);
     Ok(())
 }

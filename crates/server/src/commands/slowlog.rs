@@ -18,17 +18,20 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         admin("slowlog|get", -2, SLOW_SINCE, "[count]", "Returns the slow log's entries.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes"])
             .mark(Marks::ONLY_TELLS)
             .cost("O(N) where N is the number of entries returned"),
         slow_get,
     ),
     row(
         admin("slowlog|len", 2, SLOW_SINCE, "", "Returns the number of entries in the slow log.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:agg_sum"])
             .mark(Marks::ONLY_TELLS),
         |c, _, reply| len(c, Measure::Time, reply),
     ),
     row(
         admin("slowlog|reset", 2, SLOW_SINCE, "", "Clears all entries from the slow log.")
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .cost("O(N) where N is the number of entries in the slowlog"),
         |c, _, reply| reset(c, Measure::Time, reply),
     ),
@@ -39,6 +42,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         admin("commandlog|get", 4, SINCE, KINDS_AFTER_COUNT, "Returns the specified command log's entries.")
+            .tips(&["nondeterministic_output", "request_policy:all_nodes"])
             .cost("O(N) where N is the number of entries returned"),
         |c, args, reply| get(c, Some(args.at(2)), measure(args.at(3))?, reply),
     ),
@@ -49,11 +53,13 @@ pub const FAMILY: &[ServerCommand] = &[
             SINCE,
             KINDS,
             "Returns the number of entries in the specified command log.",
-        ),
+        )
+        .tips(&["nondeterministic_output", "request_policy:all_nodes", "response_policy:agg_sum"]),
         |c, args, reply| len(c, measure(args.at(2))?, reply),
     ),
     row(
         admin("commandlog|reset", 3, SINCE, KINDS, "Clears all entries from the specified command log.")
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .cost("O(N) where N is the number of entries in the commandlog"),
         |c, args, reply| reset(c, measure(args.at(2))?, reply),
     ),
@@ -109,7 +115,7 @@ fn get(
         Some(Some(n)) if n >= 0 => usize::try_from(n).unwrap_or(usize::MAX),
         _ => return Err(Fault::text("ERR count should be greater than or equal to -1")),
     };
-    let log = caller.core.shared.command_logs.of(measure);
+    let log = caller.local.shared.command_logs.of(measure);
     reply.array(count.min(log.len()));
     for entry in log.iter().take(count) {
         reply.array(6);
@@ -125,12 +131,12 @@ fn get(
 }
 
 fn len(caller: &mut Caller<'_>, measure: Measure, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.int_len(caller.core.shared.command_logs.of(measure).len());
+    reply.int_len(caller.local.shared.command_logs.of(measure).len());
     Ok(())
 }
 
 fn reset(caller: &mut Caller<'_>, measure: Measure, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    caller.core.shared.command_logs.of(measure).clear();
+    caller.local.shared.command_logs.of(measure).clear();
     reply.ok();
     Ok(())
 }

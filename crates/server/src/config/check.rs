@@ -1,4 +1,4 @@
-//! What text settings refuse, in Redis' words.
+//! The checks of text settings, with Redis' error texts.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -127,7 +127,7 @@ pub(super) fn cron(text: &str) -> Result<(), String> {
     Err(format!("'{text}' is not a cron expression of five fields"))
 }
 
-/// `HH:MM`, where `*` stands for any.
+/// `HH:MM`; `*` matches any digit.
 pub(super) fn save_schedule(text: &str) -> Result<(), String> {
     let fits = |field: &str, max: u32| {
         field == "*"
@@ -142,7 +142,7 @@ pub(super) fn save_schedule(text: &str) -> Result<(), String> {
     }
 }
 
-/// What one field of cron may hold.
+/// The valid content of one field of cron.
 struct CronRule {
     min: u32,
     max: u32,

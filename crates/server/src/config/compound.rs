@@ -41,7 +41,7 @@ impl SavePoint {
     }
 }
 
-/// When a client whose replies pile up is closed.
+/// The limit above which a client with unsent replies is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
     /// Bytes that close it at once; 0 = no limit.
@@ -116,7 +116,7 @@ impl Events {
     pub const KEYSPACE: Events = Events(1 << 0);
     /// `E`: to `__keyevent@db__` channels.
     pub const KEYEVENT: Events = Events(1 << 1);
-    /// `g`: DEL, EXPIRE, RENAME and others that no type owns.
+    /// `g`: DEL, EXPIRE, RENAME and others of no particular type.
     pub const GENERIC: Events = Events(1 << 2);
     /// `$`: strings.
     pub const STRING: Events = Events(1 << 3);
@@ -145,7 +145,7 @@ impl Events {
     /// `c`: a key changed its type.
     pub const TYPE_CHANGED: Events = Events(1 << 15);
 
-    /// `A`: every class but `m`, `n`, `o` and `c`.
+    /// `A`: every class except `m`, `n`, `o` and `c`.
     pub const ALL: Events = Events(0b1111_1111_1100);
 
     // In the order Redis prints them; the channel kinds and `m` come after the classes.
@@ -168,12 +168,12 @@ impl Events {
         ('m', Events::MISS),
     ];
 
-    /// Whether every class of `other` is on.
+    /// Returns true if every class of `other` is on.
     pub const fn contains(self, other: Events) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether an event of `class` goes anywhere: its class and one kind of channel are on.
+    /// Returns true if an event of `class` is published: its class and one kind of channel are on.
     pub const fn publishes(self, class: Events) -> bool {
         self.0 & class.0 != 0 && self.0 & (Events::KEYSPACE.0 | Events::KEYEVENT.0) != 0
     }

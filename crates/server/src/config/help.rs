@@ -9,7 +9,7 @@ pub(super) fn version() -> String {
     format!("darter {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// `--help`: what does something, by group.
+/// `--help`: the settings with an effect, by group.
 pub(super) fn usual() -> String {
     let mut text = usage();
     print_groups(&mut text, |setting| !matches!(setting.status, Status::NoEffect(_)));
@@ -107,7 +107,7 @@ fn print_groups(text: &mut String, wanted: impl Fn(&Setting) -> bool) {
     }
 }
 
-/// What a setting does today, where that is not what it says.
+/// The real effect of a setting, if it differs from its description.
 fn remark(setting: &Setting) -> String {
     match setting.status {
         Status::Works => String::new(),

@@ -1,8 +1,8 @@
 //! The configuration: one table of settings, their values, and the plain fields the server reads.
 //!
 //! `Settings::parse` turns the command line, the environment and files into a `Settings` at start-up; CONFIG GET, SET
-//! and REWRITE go through it later; worker threads read a `Live` through a `Watch`. Nothing here opens a socket or
-//! touches data: who changes a setting that needs more than a new number gets `Changes` and acts on it.
+//! and REWRITE use it later; worker threads read a `Live` through a `Watch`. Nothing here opens a socket or touches
+//! data. The caller that changes a setting with further effects gets `Changes` and carries them out.
 
 mod check;
 mod compound;
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use table::{Id, Values};
 
-/// Stands between the words of a user in [`Live::users`], as words may hold spaces.
+/// Separates the words of a user in [`Live::users`], because words may contain spaces.
 pub const USER_SEPARATOR: char = '\u{1f}';
 
 /// The configuration of a running server.
@@ -53,10 +53,10 @@ struct State {
     file: Option<rewrite::File>,
 }
 
-/// What a CONFIG SET changed.
+/// The changes made by a CONFIG SET.
 #[derive(Debug, Clone)]
 pub struct Changes {
-    /// The settings whose value is another one now, in the order given.
+    /// The settings whose value has changed, in the order given.
     pub names: Vec<&'static str>,
     /// The fields before.
     pub before: Arc<Live>,
@@ -64,12 +64,12 @@ pub struct Changes {
     pub after: Arc<Live>,
 }
 
-/// Why whoever carries a change out could not.
+/// The reason why a change could not be carried out.
 #[derive(Debug, Clone)]
 pub struct Refusal {
     /// The setting to blame.
     pub name: &'static str,
-    /// What is wrong, as Redis says it.
+    /// The fault, in Redis' words.
     pub text: String,
 }
 
@@ -95,7 +95,7 @@ impl Settings {
         }
     }
 
-    /// The fields as they are now. Cost: a lock; threads that read often keep a `Watch`.
+    /// The present fields. Cost: a lock; threads that read often keep a `Watch`.
     pub fn live(&self) -> Arc<Live> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -145,9 +145,9 @@ impl Settings {
         found
     }
 
-    /// CONFIG SET: all of `pairs` or none. `apply` carries out what a new value alone does not do (listening sockets,
-    /// the log) before anybody else sees it; when it refuses, nothing has changed, and it has undone what it did. It
-    /// runs under the lock of the settings, so it must not ask them anything.
+    /// CONFIG SET: all of `pairs` or none. `apply` carries out further effects (listening sockets, the log) before
+    /// any other thread sees the values. If it refuses, it must have undone its effects, and nothing has changed. It
+    /// runs under the lock of the settings, so it must not read them.
     ///
     /// Errors: the error reply, starting with `ERR`.
     pub fn config_set<N, V>(
@@ -188,10 +188,10 @@ impl Settings {
         Ok(changes)
     }
 
-    /// CONFIG REWRITE: brings the file the server was started with up to date, keeping its comments and order. `users`
-    /// are the lines that take the place of its `user` lines; none leaves those alone.
+    /// CONFIG REWRITE: brings the file the server was started with up to date, keeping its comments and order.
+    /// `users` are the lines that replace its `user` lines; `None` leaves those unchanged.
     ///
-    /// Errors: the error reply, starting with `ERR`; the file is then as before.
+    /// Errors: the error reply, starting with `ERR`; the file is then unchanged.
     pub fn rewrite(&self, users: Option<&[String]>, wanted: Wanted) -> Result<(), String> {
         let state = self.state();
         let file = state.file.as_ref().ok_or("ERR The server is running without a config file")?;
@@ -201,7 +201,7 @@ impl Settings {
 
     /// Changes a setting that CONFIG SET may not change, on behalf of the command that changes it.
     ///
-    /// Errors: there is no such setting, or the text is no value of it.
+    /// Errors: there is no such setting, or the text is not a value of it.
     pub fn note(&self, name: &str, text: &str) -> Result<(), String> {
         let mut state = self.state();
         let id = table::find_id(name).ok_or_else(|| format!("there is no setting {name}"))?;
@@ -227,12 +227,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A view of `settings` as they are now.
+    /// A view of the present `settings`.
     pub fn new(settings: &Settings) -> Watch {
         Watch { live: settings.live() }
     }
 
-    /// The fields as they were at the last `refresh`.
+    /// The fields at the last `refresh`.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
     }
@@ -259,7 +259,7 @@ where
     V: AsRef<[u8]>,
 {
     let mut wanted: Vec<(Id, &str)> = Vec::with_capacity(pairs.len());
-    // the first fault decides, but an unknown name goes before every other one
+    // the first fault decides, but an unknown name precedes all others
     let mut fault = None;
     for (given, text) in pairs {
         let name = String::from_utf8_lossy(given.as_ref());
@@ -292,14 +292,14 @@ where
 /// Settings that Valkey has, or can change, and Redis not.
 const VALKEYS: [&str; 2] = ["unixsocketgroup", "io-threads-do-reads"];
 
-/// Why CONFIG SET may not touch the setting at `id`, if so.
+/// The reason why CONFIG SET may not change the setting at `id`, if any.
 fn may_not_change(id: Id, text: &str, values: &Values, may_set_protected: bool) -> Option<&'static str> {
     let setting = table::setting(id);
     match setting.change {
         Change::Runtime | Change::Applied => None,
         Change::Protected if may_set_protected => None,
         Change::Protected => Some("can't set protected config"),
-        // tools set what CONFIG GET * told them; names that Redis lacks stay out of their way
+        // tools set the values that CONFIG GET * returned; names that Redis lacks must not disturb them
         Change::Startup if setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name) => {
             let same = setting.parse_text(text, None).is_ok_and(|value| value == *values.get(id));
             (!same).then_some("can't set immutable config")
@@ -308,7 +308,7 @@ fn may_not_change(id: Id, text: &str, values: &Values, may_set_protected: bool) 
     }
 }
 
-/// Refuses a value that asks for what is not there yet.
+/// Refuses a value that requires a missing feature.
 fn refuse_missing_feature(id: Id, value: &value::Value) -> Result<(), String> {
     match table::setting(id).status {
         Status::NotYet(feature) if value != table::default_of(id) => {

@@ -1,4 +1,4 @@
-//! CONFIG REWRITE: brings a file up to date with the settings and leaves the rest of it alone.
+//! CONFIG REWRITE: brings a file up to date with the settings and leaves the rest unchanged.
 
 use super::setting::{Setting, Visibility};
 use super::table::{self, Id, Values};
@@ -15,7 +15,7 @@ pub(super) struct File {
     style: Style,
 }
 
-/// How a file names settings.
+/// The form of settings in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// `name value...`, as Redis.
@@ -30,7 +30,7 @@ impl File {
         File { path, style }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -52,7 +52,7 @@ impl File {
     }
 }
 
-/// Which settings a rewritten file has besides those it had.
+/// The settings in a rewritten file besides those it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Those that are not at their defaults.
@@ -62,8 +62,8 @@ pub enum Wanted {
 }
 
 impl Style {
-    /// `old` with the lines of every setting brought up to date: a setting keeps its place, one that the file lacks is
-    /// added at the end when it is not at its default, and comments stay.
+    /// `old` with the lines of every setting brought up to date: a setting keeps its place, a missing one is added at
+    /// the end if it is not at its default, and comments stay.
     pub(super) fn rewritten(self, old: &str, values: &Values, wanted: Wanted) -> io::Result<String> {
         let read: Vec<_> = old.lines().map(|line| (line, self.read(line))).collect();
         let mut counts: HashMap<Id, usize> = HashMap::new();
@@ -80,7 +80,7 @@ impl Style {
             if !done.insert(id) {
                 continue;
             }
-            // a line that says the same in other words stays as it was written
+            // a line with the same meaning in other words stays unchanged
             if counts.get(&id) == Some(&1) && value.as_ref() == Some(values.get(id)) {
                 lines.push(line.to_owned());
             } else {
@@ -104,7 +104,7 @@ impl Style {
         Ok(lines.join("\n"))
     }
 
-    /// `text` with these users instead of those it has: each a line, where the first one stood or at the end.
+    /// `text` with these users instead of its own: each a line, at the place of the first one or at the end.
     fn with_users(self, text: &str, users: &[String]) -> String {
         let mark = if self == Style::Flags { "--user=" } else { "user " };
         let mut new = users.iter().map(|line| match self {
@@ -124,7 +124,7 @@ impl Style {
         lines.join("\n")
     }
 
-    /// The setting that `line` gives, and its value where one line holds all of it.
+    /// The setting that `line` sets, and its value if one line holds all of it.
     fn read(self, line: &str) -> Option<(Id, Option<Value>)> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') || line.starts_with("//") {
@@ -199,7 +199,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_file_name(new_name);
     let written = write_new(&new, &path, bytes).and_then(|()| std::fs::rename(&new, &path));
     if written.is_err() {
-        // what is wrong with the writing matters more than what is wrong with the tidying
+        // an error of writing matters more than one of removing
         let _ = std::fs::remove_file(&new);
     }
     written?;

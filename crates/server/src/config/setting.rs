@@ -1,7 +1,7 @@
-//! One row of the settings table: a name, what its value may be, what it starts as and what it does today.
+//! One row of the settings table: a name, its valid values, its default and its effect.
 //!
-//! The rows themselves live in `table`. Parsing, CONFIG GET and SET, `--help` and docs/flags.md all read them; nothing
-//! else in the server knows the names of settings except `live`, which turns values into plain fields.
+//! The rows themselves live in `table`. Parsing, CONFIG GET and SET, `--help` and docs/flags.md all read them;
+//! nothing else in the server knows the names of settings except `live`, which turns values into plain fields.
 
 /// A setting: everything the server knows about one configuration name.
 #[derive(Debug, Clone, Copy)]
@@ -10,27 +10,27 @@ pub struct Setting {
     pub name: &'static str,
     /// Other names for the same value; dashes, underscores and dots never need an alias.
     pub aliases: &'static [&'static str],
-    /// What the value may be.
+    /// The valid values.
     pub kind: Kind,
-    /// The value at start-up when nobody says otherwise, as text that `kind` accepts.
+    /// The value at start-up if it is not set, as text that `kind` accepts.
     pub default: &'static str,
-    /// Whose conventions print and read the value.
+    /// The conventions for printing and reading the value.
     pub spelling: Spelling,
     /// When the value may change.
     pub change: Change,
-    /// Whether patterns of CONFIG GET and `--help` show it.
+    /// Visibility in patterns of CONFIG GET and in `--help`.
     pub visibility: Visibility,
-    /// Whether the value is a secret that logs and MONITOR must not show.
+    /// Secrecy of the value in logs and MONITOR.
     pub secrecy: Secrecy,
-    /// What the server does with it today.
+    /// The server's present use of it.
     pub status: Status,
-    /// The heading of `--help` it stands under.
+    /// Its heading in `--help`.
     pub group: Group,
     /// One line for people.
     pub help: &'static str,
 }
 
-/// What a value may be.
+/// The valid values of a setting.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// True or false.
@@ -51,11 +51,11 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Several of these words, the first of which means none.
     Choices(&'static [&'static str]),
-    /// Any text the check lets pass; the error is the text Redis gives.
+    /// Any text that passes the check; the error is the text of Redis.
     Text(fn(&str) -> Result<(), String>),
     /// A folder that exists; empty is the current one.
     Dir,
-    /// Up to so many words.
+    /// Up to this number of words.
     Words(usize),
     /// A host and a port.
     Endpoint,
@@ -71,7 +71,7 @@ pub enum Kind {
     OomScores,
 }
 
-/// Whose conventions a setting follows.
+/// The conventions of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
     /// `yes` and `no`, dashes, `1k` is 1000 bytes.
@@ -85,15 +85,15 @@ pub enum Spelling {
 pub enum Change {
     /// At any time, by CONFIG SET.
     Runtime,
-    /// At any time, when whoever calls CONFIG SET also carries the change out (listening sockets).
+    /// At any time, and the caller of CONFIG SET also carries the change out (listening sockets).
     Applied,
-    /// By CONFIG SET where `enable-protected-configs` lets the caller.
+    /// By CONFIG SET if `enable-protected-configs` allows it to the caller.
     Protected,
     /// At start-up only.
     Startup,
 }
 
-/// Whether patterns and `--help` show a setting.
+/// The visibility of a setting in patterns and `--help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
     /// Shown.
@@ -104,25 +104,25 @@ pub enum Visibility {
     DirectiveOnly,
 }
 
-/// Whether a value is a secret.
+/// The secrecy of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrecy {
-    /// Anyone who may read the configuration may read it.
+    /// Everyone who may read the configuration may read it.
     Open,
     /// Logs and MONITOR show `(redacted)`.
     Secret,
 }
 
-/// What the server does with a setting today.
+/// The server's present use of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It does what it says.
+    /// It works as described.
     Works,
-    /// Any value is taken and changes nothing, for this reason.
+    /// Any value is accepted and changes nothing, for this reason.
     NoEffect(&'static str),
-    /// The feature is not there yet: any value but the default is refused, naming the feature.
+    /// The feature is missing: any value but the default is refused, naming the feature.
     NotYet(&'static str),
-    /// As [`Status::NotYet`] for this one value; the others work.
+    /// Like [`Status::NotYet`], for this one value; the others work.
     NotYetFor(&'static str, &'static str),
 }
 
@@ -131,13 +131,13 @@ pub enum Status {
 pub enum Group {
     /// Ports, sockets, threads.
     Network,
-    /// Passwords, ACL, what remote clients may do.
+    /// Passwords, ACL, rights of remote clients.
     Security,
-    /// The memory limit and what happens there.
+    /// The memory limit and the effects of reaching it.
     Memory,
     /// Sizes and counts that bound a client or a command.
     Limits,
-    /// How values are laid out.
+    /// The layout of values.
     Encoding,
     /// Snapshots and the append-only file.
     Persistence,
@@ -204,7 +204,7 @@ impl Group {
 }
 
 impl Setting {
-    /// A setting that works, may change at run time and has no help yet; the builders below say the rest.
+    /// A setting that works, may change at run time and has no help yet; the builders below set the rest.
     pub(super) const fn new(name: &'static str, kind: Kind, default: &'static str) -> Self {
         Setting {
             name,
@@ -306,13 +306,13 @@ impl Setting {
         self
     }
 
-    /// Refused unless it has its default value, because this feature is not there yet.
+    /// Refused unless it has its default value, because this feature is missing.
     pub(super) const fn not_yet(mut self, feature: &'static str) -> Self {
         self.status = Status::NotYet(feature);
         self
     }
 
-    /// One value is refused, because this feature is not there yet.
+    /// One value is refused, because this feature is missing.
     pub(super) const fn not_yet_for(mut self, value: &'static str, feature: &'static str) -> Self {
         self.status = Status::NotYetFor(value, feature);
         self
@@ -325,7 +325,7 @@ impl Setting {
         self
     }
 
-    /// Whether one setting may be given as several words (`save 3600 1`).
+    /// Returns true if one setting may be given as several words (`save 3600 1`).
     pub fn takes_words(&self) -> bool {
         match self.kind {
             Kind::Words(_)
@@ -349,7 +349,7 @@ impl Setting {
         }
     }
 
-    /// Whether `value` may not be shown in logs and MONITOR.
+    /// Returns true if `value` may not be shown in logs and MONITOR.
     pub fn is_secret(&self) -> bool {
         self.secrecy == Secrecy::Secret
     }

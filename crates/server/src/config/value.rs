@@ -19,9 +19,9 @@ pub(super) enum Value {
     Int(i64),
     /// Of `Kind::Octal`.
     Octal(u32),
-    /// Of `Kind::Memory` and of `Kind::MemoryOrPercent` when it is an amount, in bytes.
+    /// Of `Kind::Memory` and of `Kind::MemoryOrPercent` if it is an amount, in bytes.
     Bytes(u64),
-    /// Of `Kind::MemoryOrPercent` when it is a share, 0 to 100.
+    /// Of `Kind::MemoryOrPercent` if it is a share, 0 to 100.
     Percent(u8),
     /// Of `Kind::Real`.
     Real(f64),
@@ -31,7 +31,7 @@ pub(super) enum Value {
     Choices(Vec<&'static str>),
     /// Of `Kind::Text`.
     Text(String),
-    /// Of `Kind::Dir`, as it was given.
+    /// Of `Kind::Dir`, as given.
     Dir(String),
     /// Of `Kind::Words`.
     Words(Vec<String>),
@@ -50,9 +50,9 @@ pub(super) enum Value {
 }
 
 impl Setting {
-    /// Reads a value from `words`; `before` is what settings that are changed in part start from.
+    /// Reads a value from `words`; `before` is the old value, for settings that are changed in part.
     ///
-    /// Errors: Redis' text for what is wrong with it.
+    /// Errors: Redis' text for the fault.
     pub(super) fn parse(&self, words: &[&str], before: Option<&Value>) -> Result<Value, String> {
         if !self.takes_words() {
             return match words {
@@ -90,7 +90,7 @@ impl Setting {
         self.parse(&words, before)
     }
 
-    /// Whether `word` reads as a value of a boolean setting, so that `--x word` is one argument and not two.
+    /// Returns true if `word` reads as a value of a boolean setting, so that `--x word` is one argument and not two.
     pub(super) fn reads_bool(&self, word: &str) -> bool {
         parse_bool(word, self.spelling).is_some()
     }
@@ -194,7 +194,7 @@ impl Value {
     }
 }
 
-/// `dir` as an absolute path; empty is the current folder. An address in a cloud stays as it is.
+/// `dir` as an absolute path; empty is the current folder. An address in a cloud stays unchanged.
 pub(super) fn absolute(dir: &str) -> PathBuf {
     if is_cloud(dir) {
         return PathBuf::from(dir);

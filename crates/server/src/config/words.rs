@@ -18,7 +18,7 @@ pub(super) fn split(line: &str) -> Option<Vec<String>> {
     }
 }
 
-/// `text` as one word of a line: as it is when that reads back the same, else in double quotes.
+/// `text` as one word of a line: unchanged if that reads back the same, else in double quotes.
 pub(super) fn quote(text: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '\\' | '#');
     if !text.is_empty() && text.chars().all(plain) {
@@ -39,7 +39,7 @@ pub(super) fn quote(text: &str) -> String {
     quoted
 }
 
-/// The word at the start of `rest`, which is not blank, and what follows it.
+/// The word at the start of `rest`, which is not blank, and the rest after it.
 fn take_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What other threads see of a connection: its card, as it is before its replies go out and when they are sent.
+//! What other threads see of a connection: its info, as it is before its replies go out and when they are sent.
 //!
 //! The thread's output calls it, twice for each connection that has something to send.
 
@@ -8,8 +8,8 @@ use darter_wire::parser::Progress;
 use darter_wire::{Limits, Parser, Step};
 
 use super::Conn;
-use crate::core::Core;
-use crate::speech::Speech;
+use crate::protocol::Protocol;
+use crate::thread_state::ThreadState;
 use crate::tls;
 
 impl Conn {
@@ -19,53 +19,53 @@ impl Conn {
     }
 
     /// Books that it takes `bytes` of memory now; 0 when it goes.
-    pub fn count_bytes(&mut self, core: &Core, bytes: usize) {
-        let before = self.card.memory_bytes.swap(bytes, Relaxed);
-        core.stats().client_bytes.add((bytes as u64).wrapping_sub(before as u64));
+    pub fn count_bytes(&mut self, local: &ThreadState, bytes: usize) {
+        let before = self.info.memory_bytes.swap(bytes, Relaxed);
+        local.stats().client_bytes.add((bytes as u64).wrapping_sub(before as u64));
     }
 
     /// Shows other threads what the commands so far have made of it. Called before their replies go out:
     /// who has read a reply finds in CLIENT LIST what it says.
-    pub fn show_session(&mut self, core: &Core) {
-        if let Some(spout) = &self.session.spout {
-            let sent = spout.take_sent();
+    pub fn show_session(&mut self, local: &ThreadState) {
+        if let Some(direct_push) = &self.session.direct_push {
+            let sent = direct_push.take_sent();
             self.session.usage.output_bytes += sent;
             self.was_active |= sent > 0;
         }
         if std::mem::take(&mut self.was_active) {
-            self.card.active_ms.store(core.now_ms, Relaxed);
+            self.info.active_ms.store(local.now_ms, Relaxed);
         }
         self.output_peak = self.output_peak.max(self.output.len() - self.sent);
-        self.card.update(&self.session);
+        self.info.update(&self.session);
     }
 
     /// Shows other threads what its buffers hold, as it is once its replies are sent.
-    pub fn show_buffers(&mut self, core: &Core) {
-        let card = &*self.card;
+    pub fn show_buffers(&mut self, local: &ThreadState) {
+        let info = &*self.info;
         let waiting = if self.is_stalled { self.waiting_args } else { 0 };
         let ahead = if self.input.is_empty() { Progress::default() } else { self.understood() };
-        card.output_bytes.store(self.session.usage.output_bytes, Relaxed);
-        card.arg_bytes.store(waiting + ahead.args_bytes, Relaxed);
-        card.query_bytes.store(self.input.len().saturating_sub(ahead.bytes), Relaxed);
-        card.query_free.store(self.input.capacity() - self.input.len(), Relaxed);
-        card.pending_bytes.store(self.unsent_bytes(), Relaxed);
-        card.output_room.store(self.output.capacity(), Relaxed);
-        card.output_peak.store(self.output_peak, Relaxed);
-        card.awaits_writable.store(self.awaits_writable, Relaxed);
+        info.output_bytes.store(self.session.usage.output_bytes, Relaxed);
+        info.arg_bytes.store(waiting + ahead.args_bytes, Relaxed);
+        info.query_bytes.store(self.input.len().saturating_sub(ahead.bytes), Relaxed);
+        info.query_free.store(self.input.capacity() - self.input.len(), Relaxed);
+        info.pending_bytes.store(self.unsent_bytes(), Relaxed);
+        info.output_room.store(self.output.capacity(), Relaxed);
+        info.output_peak.store(self.output_peak, Relaxed);
+        info.awaits_writable.store(self.awaits_writable, Relaxed);
         let aside = waiting
             + self.parser.heap_bytes()
             + self.session.own_messages.capacity()
             + self.session.reading.as_ref().map_or(0, |reading| reading.aside_bytes())
             + tls::count_bytes(self.channel.as_deref());
-        card.buffer_bytes.store(self.input.capacity() + self.output.capacity() + aside, Relaxed);
-        let bytes = card.total_bytes();
-        self.count_bytes(core, bytes);
+        info.buffer_bytes.store(self.input.capacity() + self.output.capacity() + aside, Relaxed);
+        let bytes = info.total_bytes();
+        self.count_bytes(local, bytes);
     }
 
     /// How far the input that is kept is understood.
     #[cold]
     fn understood(&self) -> Progress {
-        if self.session.speech != Speech::Resp {
+        if self.session.protocol != Protocol::Resp {
             return Progress::default();
         }
         if !(self.is_postponed || self.is_due) {

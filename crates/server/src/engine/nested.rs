@@ -9,11 +9,11 @@ use darter_command::{Ctx, Fault};
 use darter_wire::{Args, Reply};
 
 use super::commit;
+use super::lock_scope::LockScope;
 use super::origin::ChangedBy;
-use super::wanted::Wanted;
-use crate::clients::ClientCard;
+use super::sinks::commit_body;
+use crate::clients::ClientInfo;
 use crate::commands::debug;
-use crate::core::Core;
 use crate::dispatch::{self, Caller};
 use crate::exec::{self, Sees};
 use crate::fieldsets;
@@ -24,6 +24,7 @@ use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::script_run;
 use crate::session::{Gate, Session};
+use crate::thread_state::ThreadState;
 use crate::timing;
 use crate::tracking;
 
@@ -39,11 +40,11 @@ pub enum Within {
 /// What a nested command runs with.
 pub struct Nested<'a> {
     /// The thread.
-    pub core: &'a mut Core,
+    pub local: &'a mut ThreadState,
     /// The connection's state.
     pub session: &'a mut Session,
     /// What others see of it.
-    pub card: &'a ClientCard,
+    pub info: &'a ClientInfo,
     /// The shards held.
     pub grant: &'a mut Shards,
     /// What it is a part of.
@@ -54,47 +55,47 @@ impl Nested<'_> {
     /// Runs a command that was admitted, and appends its reply to `out`.
     pub fn run(&mut self, entry: &'static Entry, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
         let db = self.session.db;
-        let calls = self.core.stats().commands[entry.id].calls.bump();
+        let calls = self.local.stats().commands[entry.id].calls.bump();
         let is_single = entry.is_single_of(args.len() as u32);
-        let began = entry.is_timed(calls, self.core.times_all, is_single).then(Instant::now);
+        let began = entry.is_timed(calls, self.local.times_all, is_single).then(Instant::now);
         if self.within == Within::Script {
             self.session.usage.commands += 1;
-            if self.core.shared.monitors.is_any() {
-                monitor::show_scripted(self.core, db, entry, args);
+            if self.local.shared.monitors.is_any() {
+                monitor::show_scripted(self.local, db, entry, args);
             }
         }
         if let Some(reader) = tracking::reader_of(self.session, entry) {
-            commit::caches(self.core, self.grant, ChangedBy(self.session.id));
-            tracking::remember(self.core, self.grant, reader, entry, args);
+            commit::caches(self.local, self.grant, ChangedBy(self.session.id));
+            tracking::remember(self.local, self.grant, reader, entry, args);
         }
-        let wanted = Wanted::of(entry, args, &self.core.shared.router);
+        let wanted = LockScope::of(entry, args, &self.local.shared.router);
         let mut reply = Reply::new(out, resp3);
         let mark = reply.len();
-        let sees = Sees::of(self.core, entry, self.session.gate.has(Gate::IMPORTS));
+        let sees = Sees::of(self.local, entry, self.session.gate.has(Gate::IMPORTS));
         sees.begin(self.grant);
         let ended = self.body(entry, args, &wanted, &mut reply);
-        sees.end(self.core, self.grant);
+        sees.end(self.local, self.grant);
         if let Err(fault) = ended {
-            exec::refuse(self.core, entry, &fault, &mut reply, mark);
+            exec::refuse(self.local, entry, &fault, &mut reply, mark);
             if self.within == Within::Script {
-                self.core.note_script_error(fault.line().as_bytes());
+                self.local.note_script_error(fault.line().as_bytes());
             }
         }
         if wanted.is_journalled(self.grant) {
             let reply = out.get(mark..).unwrap_or_default();
             let ran = journal::Ran { entry, args, db, served: None, reply };
-            journal::note_grant(self.core, self.grant, Some(ran));
+            commit::note(self.local, self.grant, Some(ran));
         }
         if let Some(began) = began {
-            let weight = entry.weight(self.core.times_all, is_single);
+            let weight = entry.weight(self.local.times_all, is_single);
             let note = if self.within == Within::Script { timing::note_part } else { timing::note };
-            note(self.core, self.card, entry, args, began.elapsed(), weight);
+            note(self.local, self.info, entry, args, began.elapsed(), weight);
         }
-        commit::body(self.core, self.grant, entry);
+        commit_body(self.local, self.grant, entry);
         if self.within == Within::Exec {
-            large::note_reply(self.core, self.session.id, entry, args, out.len().saturating_sub(mark));
-            if self.core.shared.monitors.is_any() {
-                monitor::show(self.core, self.card, db, entry, args);
+            large::note_reply(self.local, self.session.id, entry, args, out.len().saturating_sub(mark));
+            if self.local.shared.monitors.is_any() {
+                monitor::show(self.local, self.info, db, entry, args);
             }
         }
     }
@@ -103,16 +104,16 @@ impl Nested<'_> {
         &mut self,
         entry: &'static Entry,
         args: Args<'_>,
-        wanted: &Wanted<'_>,
+        wanted: &LockScope<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Fault> {
         match (entry.run, self.within) {
-            (_, Within::Exec) if entry.is_debug && !debug::is_allowed(self.core, self.card) => {
+            (_, Within::Exec) if entry.is_debug && !debug::is_allowed(self.local, self.info) => {
                 Err(Fault::text(debug::NOT_ALLOWED))
             }
             (Run::Data(run), _) if entry.is_import => {
                 let whole = fieldsets::expand(self.session, args)?;
-                self.data(run, &Wanted::Any, whole.args(), reply)
+                self.data(run, &LockScope::Any, whole.args(), reply)
             }
             (Run::Data(run), _) => self.data(run, wanted, args, reply),
             (Run::Server(run), Within::Exec) => run(&mut self.caller(), args, reply),
@@ -123,15 +124,15 @@ impl Nested<'_> {
                 }
                 // A server command answers in the connection's protocol, which the script may have changed for itself.
                 let was_resp3 = std::mem::replace(&mut self.session.resp3, reply.is_resp3());
-                let now_ms = self.core.now_ms;
+                let now_ms = self.local.now_ms;
                 let ended = run(&mut self.caller(), args, reply);
                 self.session.resp3 = was_resp3;
                 // Time stands still while a script runs, even if it sleeps (DEBUG SLEEP).
-                self.core.now_ms = now_ms;
+                self.local.now_ms = now_ms;
                 ended
             }
             (Run::Script(_), Within::Exec) => {
-                script_run::run_held(self.core, self.session, self.card, self.grant, entry, args, reply);
+                script_run::run_held(self.local, self.session, self.info, self.grant, entry, args, reply);
                 Ok(())
             }
             // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
@@ -148,22 +149,22 @@ impl Nested<'_> {
     fn data(
         &mut self,
         run: darter_command::Run,
-        wanted: &Wanted<'_>,
+        wanted: &LockScope<'_>,
         args: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Fault> {
-        let Nested { core, session, grant, within, .. } = self;
-        let (set, key) = wanted.set(&core.shared.router, grant).ok_or(Fault::text(match within {
+        let Nested { local, session, grant, within, .. } = self;
+        let (set, key) = wanted.set(&local.shared.router, grant).ok_or(Fault::text(match within {
             Within::Exec => "ERR the transaction does not hold the keys of its command",
             Within::Script => "ERR Script attempted to access a key it did not declare",
         }))?;
-        let mut ctx = Ctx::new(set, &core.env, session.db, core.live.dbnum as usize, core.now_ms, key);
+        let mut ctx = Ctx::new(set, &local.env, session.db, local.live.dbnum as usize, local.now_ms, key);
         ctx.may_wait = false;
         run(&mut ctx, args, reply)
     }
 
     fn caller(&mut self) -> Caller<'_> {
         let held = Some(&mut *self.grant);
-        Caller { core: self.core, session: self.session, card: self.card, may_wait: false, held }
+        Caller { local: self.local, session: self.session, info: self.info, may_wait: false, held }
     }
 }

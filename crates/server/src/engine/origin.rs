@@ -4,22 +4,14 @@
 //! never changes on the way, and touches nothing.
 
 use darter_command::Marks;
+pub use darter_engine::commit::ChangedBy;
 use darter_reactor::Token;
 use darter_txn::Reader;
 
-use crate::core::Core;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
+use crate::thread_state::ThreadState;
 use crate::tracking;
-
-/// The client that makes a change: it hears nothing of it under NOLOOP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChangedBy(pub u64);
-
-impl ChangedBy {
-    /// The server itself: expiry, eviction, housekeeping.
-    pub const SERVER: ChangedBy = ChangedBy(0);
-}
 
 /// Where a command comes from.
 #[derive(Clone, Copy)]
@@ -48,9 +40,9 @@ pub struct Origin {
 
 impl Origin {
     /// The origin of a call of `entry` by a connection of this thread; `None` is work that runs at home with its session.
-    pub fn of(core: &Core, session: &Session, token: Token, entry: Option<&Entry>) -> Origin {
+    pub fn of(local: &ThreadState, session: &Session, token: Token, entry: Option<&Entry>) -> Origin {
         Origin {
-            home: core.thread,
+            home: local.thread,
             token,
             client: session.id,
             db: session.db,

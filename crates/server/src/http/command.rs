@@ -10,10 +10,10 @@ use serde_json::Value as Json;
 use super::json;
 use super::response::{self, Framing, Kind, Status};
 use crate::conn::Conn;
-use crate::core::Core;
 use crate::dispatch;
 use crate::exec::{Call, Ran};
 use crate::registry::{Entry, Run};
+use crate::thread_state::ThreadState;
 
 /// Commands of one request.
 const COMMANDS_MAX: usize = 512;
@@ -22,7 +22,7 @@ const REPLY_BYTES_MAX: usize = 8 << 20;
 /// Bytes of JSON of one answer, beyond which commands are not run any more.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// How a request and its answer look.
+/// The forms of a request and its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// `{"db": 0, "commands": [["GET", "k"], ...]}`, answered by `{"replies": [...], "us": 12}`.
@@ -41,7 +41,7 @@ pub struct Task {
     answer: Vec<u8>,
     began: Instant,
     shape: Shape,
-    /// How the answer goes out.
+    /// The framing of the answer.
     pub framing: Framing,
     waits: bool,
 }
@@ -49,7 +49,7 @@ pub struct Task {
 impl Task {
     /// Reads a request.
     ///
-    /// Errors: it is no JSON, or not of that shape; in words.
+    /// Errors: it is not JSON, or not of that shape; in words.
     pub fn read(body: &[u8], shape: Shape, framing: Framing, dbs: usize) -> Result<Task, String> {
         let json: Json = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
         let (db, commands) = match shape {
@@ -103,13 +103,13 @@ impl Task {
 const READONLY: &[u8] =
     b"READONLY this console changes nothing: the server was started with --http_console_readonly";
 
-/// Whether a command changes neither data nor the server.
+/// Returns true if a command changes neither data nor the server.
 fn only_tells(entry: &Entry) -> bool {
     let spec = &entry.spec;
     spec.has(Marks::ONLY_TELLS) || matches!(entry.run, Run::Data(_)) && spec.flags.any(Flags::READONLY)
 }
 
-/// The words of a command: strings, numbers, or `{"base64": "..."}` for bytes that are no text.
+/// The words of a command: strings, numbers, or `{"base64": "..."}` for bytes that are not text.
 fn command(json: &Json) -> Option<OwnedArgs> {
     let words = json.as_array().filter(|words| !words.is_empty())?;
     let mut args = OwnedArgs::with_capacity(words.len(), 0);
@@ -127,8 +127,8 @@ fn command(json: &Json) -> Option<OwnedArgs> {
     Some(args)
 }
 
-/// Runs what is left of a task; returns whether all of it has run.
-pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
+/// Runs the rest of a task; returns true if all of it has run.
+pub(super) fn run(conn: &mut Conn, local: &mut ThreadState, task: &mut Task) -> bool {
     if std::mem::take(&mut task.waits) {
         task.take_reply();
     }
@@ -136,28 +136,30 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
     conn.session.db = task.db;
     while let Some(args) = task.commands.get(task.next) {
         let args = args.args();
-        let ready = dispatch::prepare(core, args);
+        let ready = dispatch::prepare(local, args);
         if let Some(entry) = ready.entry.filter(|entry| entry.spec.has(Marks::NOT_OVER_HTTP)) {
-            let line =
-                format!("ERR {} has no meaning over HTTP, where each request stands alone", entry.spec.name);
+            let line = format!(
+                "ERR {}has no meaning over HTTP, because each request is independent",
+                entry.spec.name
+            );
             Reply::new(&mut task.reply, true).error(line.as_bytes());
             task.next += 1;
             task.take_reply();
             continue;
         }
-        let is_readonly = task.shape == Shape::Console && core.live.http.console_readonly;
+        let is_readonly = task.shape == Shape::Console && local.live.http.console_readonly;
         if is_readonly && ready.entry.is_some_and(|entry| !only_tells(entry)) {
             Reply::new(&mut task.reply, true).error(READONLY);
             task.next += 1;
             task.take_reply();
             continue;
         }
-        if conn.defers(core, ready) {
+        if conn.defers(local, ready) {
             return false;
         }
         let call = Call { session: &mut conn.session, out: &mut task.reply, token: conn.token };
-        match dispatch::execute(core, call, &conn.card, ready, args) {
-            Ran::Done if conn.session.parking.is_none() => {
+        match dispatch::execute(local, call, &conn.info, ready, args) {
+            Ran::Done if conn.session.blocked.is_none() => {
                 task.next += 1;
                 task.take_reply();
             }
@@ -169,7 +171,7 @@ pub(super) fn run(conn: &mut Conn, core: &mut Core, task: &mut Task) -> bool {
                 return false;
             }
             Ran::Postponed => {
-                conn.postpone(core);
+                conn.postpone(local);
                 return false;
             }
         }

@@ -1,8 +1,8 @@
-//! Who may ask: requests that a page of another site made a browser send are refused, and so are guesses of passwords.
+//! Admission of requests: refuses requests that a page of another site made a browser send, and guesses of passwords.
 //!
-//! Called by the routes before anything is done. Without a password the only thing between a browser's owner and any
-//! page of the web is that the page cannot speak for our own name; so names that the web could point at this machine
-//! (DNS rebinding) are refused then.
+//! Called by the routes before anything is done. Without a password, a browser is protected from foreign pages only
+//! because they cannot use our own name. Names that the web could point at this machine (DNS rebinding) are therefore
+//! refused.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use super::response::Status;
 
 /// Refuses what another site's page sent. A link from elsewhere to the page itself is fine.
 ///
-/// Errors: the status, and a line that says why.
+/// Errors: the status, and a line with the reason.
 pub fn check_site(head: &Head<'_>, is_page: bool, has_password: bool) -> Result<(), (Status, &'static str)> {
     if !has_password && !is_private_name(head.host) {
         return Err((Status::Misdirected, WRONG_NAME));
@@ -21,7 +21,7 @@ pub fn check_site(head: &Head<'_>, is_page: bool, has_password: bool) -> Result<
     if is_page && head.method != Method::Post {
         return Ok(());
     }
-    // Older browsers do not send it; what they do send is checked below.
+    // Older browsers do not send it; the headers that they do send are checked below.
     if head.fetch_site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Err((Status::Forbidden, CROSS_SITE));
     }
@@ -33,7 +33,7 @@ pub fn check_site(head: &Head<'_>, is_page: bool, has_password: bool) -> Result<
 
 /// Refuses what only a script of another site, or a form, would send to the API.
 ///
-/// Errors: the status, and a line that says why.
+/// Errors: the status, and a line with the reason.
 pub fn check_api(head: &Head<'_>) -> Result<(), (Status, &'static str)> {
     if !head.is_from_console {
         return Err((Status::Forbidden, "the header X-Darter-Console is missing"));
@@ -57,8 +57,8 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
     rest.is_some_and(|name| name.eq_ignore_ascii_case(host))
 }
 
-/// Whether no one on the web can have `host`, a name with or without a port, point here: it is an address, a name of
-/// one word, or one that is kept for the own machine.
+/// Returns true if no one on the web can point `host`, a name with or without a port, at this machine. It is an
+/// address, a name of one word, or one reserved for the local machine.
 fn is_private_name(host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };

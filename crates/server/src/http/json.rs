@@ -1,4 +1,4 @@
-//! Replies as JSON: one way for the console, which shows types, and one for programs, which want plain values.
+//! Replies as JSON: one form for the console, which shows types, and one for programs, which want plain values.
 
 use darter_wire::base64;
 use darter_wire::value::Value;
@@ -6,8 +6,8 @@ use darter_wire::value::Value;
 /// Numbers up to this size are the same in JavaScript.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// Appends a reply so that nothing is lost: strings, small integers, booleans, nulls and arrays as they are, all else
-/// as an object whose only field names the type (`status`, `error`, `int`, `double`, `base64`, `map`, `set`).
+/// Appends a reply without loss: strings, small integers, booleans, nulls and arrays unchanged, all else as an object
+/// whose only field names the type (`status`, `error`, `int`, `double`, `base64`, `map`, `set`).
 pub fn write_typed(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null | Value::NullArray => out.extend_from_slice(b"null"),
@@ -35,8 +35,8 @@ pub fn write_typed(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Appends `{"result": ...}` or `{"error": "..."}` with plain values: numbers are numbers, bytes that are no text lose
-/// what is not, maps are objects.
+/// Appends `{"result": ...}` or `{"error": "..."}` with plain values: numbers are numbers, bytes that are not text
+/// are replaced, maps are objects.
 pub fn write_result(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Error(line) => wrapped(out, "error", |out| string(out, &String::from_utf8_lossy(line))),
@@ -95,7 +95,7 @@ fn wrapped(out: &mut Vec<u8>, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'}');
 }
 
-/// A string, or its bytes when they are no text.
+/// A string, or its bytes if they are not text.
 fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => string(out, text),

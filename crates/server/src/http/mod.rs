@@ -1,7 +1,7 @@
 //! HTTP: metrics, health, the console and its API, on the main port and the admin port.
 //!
-//! Called by a connection whose first line was a request of HTTP. Nothing here waits: a command of the console that
-//! has to wait leaves its visit stalled, and goes on when its thread has the reply.
+//! Called by a connection whose first line was a request of HTTP. Nothing here waits: a console command that must
+//! wait stalls its visit, which continues when its thread has the reply.
 
 pub mod command;
 pub mod guard;
@@ -13,18 +13,18 @@ pub mod route;
 pub mod stats;
 
 use crate::conn::Conn;
-use crate::core::Core;
 use crate::listening::ListenerKind;
+use crate::thread_state::ThreadState;
 use command::Task;
 use request::Step;
 use response::Framing;
 
-/// What a connection that speaks HTTP remembers between its requests.
+/// The state of an HTTP connection between its requests.
 #[derive(Default)]
 pub struct Visit {
     /// Bytes of the input that hold no end of a head.
     looked_at: usize,
-    /// When the request began that has not come as a whole, Unix ms; 0: there is none.
+    /// Start of the present incomplete request, Unix ms; 0 without one.
     began_ms: u64,
     /// Commands of the console that run.
     task: Option<Box<Task>>,
@@ -44,32 +44,32 @@ const REQUEST_MS_MAX: u64 = 10_000;
 /// Milliseconds a connection may be silent between requests.
 const SILENCE_MS_MAX: u64 = 75_000;
 
-/// Whether a connection has let its time go by: half a request for long, or none for longer.
-pub fn is_late(core: &Core, conn: &Conn) -> bool {
+/// Returns true if a connection has exceeded its time: half a request for long, or silence for longer.
+pub fn is_late(local: &ThreadState, conn: &Conn) -> bool {
     let Some(visit) = &conn.http else { return false };
     if visit.task.is_some() || conn.sent < conn.output.len() {
         return false;
     }
-    let active_ms = conn.card.active_ms.load(std::sync::atomic::Ordering::Relaxed);
+    let active_ms = conn.info.active_ms.load(std::sync::atomic::Ordering::Relaxed);
     match visit.began_ms {
-        0 => core.now_ms.saturating_sub(active_ms) > SILENCE_MS_MAX,
-        began_ms => core.now_ms.saturating_sub(began_ms) > REQUEST_MS_MAX,
+        0 => local.now_ms.saturating_sub(active_ms) > SILENCE_MS_MAX,
+        began_ms => local.now_ms.saturating_sub(began_ms) > REQUEST_MS_MAX,
     }
 }
 
 /// Answers the requests at the front of `buf`; returns how many bytes they took.
-pub fn receive(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
+pub fn receive(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize {
     let mut done = 0;
     while !conn.is_held_back() {
         let mut visit = conn.http.take().unwrap_or_else(|| {
-            crate::worker::lock(&conn.card.words).lib_name = "http".to_owned();
+            crate::worker::lock(&conn.info.words).lib_name = "http".to_owned();
             Box::default()
         });
         let before = done;
-        step(conn, core, &mut visit, buf, &mut done);
+        step(conn, local, &mut visit, buf, &mut done);
         visit.began_ms = match () {
             () if done > before || buf.len() == done => 0,
-            () if visit.began_ms == 0 => core.now_ms,
+            () if visit.began_ms == 0 => local.now_ms,
             () => visit.began_ms,
         };
         conn.http = Some(visit);
@@ -80,8 +80,8 @@ pub fn receive(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
     if conn.session.is_closing { buf.len() } else { done }
 }
 
-/// Looks at the front of `buf[*done..]` once.
-fn step(conn: &mut Conn, core: &mut Core, visit: &mut Visit, buf: &[u8], done: &mut usize) {
+/// Examines the front of `buf[*done..]` once.
+fn step(conn: &mut Conn, local: &mut ThreadState, visit: &mut Visit, buf: &[u8], done: &mut usize) {
     let rest = &buf[*done..];
     let head = match request::parse(rest, &mut visit.looked_at) {
         Step::More => return,
@@ -93,9 +93,9 @@ fn step(conn: &mut Conn, core: &mut Core, visit: &mut Visit, buf: &[u8], done: &
         }
     };
     let framing = Framing::of(&head);
-    let admitted = route::find(core, &head).and_then(|found| {
-        // A body is kept only for those who may send one.
-        route::admit(conn, core, &head, found)?;
+    let admitted = route::find(local, &head).and_then(|found| {
+        // A body is kept only for clients that may send one.
+        route::admit(conn, local, &head, found)?;
         Ok(found)
     });
     let found = match admitted {
@@ -110,33 +110,33 @@ fn step(conn: &mut Conn, core: &mut Core, visit: &mut Visit, buf: &[u8], done: &
     };
     let Some(body) = rest[head.head_bytes..].get(..head.body_bytes) else { return };
     *done += head.head_bytes + head.body_bytes;
-    core.stats().http_requests.add(1);
-    (found.serve)(&mut route::Call { conn, core, visit, framing, body });
+    local.stats().http_requests.add(1);
+    (found.serve)(&mut route::Call { conn, local, visit, framing, body });
     conn.session.is_closing |= !framing.keep_alive && visit.task.is_none();
     if visit.task.is_some() {
-        run_task(conn, core, visit);
+        run_task(conn, local, visit);
     }
 }
 
-/// Goes on with the commands of the console that waited.
-pub fn go_on(conn: &mut Conn, core: &mut Core) {
+/// Continues the console's commands that waited.
+pub fn go_on(conn: &mut Conn, local: &mut ThreadState) {
     let Some(mut visit) = conn.http.take() else { return };
     if visit.task.is_some() && !conn.is_stalled && !conn.is_postponed && !conn.session.is_closing {
-        run_task(conn, core, &mut visit);
+        run_task(conn, local, &mut visit);
     }
     conn.http = Some(visit);
 }
 
-fn run_task(conn: &mut Conn, core: &mut Core, visit: &mut Visit) {
+fn run_task(conn: &mut Conn, local: &mut ThreadState, visit: &mut Visit) {
     let Some(task) = &mut visit.task else { return };
-    if command::run(conn, core, task) {
+    if command::run(conn, local, task) {
         task.finish(&mut conn.output);
         conn.session.is_closing |= !task.framing.keep_alive;
         visit.task = None;
     }
 }
 
-/// Whether a client of this kind of listener needs a password.
-pub fn needs_password(core: &Core, kind: ListenerKind) -> bool {
-    crate::commands::login::is_wanted(core, kind)
+/// Returns true if a client of this kind of listener needs a password.
+pub fn needs_password(local: &ThreadState, kind: ListenerKind) -> bool {
+    crate::commands::login::is_wanted(local, kind)
 }

@@ -1,7 +1,7 @@
-//! One HTTP/1.x request at the front of a connection's bytes: its head, and where its body lies.
+//! One HTTP/1.x request at the front of a connection's bytes: its head, and the position of its body.
 //!
-//! Called by the HTTP connection. Pure: it answers nothing and keeps nothing but where it stopped looking. What two
-//! parsers could understand in two ways is refused, so that nothing can be smuggled past a proxy in front.
+//! Called by the HTTP connection. Pure: it answers nothing and keeps only its position. Input that two parsers could
+//! understand in two ways is refused, so that nothing can be smuggled past a proxy in front.
 
 use httparse::{EMPTY_HEADER, Status as Parsed};
 
@@ -16,29 +16,29 @@ const HEADERS_MAX: usize = 64;
 /// Bytes of a host name with its port.
 const HOST_BYTES_MAX: usize = 255;
 
-/// What a request wants done.
+/// The method of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     /// The thing itself.
     Get,
     /// Its headers alone.
     Head,
-    /// Something done with the body.
+    /// An action on the body.
     Post,
     /// Anything else, which no route takes.
     Other,
 }
 
-/// The part of a request before its body, as far as anything here asks for it.
+/// The part of a request before its body, as far as it is used here.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
-    /// What to do.
+    /// The method.
     pub method: Method,
-    /// With what: begins with a slash, without the query.
+    /// The path: begins with a slash, without the query.
     pub path: &'a str,
     /// After the question mark.
     pub query: &'a str,
-    /// The connection goes on after the answer.
+    /// The connection continues after the answer.
     pub keep_alive: bool,
     /// The name the client used for this server; empty only in HTTP/1.0.
     pub host: &'a str,
@@ -46,9 +46,9 @@ pub struct Head<'a> {
     pub authorization: Option<&'a str>,
     /// The site whose page sent the request; set by browsers.
     pub origin: Option<&'a str>,
-    /// How that site is related to ours, in the browser's eyes.
+    /// The relation of that site to ours, as seen by the browser.
     pub fetch_site: Option<&'a str>,
-    /// What the body is.
+    /// The type of the body.
     pub content_type: Option<&'a str>,
     /// The header that only a page of ours can set.
     pub is_from_console: bool,
@@ -58,20 +58,21 @@ pub struct Head<'a> {
     pub body_bytes: usize,
 }
 
-/// What the front of the bytes is.
+/// The front of the bytes.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// Not a whole head yet.
     More,
     /// A head.
     Head(Box<Head<'a>>),
-    /// No request that may be answered; the connection is to be closed.
+    /// Not a request that may be answered; the connection must be closed.
     Bad(Status),
 }
 
-/// Reads the head at the front of `buf`. `looked_at` says how many of its bytes hold no end of a head, and is moved on.
+/// Reads the head at the front of `buf`. `looked_at` is the number of its bytes without an end of a head; it is
+/// updated.
 ///
-/// Cost: each byte is looked at twice, however small the pieces it comes in.
+/// Cost: each byte is examined twice, for pieces of any size.
 pub fn parse<'a>(buf: &'a [u8], looked_at: &mut usize) -> Step<'a> {
     let end = match find_end(buf, *looked_at) {
         Ok(Some(end)) if end <= HEAD_BYTES_MAX => end,
@@ -89,7 +90,7 @@ pub fn parse<'a>(buf: &'a [u8], looked_at: &mut usize) -> Step<'a> {
     }
 }
 
-/// Where the head ends, if `buf` has its end. Lines end with CR LF; another LF alone makes it no request.
+/// The end of the head, if `buf` has it. Lines end with CR LF; another LF alone makes it invalid.
 fn find_end(buf: &[u8], looked_at: usize) -> Result<Option<usize>, Status> {
     for (at, _) in buf.iter().enumerate().skip(looked_at).filter(|(_, byte)| **byte == b'\n') {
         let line = &buf[..=at];
@@ -147,7 +148,7 @@ fn read(buf: &[u8]) -> Result<Head<'_>, Status> {
     Ok(head)
 }
 
-/// Headers that may stand once only: a second one could be what another parser goes by.
+/// Headers that may occur only once: another parser could use the second one.
 const ONCE: &[&str] = &[
     "host",
     "content-length",

@@ -1,7 +1,7 @@
 //! Answers: status lines, headers and bodies, appended to a connection's output.
 //!
-//! Called by the HTTP connection and its routes. Every answer tells browsers not to guess, not to keep and not to let
-//! other sites look.
+//! Called by the HTTP connection and its routes. Every answer tells browsers not to guess its type, not to cache it,
+//! and not to show it to other sites.
 
 use std::io::Write;
 
@@ -34,7 +34,7 @@ pub enum Status {
     HeadTooLarge,
     /// 501
     NotImplemented,
-    /// 503: alive, but not to be asked yet.
+    /// 503: alive, but not ready yet.
     Unavailable,
     /// 505
     VersionNotSupported,
@@ -62,7 +62,7 @@ impl Status {
     }
 }
 
-/// What a body is.
+/// The type of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Plain text.
@@ -95,10 +95,10 @@ impl Kind {
     }
 }
 
-/// How an answer goes out.
+/// The framing of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Framing {
-    /// The connection goes on.
+    /// The connection continues.
     pub keep_alive: bool,
     /// The body is left out (HEAD).
     pub is_head: bool,
@@ -114,7 +114,7 @@ impl Framing {
     pub const LAST: Framing = Framing { keep_alive: false, is_head: false };
 }
 
-/// What a page of ours may do: nothing but load its own parts and ask its own server.
+/// The rights of our pages: they may only load their own parts and call their own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

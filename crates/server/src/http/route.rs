@@ -1,4 +1,4 @@
-//! The routes: which path is what, who may have it, and what it answers.
+//! The routes: paths, access and answers.
 
 use super::command::{Shape, Task};
 use super::guard;
@@ -8,18 +8,18 @@ use super::{Visit, metrics, needs_password, stats};
 use crate::acl::guard::may_observe;
 use crate::commands::login;
 use crate::conn::Conn;
-use crate::core::Core;
+use crate::thread_state::ThreadState;
 
-/// Who may have a path.
+/// The access to a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Everybody who can connect: probes and Prometheus have no password.
+    /// Everyone who can connect: probes and Prometheus have no password.
     Open,
-    /// Who has the password. A page: a link from another site is fine.
+    /// Clients with the password. A page: a link from another site is fine.
     Page,
-    /// Who has the password, and only for our own page.
+    /// Clients with the password, and only from our own page.
     Console,
-    /// Who has the password: programs.
+    /// Clients with the password: programs.
     Program,
 }
 
@@ -33,15 +33,15 @@ pub struct Route {
     pub serve: fn(&mut Call<'_>),
 }
 
-/// What a route may touch.
+/// The state that a route may use.
 pub struct Call<'a> {
-    /// The connection, whose output the answer goes to.
+    /// The connection, to whose output the answer is appended.
     pub conn: &'a mut Conn,
     /// The thread.
-    pub core: &'a mut Core,
-    /// Where a task is left.
+    pub local: &'a mut ThreadState,
+    /// The place for a task.
     pub visit: &'a mut Visit,
-    /// How the answer goes out.
+    /// The framing of the answer.
     pub framing: Framing,
     /// The whole body.
     pub body: &'a [u8],
@@ -71,7 +71,7 @@ macro_rules! script {
 /// Every path.
 const ROUTES: &[Route] = &[
     get("/metrics", Access::Open, |call| {
-        let text = metrics::render(call.core.shared, &call.core.live);
+        let text = metrics::render(call.local.shared, &call.local.live);
         call.answer(Status::Ok, Kind::Metrics, text.as_bytes());
     }),
     get("/healthz", Access::Open, |call| call.answer(Status::Ok, Kind::Text, b"OK\n")),
@@ -96,14 +96,14 @@ const ROUTES: &[Route] = &[
     get("/icon.svg", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
     get("/favicon.ico", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
     get("/api/stats", Access::Console, |call| {
-        if !may_observe(call.core, &call.conn.session) {
+        if !may_observe(call.local, &call.conn.session) {
             return call.answer(Status::Forbidden, Kind::Text, b"this user may not see what others do\n");
         }
-        let text = stats::render(call.core.shared, &call.core.live).to_string();
+        let text = stats::render(call.local.shared, &call.local.live).to_string();
         call.answer(Status::Ok, Kind::Json, text.as_bytes());
     }),
     get("/api/history", Access::Console, |call| {
-        let text = stats::history(call.core.shared).to_string();
+        let text = stats::history(call.local.shared).to_string();
         call.answer(Status::Ok, Kind::Json, text.as_bytes());
     }),
     post("/api/command", Access::Console, |call| begin(call, Shape::Console)),
@@ -117,8 +117,8 @@ const ICON: &[u8] = include_bytes!("console/icon.svg");
 /// The route of a request.
 ///
 /// Errors: no such path here, or not with this method.
-pub fn find(core: &Core, head: &Head<'_>) -> Result<&'static Route, (Status, &'static str)> {
-    let http = &core.live.http;
+pub fn find(local: &ThreadState, head: &Head<'_>) -> Result<&'static Route, (Status, &'static str)> {
+    let http = &local.live.http;
     let is_served = |route: &Route| match route.access {
         Access::Open => true,
         Access::Page | Access::Console => http.console,
@@ -134,35 +134,35 @@ pub fn find(core: &Core, head: &Head<'_>) -> Result<&'static Route, (Status, &'s
     if is_right { Ok(route) } else { Err((Status::MethodNotAllowed, "")) }
 }
 
-/// Lets a request to its route, and makes the connection's user the one whose password it brings.
+/// Admits a request to its route, and logs the connection in with the password of the request.
 ///
 /// Errors: it comes from another site, or without the password.
 pub fn admit(
     conn: &mut Conn,
-    core: &mut Core,
+    local: &mut ThreadState,
     head: &Head<'_>,
     route: &Route,
 ) -> Result<(), (Status, &'static str)> {
     if route.access == Access::Open {
         return Ok(());
     }
-    let has_password = needs_password(core, conn.session.listener);
+    let has_password = needs_password(local, conn.session.listener);
     guard::check_site(head, route.access == Access::Page, has_password)?;
     if route.access == Access::Console {
         guard::check_api(head)?;
     }
     let login = head.authorization.and_then(guard::credentials);
-    // Each request brings its own user; what an earlier one left is not lent to it.
+    // Each request has its own user; the user of an earlier one does not apply.
     let is_in = match login {
-        Some((user, password)) => login::try_log_in(core, conn, &user, &password),
-        None => login::as_nobody(core, conn),
+        Some((user, password)) => login::try_log_in(local, conn, &user, &password),
+        None => login::as_nobody(local, conn),
     };
     if is_in { Ok(()) } else { Err((Status::Unauthorized, "a user and a password are needed")) }
 }
 
-/// 200 once commands are served: the data is loaded, and nobody has asked for the end.
+/// 200 once commands are served: the data is loaded, and no shutdown was requested.
 fn ready(call: &mut Call<'_>) {
-    let shared = call.core.shared;
+    let shared = call.local.shared;
     if shared.is_stopping.load(std::sync::atomic::Ordering::Relaxed) || shared.snapshots.loading.is_on() {
         return call.answer(Status::Unavailable, Kind::Text, b"loading\n");
     }
@@ -170,7 +170,7 @@ fn ready(call: &mut Call<'_>) {
 }
 
 fn begin(call: &mut Call<'_>, shape: Shape) {
-    match Task::read(call.body, shape, call.framing, call.core.live.dbnum as usize) {
+    match Task::read(call.body, shape, call.framing, call.local.live.dbnum as usize) {
         Ok(task) => call.visit.task = Some(Box::new(task)),
         Err(why) => response::refuse(&mut call.conn.output, call.framing, Status::BadRequest, &why),
     }

@@ -1,6 +1,6 @@
 //! The numbers that the console draws, as JSON: `/api/stats`.
 //!
-//! Counters are totals; the page takes differences between two looks. Nothing is asked of a shard or a client.
+//! Counters are totals; the page computes differences between two requests. No shard or client is asked.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,8 +18,8 @@ use crate::report::{CommandTotals, Report};
 use crate::shared::Shared;
 use crate::worker::lock;
 
-/// Load of the last 24 hours: for each distance of points its seconds, and the time in Unix ms, commands, bytes in and
-/// bytes out per second, and bytes used of each point.
+/// Load of the last 24 hours: for each distance of points its seconds, and for each point the time in Unix ms,
+/// commands, bytes in and bytes out per second, and bytes used.
 pub fn history(shared: &Shared) -> Value {
     let startup = shared.startup_bytes.load(Relaxed);
     let history = lock(&shared.history);
@@ -44,7 +44,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         fields.into_iter().map(|(name, text)| (name, Value::String(text))).collect()
     };
     json!({
-        "now_ms": crate::core::unix_ms(),
+        "now_ms": crate::thread_state::unix_ms(),
         "readonly": live.http.console_readonly,
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": shared.started.elapsed().as_secs(),
@@ -125,18 +125,18 @@ fn keyspace(report: &Report) -> Vec<Value> {
 }
 
 fn threads(shared: &Shared) -> Vec<Value> {
-    let rows = shared.stats.iter().zip(&shared.doors);
-    rows.map(|(stats, door)| {
+    let rows = shared.stats.iter().zip(&shared.handles);
+    rows.map(|(stats, handle)| {
         json!({
             "busy_us": stats.busy_nanos.get() / 1000,
             "commands": stats.commands_run(),
-            "connections": door.connections.load(Relaxed),
+            "connections": handle.connections.load(Relaxed),
         })
     })
     .collect()
 }
 
-/// How long commands took, all of them together; of cheap ones a sample stands for all.
+/// Durations of all commands together; a sample represents the cheap ones.
 fn command_times(shared: &Shared) -> Sum {
     let mut sum = Sum::default();
     for timed in most_called(shared) {

@@ -3,160 +3,27 @@
 //! A record is the same for files and for replicas. So while somebody follows, ids that the clock has chosen are written
 //! out, claims name what they have claimed, and a command that Redis 7.0 lacks is noted as the values it has left.
 
-use darter_command::Flags;
+use darter_command::spec::ReplicaForm;
 use darter_persist::journal::part;
 use darter_store::stream_value::Stream;
 use darter_txn::ShardSet;
-use darter_wire::value::Value;
-use darter_wire::{Args, OwnedArgs};
+use darter_wire::Args;
+use darter_wire::value::{self, DecodeLimits, Value};
 
-use super::note::{Ran, decoded, exact_trim, trim_is_new, write_value};
-
-/// What a command needs while replicas follow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plainly {
-    /// Nothing: its words do the same everywhere.
-    AsNoted,
-    /// The values of its keys, as they are afterwards.
-    Values,
-    /// The id that it has chosen (XADD).
-    Id,
-    /// What it has claimed (XCLAIM, XAUTOCLAIM).
-    Claims,
-    /// What it has delivered (XREADGROUP).
-    Deliveries,
-    /// Itself, with the time that the clock has chosen for `*` at this word, and at each third behind it if the second is
-    /// set (the time series).
-    Times(usize, bool),
-    /// The same for the word behind TIMESTAMP, which may be missing.
-    TimeOption,
-    /// Itself, if Redis 7.0 knows these words of it (BITOP, XTRIM).
-    IfOld,
-}
-
-/// Commands that change data and do the same in Redis 7.0 as here.
-const KNOWN: &[&str] = &[
-    "append",
-    "bitfield",
-    "blmove",
-    "blmpop",
-    "blpop",
-    "brpop",
-    "brpoplpush",
-    "bzmpop",
-    "bzpopmax",
-    "bzpopmin",
-    "copy",
-    "decr",
-    "decrby",
-    "del",
-    "expire",
-    "expireat",
-    "flushall",
-    "flushdb",
-    "geoadd",
-    "getdel",
-    "getex",
-    "getset",
-    "hdel",
-    "hincrby",
-    "hincrbyfloat",
-    "hmset",
-    "hset",
-    "hsetnx",
-    "incr",
-    "incrby",
-    "incrbyfloat",
-    "linsert",
-    "lmove",
-    "lmpop",
-    "lpop",
-    "lpush",
-    "lpushx",
-    "lrem",
-    "lset",
-    "ltrim",
-    "move",
-    "mset",
-    "msetnx",
-    "persist",
-    "pexpire",
-    "pexpireat",
-    "pfadd",
-    "pfcount",
-    "pfmerge",
-    "psetex",
-    "rename",
-    "renamenx",
-    "rpop",
-    "rpoplpush",
-    "rpush",
-    "rpushx",
-    "sadd",
-    "sdiffstore",
-    "set",
-    "setbit",
-    "setex",
-    "setnx",
-    "setrange",
-    "sinterstore",
-    "smove",
-    "srem",
-    "sunionstore",
-    "swapdb",
-    "unlink",
-    "xack",
-    "xdel",
-    "xgroup|create",
-    "xgroup|createconsumer",
-    "xgroup|delconsumer",
-    "xgroup|destroy",
-    "xgroup|setid",
-    "xsetid",
-    "zadd",
-    "zdiffstore",
-    "zincrby",
-    "zinterstore",
-    "zmpop",
-    "zpopmax",
-    "zpopmin",
-    "zrangestore",
-    "zrem",
-    "zremrangebylex",
-    "zremrangebyrank",
-    "zremrangebyscore",
-    "zunionstore",
-];
-
-/// What the command with these flags and this name needs.
-pub fn of(name: &str, flags: Flags) -> Plainly {
-    match name {
-        "xadd" => Plainly::Id,
-        "xclaim" | "xautoclaim" => Plainly::Claims,
-        "xreadgroup" => Plainly::Deliveries,
-        // A value would be the whole series, and say nothing of those that it feeds.
-        "ts.add" => Plainly::Times(2, false),
-        "ts.madd" => Plainly::Times(2, true),
-        "ts.incrby" | "ts.decrby" => Plainly::TimeOption,
-        "ts.alter" | "ts.create" | "ts.createrule" | "ts.del" | "ts.deleterule" => Plainly::AsNoted,
-        "bitop" | "xtrim" => Plainly::IfOld,
-        _ if !flags.any(Flags::WRITE) || KNOWN.contains(&name) => Plainly::AsNoted,
-        _ => Plainly::Values,
-    }
-}
+use super::note::{Ran, write_value};
 
 /// Writes what a command has done, if its words alone do not say it; false: they do.
 pub fn write(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> bool {
-    let is_written = match ran.entry.plainly {
-        Plainly::AsNoted => return false,
-        Plainly::Values => false,
-        Plainly::IfOld if is_old(ran) => return false,
-        Plainly::IfOld => false,
-        Plainly::Times(at, repeats) => {
-            let at = (at..ran.args.len()).step_by(3).take(if repeats { usize::MAX } else { 1 });
-            write_times(out, ran, ran.args.iter().collect(), at, now_ms)
+    let is_written = match ran.entry.replica_form {
+        ReplicaForm::Words | ReplicaForm::ByAge => return false,
+        ReplicaForm::Values => false,
+        ReplicaForm::Time(at) => {
+            write_times(out, ran, ran.args.iter().collect(), std::iter::once(at), now_ms)
         }
-        Plainly::TimeOption => {
+        ReplicaForm::Times(at) => {
+            write_times(out, ran, ran.args.iter().collect(), (at..ran.args.len()).step_by(3), now_ms)
+        }
+        ReplicaForm::TimeOption => {
             let mut words: Vec<&[u8]> = ran.args.iter().collect();
             let at = words.iter().position(|word| is(word, "timestamp")).unwrap_or_else(|| {
                 words.splice(3..3, [b"TIMESTAMP".as_slice(), b"*"]);
@@ -164,9 +31,8 @@ pub fn write(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u6
             });
             write_times(out, ran, words, std::iter::once(at + 1), now_ms)
         }
-        Plainly::Id => write_id(out, set, ran, now_ms),
-        Plainly::Claims => write_claims(out, ran, now_ms),
-        Plainly::Deliveries => write_deliveries(out, set, ran, now_ms),
+        ReplicaForm::Claims | ReplicaForm::AutoClaims => write_claims(out, ran, now_ms),
+        ReplicaForm::Deliveries => write_deliveries(out, set, ran, now_ms),
     };
     if !is_written {
         ran.entry.spec.each_key(ran.args, &mut |at| write_value(out, set, ran.db, ran.args.at(at), now_ms));
@@ -176,44 +42,6 @@ pub fn write(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u6
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
-}
-
-fn is_old(ran: Ran<'_>) -> bool {
-    match ran.entry.spec.name {
-        "bitop" => ["and", "or", "xor", "not"].iter().any(|op| is(ran.args.at(1), op)),
-        _ => !trim_is_new(ran.args),
-    }
-}
-
-/// Where the id of an XADD stands; `None`: it has options that Redis 7.0 lacks.
-fn id_at(args: Args<'_>) -> Option<usize> {
-    let mut at = 2;
-    while at < args.len() {
-        let word = args.at(at);
-        at += match word {
-            _ if is(word, "nomkstream") => 1,
-            _ if is(word, "maxlen") || is(word, "minid") => {
-                2 + usize::from(matches!(args.at(at + 1), b"=" | b"~"))
-            }
-            _ if is(word, "limit") => 2,
-            _ if word == b"*" || word.first().is_some_and(u8::is_ascii_digit) => return Some(at),
-            _ => return None,
-        };
-    }
-    None
-}
-
-fn write_id(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> bool {
-    let Some(Value::Bulk(id)) = decoded(ran.reply) else { return false };
-    if id_at(ran.args).is_none() {
-        return false;
-    }
-    let trimmed = exact_trim(set, ran, now_ms);
-    let args = trimmed.as_ref().map_or(ran.args, OwnedArgs::args);
-    let Some(at) = id_at(args) else { return false };
-    let words = args.iter().enumerate().map(|(index, word)| if index == at { id.as_slice() } else { word });
-    part::write_command(out, ran.db, args.len(), words);
-    true
 }
 
 /// Writes a command that adds samples: `words`, with `now_ms` for the clock's time at the places `at`.
@@ -235,6 +63,12 @@ fn write_times(
     true
 }
 
+/// A reply, if all of it is there.
+fn decoded(reply: &[u8]) -> Option<Value> {
+    let limits = DecodeLimits { bulk_bytes_max: u64::MAX, ..DecodeLimits::default() };
+    Some(value::decode(reply, &limits).ok().flatten()?.0)
+}
+
 /// Ids among the elements of a reply: of entries, or ids themselves.
 fn ids(elements: &[Value]) -> Vec<Vec<u8>> {
     let id = |element: &Value| match element {
@@ -249,8 +83,8 @@ fn write_claims(out: &mut Vec<u8>, ran: Ran<'_>, now_ms: u64) -> bool {
     let args = ran.args;
     let (key, group, consumer) = (args.at(1), args.at(2), args.at(3));
     let mut kept: Vec<&[u8]> = Vec::new();
-    let (claimed, others) = match (decoded(ran.reply), ran.entry.spec.name) {
-        (Some(Value::Array(parts)), "xautoclaim") => match parts.as_slice() {
+    let (claimed, others) = match (decoded(ran.reply), ran.entry.replica_form) {
+        (Some(Value::Array(parts)), ReplicaForm::AutoClaims) => match parts.as_slice() {
             [_, Value::Array(claimed), Value::Array(gone)] => (ids(claimed), ids(gone)),
             _ => return false,
         },

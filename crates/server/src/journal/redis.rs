@@ -13,8 +13,8 @@ use darter_wire::OwnedArgs;
 use super::replay::Player;
 use super::rewrite;
 use crate::config::Live;
-use crate::core::Core;
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 
 /// No manifest of Redis is longer.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -41,21 +41,21 @@ pub fn load(shared: &'static Shared, live: &Live, clock_ms: u64) -> Result<bool,
         vec![(found, Role::Base)]
     };
     let last = files.len().saturating_sub(1);
-    let mut core = Core::new(shared, 0);
+    let mut local = ThreadState::new(shared, 0);
     let mut commands = 0;
     for (at, (path, role)) in files.into_iter().enumerate() {
         let is_rdb = role == Role::Base && begins_with_rdb(&path)?;
         let offset = match is_rdb {
-            true => load_rdb(shared, &mut core, &path, clock_ms)?,
+            true => load_rdb(shared, &mut local, &path, clock_ms)?,
             false => 0,
         };
-        let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
+        let mut player = Player::new(local).ok_or("shards are busy before anything runs")?;
         let may_be_cut = at == last && live.persistence.aof_load_truncated;
         // Redis writes times as such, so what is dead then is dead.
         player.set_clock(clock_ms);
         play(&mut player, &path, offset, may_be_cut)?;
         commands += player.done.commands;
-        core = player.finish();
+        local = player.finish();
     }
     tracing::info!("took over the append-only files of Redis: {commands} commands after the base");
     Ok(true)
@@ -80,10 +80,15 @@ fn begins_with_rdb(path: &Path) -> Result<bool, String> {
 }
 
 /// Loads an RDB file, or the one an append-only file begins with; returns where it ends.
-fn load_rdb(shared: &'static Shared, core: &mut Core, path: &Path, clock_ms: u64) -> Result<u64, String> {
+fn load_rdb(
+    shared: &'static Shared,
+    local: &mut ThreadState,
+    path: &Path,
+    clock_ms: u64,
+) -> Result<u64, String> {
     let (dir, name) = (path.parent().map(PathBuf::from).unwrap_or_default(), path.file_name());
     let name = name.and_then(|name| name.to_str()).ok_or_else(|| told(path, &"the name is no text"))?;
-    let len = rewrite::load_base(shared, core, &dir, name, clock_ms)?;
+    let len = rewrite::load_base(shared, local, &dir, name, clock_ms)?;
     if name.ends_with(".rdb") { Ok(len) } else { end_of_rdb(path) }
 }
 

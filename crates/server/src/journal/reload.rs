@@ -1,14 +1,13 @@
 //! DEBUG LOADAOF: empties everything and reads the journal back while the server runs, as a restart would.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::core::Core;
 use crate::journal::{replay, rewrite};
 use crate::script_run::know_libraries;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::load;
+use crate::thread_state::ThreadState;
 
 /// What is called at the end, on the thread that read.
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
@@ -50,11 +49,13 @@ fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
     }
     let dir = rewrite::dir_of(&shared.settings.live())?;
     // What is read is not to be noted again: a record that nobody writes would be a gap.
-    let is_on = journal.is_on.swap(false, Ordering::AcqRel);
+    let is_on = journal.pause();
     load::empty(shared);
-    know_libraries(&mut Core::new(shared, 0), &[]);
+    know_libraries(&mut ThreadState::new(shared, 0), &[]);
     let loaded = replay::load(shared, &dir);
-    journal.is_on.store(is_on, Ordering::Release);
+    if is_on {
+        journal.set_on();
+    }
     let loaded = loaded?.ok_or_else(|| format!("there is no journal in {}", dir.display()))?;
     if !loaded.ending.is_sound() {
         return Err("the journal is damaged; the log says where".to_owned());
@@ -71,7 +72,7 @@ fn wait(shared: &Shared, is_done: impl Fn() -> bool) -> Result<(), String> {
         if began.elapsed() > PATIENCE {
             return Err("other threads are busy for too long".to_owned());
         }
-        shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
         thread::sleep(LOOK);
     }
     Ok(())

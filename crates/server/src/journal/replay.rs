@@ -8,29 +8,31 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_command::{Ctx, Fault, Marks};
+use darter_command::Fault;
+use darter_durability::base::ReadBack;
 use darter_persist::entry::Entries;
+use darter_persist::files::Disk;
 use darter_persist::journal::ending::{Ending, Torn};
 use darter_persist::journal::folder::{self, Broken, Journal as Files};
 use darter_persist::journal::manifest::TAKEN_OVER;
 use darter_persist::journal::part::{ArgList, Part, Parts};
 use darter_replica::history::Id;
 use darter_store::Keyed;
-use darter_txn::{LockSet, ShardSet};
-use darter_wire::{Args, OwnedArgs, Reply};
+use darter_txn::LockSet;
+use darter_wire::{Args, OwnedArgs};
 
-use crate::core::Core;
+use crate::engine::apply::{Applied, Journalled, NotApplied};
 use crate::engine::lease;
-use crate::exec;
 use crate::job::Shards;
 use crate::journal::{redis, rewrite};
-use crate::registry::{Entry, Run};
+use crate::registry::Entry;
 use crate::replication::position::{Found, Position};
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 
 /// Runs commands again over all shards.
 pub struct Player {
-    core: Core,
+    local: ThreadState,
     grant: Shards,
     by_name: HashMap<&'static str, &'static Entry>,
     reply: Vec<u8>,
@@ -60,33 +62,33 @@ const PROGRESS: Duration = Duration::from_secs(2);
 
 impl Player {
     /// Takes all shards, which must be free.
-    pub fn new(core: Core) -> Option<Player> {
-        let shared = core.shared;
+    pub fn new(local: ThreadState) -> Option<Player> {
+        let shared = local.shared;
         let all = LockSet::all(shared.router.shards_len());
         let grant = lease::take_patiently(shared, &all, u32::MAX).ok()?;
         let by_name = shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
-        Some(Player { core, grant, by_name, reply: Vec::new(), done: Done::default(), position: None })
+        Some(Player { local, grant, by_name, reply: Vec::new(), done: Done::default(), position: None })
     }
 
     /// Lets the shards go.
-    pub fn finish(mut self) -> Core {
+    pub fn finish(mut self) -> ThreadState {
         for part in self.grant.iter_mut() {
             part.shard.changes.take();
             // While the server runs shards tell the journal of changes, and these are in it.
-            part.shard.changes.take_losses();
+            part.shard.changes.take_notes();
         }
-        lease::release(&mut self.core, self.grant);
-        self.core
+        lease::release(&mut self.local, self.grant);
+        self.local
     }
 
     /// What runs from now on runs at this time, Unix milliseconds.
     pub fn set_clock(&mut self, clock_ms: u64) {
-        self.core.now_ms = clock_ms;
+        self.local.now_ms = clock_ms;
     }
 
     /// Does what a record's body says, at the clock it was done first.
     pub fn play(&mut self, clock_ms: u64, body: &[u8]) -> Result<(), Unplayable> {
-        self.core.now_ms = clock_ms;
+        self.local.now_ms = clock_ms;
         self.done.records += 1;
         let mut position = None;
         let mut parts = Parts::new(body);
@@ -118,10 +120,10 @@ impl Player {
 
     fn at(&mut self, db: u64, name: &[u8], act: impl FnOnce(&mut Keyed<'_>)) -> Result<(), Unplayable> {
         let db = self.db(db)?;
-        let key = self.core.shared.router.key(name);
-        let id = self.core.shared.router.shard_of(key.hash);
+        let key = self.local.shared.router.key(name);
+        let id = self.local.shared.router.shard_of(key.hash);
         if let Some(part) = self.grant.get_mut(id) {
-            act(&mut Keyed::find(&mut part.shard, db, key, self.core.now_ms));
+            act(&mut Keyed::find(&mut part.shard, db, key, self.local.now_ms));
         }
         Ok(())
     }
@@ -133,8 +135,8 @@ impl Player {
         self.at(db, &entry.key, |place| {
             place.remove();
         })?;
-        let (db, key) = (self.db(db)?, self.core.shared.router.key(&entry.key));
-        let Some(part) = self.grant.get_mut(self.core.shared.router.shard_of(key.hash)) else {
+        let (db, key) = (self.db(db)?, self.local.shared.router.key(&entry.key));
+        let Some(part) = self.grant.get_mut(self.local.shared.router.shard_of(key.hash)) else {
             return Ok(());
         };
         let made = entry.load(&mut part.shard, db, key.hash, clock_ms);
@@ -143,10 +145,10 @@ impl Player {
     }
 
     fn db(&self, db: u64) -> Result<usize, Unplayable> {
-        usize::try_from(db).ok().filter(|db| *db < self.core.live.dbnum as usize).ok_or_else(|| {
+        usize::try_from(db).ok().filter(|db| *db < self.local.live.dbnum as usize).ok_or_else(|| {
             Unplayable(format!(
                 "it needs database {db}, and there are only {} (databases)",
-                self.core.live.dbnum
+                self.local.live.dbnum
             ))
         })
     }
@@ -163,32 +165,17 @@ impl Player {
         };
         self.done.commands += 1;
         self.reply.clear();
-        let mut reply = Reply::new(&mut self.reply, false);
-        let ended = match entry.run {
-            _ if !entry.spec.accepts(args.len()) => Err(Fault::Syntax),
-            Run::Data(run) => {
-                let shared = self.core.shared;
-                let router = &shared.router;
-                let first = entry.is_single.then(|| router.key(args.at(1)));
-                let set = match first {
-                    Some(key) => match self.grant.get_mut(router.shard_of(key.hash)) {
-                        Some(part) => ShardSet::one(router, router.shard_of(key.hash), part),
-                        None => return Ok(()),
-                    },
-                    None => exec::set_of(router, &mut self.grant),
-                };
-                let dbs_len = self.core.live.dbnum as usize;
-                let mut ctx = Ctx::new(set, &self.core.env, db, dbs_len, self.core.now_ms, first);
-                ctx.may_wait = false;
-                ctx.only_key = only_key;
-                run(&mut ctx, args, &mut reply)
-            }
-            Run::Server(_) if entry.spec.has(Marks::REPLAYED) => {
-                crate::commands::function::change(&mut self.core, args, &mut reply)
-            }
-            _ => Err(Fault::text("ERR this is no command of a journal")),
+        let ended = if entry.spec.accepts(args.len()) {
+            let applied = Applied { entry, args, db, only_key, hash: None };
+            applied.run(&mut self.local, &mut self.grant, Journalled::No, &mut self.reply)
+        } else {
+            Err(NotApplied::Refused(Fault::Syntax))
         };
-        if let Err(fault) = ended {
+        if let Err(not_applied) = ended {
+            let fault = match not_applied {
+                NotApplied::Refused(fault) => fault,
+                NotApplied::NoChange => Fault::text("ERR this is no command of a journal"),
+            };
             self.done.refused += 1;
             if self.done.refused <= REFUSALS_SHOWN {
                 let at = self.done.records;
@@ -227,20 +214,12 @@ impl fmt::Display for Unplayable {
 
 /// What was read back.
 pub struct Loaded {
-    /// Sequence of the next record to be written.
-    pub sequence: u64,
-    /// A generation that no file has yet.
-    pub generation: u64,
-    /// The first generation that is needed.
-    pub base_generation: u64,
-    /// Bytes of the base and the segments.
-    pub bytes: u64,
-    /// Bytes of the base.
-    pub base_bytes: u64,
+    /// Generations and bytes.
+    pub read_back: ReadBack,
     /// The base is what Redis left, and needs one of ours in its place.
     pub is_taken_over: bool,
     /// How its files ended. They are as they were.
-    pub ending: Ending,
+    pub ending: Ending<Disk>,
 }
 
 /// Reads the journal in `dir` back, its base first; `None` when there is none.
@@ -248,9 +227,11 @@ pub struct Loaded {
 /// Errors: what an operator has to know; nothing is to be served then. A torn end, or a file that is missing or damaged,
 /// is no error unless `aof-load-truncated` says so: the log names it.
 pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, String> {
-    let Some(mut files) = folder::open(dir).map_err(|fault| fault.to_string())? else { return Ok(None) };
+    let Some(mut files) = folder::open(&Disk, dir).map_err(|fault| fault.to_string())? else {
+        return Ok(None);
+    };
     let began = Instant::now();
-    let mut core = Core::new(shared, 0);
+    let mut local = ThreadState::new(shared, 0);
     let mut base_bytes = 0;
     let clock_ms = files.manifest.clock_ms;
     let is_taken_over = files.manifest.base.as_deref() == Some(TAKEN_OVER);
@@ -262,10 +243,10 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
         // What follows in those files is no part of it.
         shared.snapshots.loading.find(Found::default());
     } else if let Some(base) = &files.manifest.base {
-        base_bytes = rewrite::load_base(shared, &mut core, dir, base, clock_ms)?;
+        base_bytes = rewrite::load_base(shared, &mut local, dir, base, clock_ms)?;
     }
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
-    let mut player = Player::new(core).ok_or("shards are busy before anything runs")?;
+    let mut player = Player::new(local).ok_or("shards are busy before anything runs")?;
     let loading = &shared.snapshots.loading;
     let mut told = began;
     let (bytes, generation_max) = (files.bytes, files.generation_max);
@@ -307,17 +288,18 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     report(shared, &ending)?;
     let kept = bytes.saturating_sub(ending.torn.iter().map(|torn| torn.bytes).sum());
     Ok(Some(Loaded {
-        sequence: ending.sequence,
-        generation: generation_max + 1,
-        base_generation,
-        bytes: kept + base_bytes,
-        base_bytes,
+        read_back: ReadBack {
+            generation: generation_max + 1,
+            base_generation,
+            bytes: kept + base_bytes,
+            base_bytes,
+        },
         is_taken_over,
         ending,
     }))
 }
 
-fn progress(files: &Files, done: &Done, began: Instant) {
+fn progress(files: &Files<Disk>, done: &Done, began: Instant) {
     let (read, all) = (files.bytes_read() as f64, files.bytes.max(1) as f64);
     let share = read / all;
     let left_s = began.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-6);
@@ -327,7 +309,7 @@ fn progress(files: &Files, done: &Done, began: Instant) {
 /// Names what is missing, damaged or left out.
 ///
 /// Errors: there is such a thing, and the settings have the server refuse it.
-fn report(shared: &Shared, ending: &Ending) -> Result<(), String> {
+fn report(shared: &Shared, ending: &Ending<Disk>) -> Result<(), String> {
     if ending.is_sound() {
         return Ok(());
     }

@@ -1,378 +1,51 @@
-//! The thread that moves what rings hold to segments, and syncs these: once a second, when somebody waits for it, and for groups of replies (`always`).
-//!
-//! While a sync goes on, all turns' records gather for the next one, which waits for those that the last one released as long
-//! as they keep coming: a sync costs the processor as much as dozens of commands. Where it is quick and all are back, the turn
-//! that sees it does it on the spot, be it asked for already: nobody is there to be served meanwhile.
+//! The journal's thread, and what the journal asks of the process around it.
 
-use std::ops::Range;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::io;
 
-use super::segment::SegmentFile;
-use super::{Journal, Slot};
-use crate::config::Fsync;
-use crate::shared::{Mail, Shared};
-use crate::worker::lock;
-
-/// What the thread is asked for.
-#[derive(Default)]
-pub struct Wishes {
-    runs: bool,
-    /// Somebody waits for a sync.
-    now: bool,
-    /// Rings have whole windows to be moved to the disk.
-    room: bool,
-    /// Segments of this generation are to be made, which a base is about to begin.
-    ahead: Option<u64>,
-    /// Replies wait for one, as `always` has it,
-    replies: bool,
-    /// and one is under way for others.
-    is_under_way: bool,
-    /// With this sequence next, all are back that the last sync released.
-    enough: u64,
-}
-
-/// The time between two syncs.
-const PERIOD: Duration = Duration::from_secs(1);
-/// The same while somebody waits.
-const SOON: Duration = Duration::from_millis(5);
+use super::{Fsync, JournalHost};
+use crate::shared::{Shared, ThreadMessage};
 
 /// Starts the thread, unless it runs.
 ///
 /// Errors: the system refuses a thread.
-pub fn start(shared: &'static Shared) -> std::io::Result<()> {
-    if std::mem::replace(&mut lock(&shared.journal.wishes).runs, true) {
+pub fn start(shared: &'static Shared) -> io::Result<()> {
+    if !shared.journal.lacks_thread() {
         return Ok(());
     }
-    std::thread::Builder::new().name("darter-journal".into()).spawn(move || run(shared)).map(drop)
+    let run = move || shared.journal.run(shared);
+    std::thread::Builder::new().name("darter-journal".into()).spawn(run).map(drop)
 }
 
-fn run(shared: &'static Shared) {
-    let journal = &shared.journal;
-    loop {
-        let began = Instant::now();
-        // Writes that somebody waits for may have been on their way when the last sync began.
-        let is_awaited = journal.has_waiting();
-        let period = if is_awaited { SOON } else { PERIOD };
-        let mut wishes = lock(&journal.wishes);
-        loop {
-            if std::mem::take(&mut wishes.room) {
-                drop(wishes);
-                journal.move_windows();
-                wishes = lock(&journal.wishes);
-            }
-            if let Some(generation) = wishes.ahead.take() {
-                drop(wishes);
-                journal.make_next(generation, shared.settings.live().persistence.appendfsync);
-                if let Some(first) = shared.doors.first() {
-                    first.send(Mail::Unpaused);
-                }
-                wishes = lock(&journal.wishes);
-            }
-            if wishes.now || wishes.replies || began.elapsed() >= period {
-                break;
-            }
-            if !wishes.room && wishes.ahead.is_none() {
-                wishes = journal.rest(wishes, period.saturating_sub(began.elapsed()));
-            }
-        }
-        if wishes.replies {
-            wishes = journal.gather(wishes);
-        }
-        let is_asked = std::mem::take(&mut wishes.now) || is_awaited;
-        let is_group = std::mem::take(&mut wishes.replies);
-        wishes.is_under_way = is_group;
-        drop(wishes);
-        if is_group {
-            journal.release_after(shared, Journal::sync_together);
-            continue;
-        }
-        let live = shared.settings.live();
-        let rests = live.persistence.no_appendfsync_on_rewrite && journal.is_rewriting();
-        if is_asked || live.persistence.appendfsync == Fsync::EverySecond && !rests {
-            journal.sync_all();
-            journal.announce(shared);
-        } else {
-            for slot in &journal.slots {
-                let files = lock(&slot.files).clone();
-                journal.finish_old(&files);
-            }
-        }
-    }
-}
-
-/// A sync that takes no longer may be done by the turn that needs it.
-const QUICK_NS: u64 = 250_000;
-/// The thread waits for records in steps of this part of a sync's time, while there are more with each,
-const GATHERING_STEP: u64 = 4;
-/// and for this many steps at most.
-const GATHERING_STEPS: u32 = 4;
-/// Files of several threads are synced by so many threads at once: disks make one of such syncs.
-const HANDS: usize = 4;
-
-/// Who syncs what a turn has written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
-    /// The turn, its own file: nobody else waits.
-    Alone,
-    /// The turn, all files: the last has come for whom those before it wait.
-    Last,
-    /// The thread, which is to be woken.
-    Thread,
-    /// The thread, which waits for more.
-    Later,
-}
-
-impl Wishes {
-    /// A turn has written what replies wait for; `next` is the next sequence.
-    fn ask(&mut self, next: u64, is_quick: bool) -> Asked {
-        let are_back = next >= self.enough;
-        if are_back && is_quick && !self.is_under_way {
-            return if std::mem::take(&mut self.replies) { Asked::Last } else { Asked::Alone };
-        }
-        let is_first = !std::mem::replace(&mut self.replies, true);
-        if are_back || is_first { Asked::Thread } else { Asked::Later }
+impl JournalHost for Shared {
+    fn fsync(&self) -> Fsync {
+        self.settings.live().persistence.appendfsync
     }
 
-    /// A sync has covered these; those that were answered send their next commands, while `next` is the next sequence.
-    /// They are as many as it covered.
-    fn release(&mut self, covered: Range<u64>, next: u64) {
-        self.enough = next + covered.end.saturating_sub(covered.start);
-        self.is_under_way = false;
-    }
-}
-
-impl Journal {
-    /// Asks for a sync now.
-    pub fn ask_for_sync(&self) {
-        lock(&self.wishes).now = true;
-        self.wake.notify_one();
+    fn rests(&self) -> bool {
+        self.settings.live().persistence.no_appendfsync_on_rewrite && self.journal.is_rewriting()
     }
 
-    /// Asks for room in a ring, which is being filled.
-    pub(super) fn ask_for_room(&self) {
-        lock(&self.wishes).room = true;
-        self.wake.notify_one();
-    }
-
-    /// Asks for segments of `generation`.
-    pub(super) fn ask_for_segments(&self, generation: u64) {
-        lock(&self.wishes).ahead = Some(generation);
-        self.wake.notify_one();
-    }
-
-    /// Has what a turn has just written to its file synced, now or with what others write meanwhile.
-    pub(super) fn sync_for_replies(&self, shared: &Shared, slot: &Slot) {
-        let is_quick = self.sync_ns.load(Relaxed) <= QUICK_NS;
-        let asked = lock(&self.wishes).ask(self.next.load(SeqCst), is_quick);
-        match asked {
-            Asked::Alone => self.release_after(shared, |journal| journal.sync_slot(slot)),
-            Asked::Last => self.release_after(shared, Journal::sync_together),
-            Asked::Thread => self.wake.notify_one(),
-            Asked::Later => {}
+    fn wake(&self, slot: usize) {
+        if let Some(handle) = self.handles.get(slot) {
+            handle.send(ThreadMessage::Durable);
         }
     }
 
-    /// Lets go of the replies that waited for this.
-    fn release_after(&self, shared: &Shared, sync: impl FnOnce(&Journal)) {
-        let covered = self.durable_before()..self.next.load(SeqCst);
-        sync(self);
-        lock(&self.wishes).release(covered, self.next.load(SeqCst));
-        self.announce(shared);
-    }
-
-    fn rest<'a>(&self, wishes: MutexGuard<'a, Wishes>, time: Duration) -> MutexGuard<'a, Wishes> {
-        self.wake.wait_timeout(wishes, time).unwrap_or_else(|poisoned| poisoned.into_inner()).0
-    }
-
-    /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two. A turn
-    /// that sees the last of them come may sync meanwhile; replies do not wait then.
-    fn gather<'a>(&self, mut wishes: MutexGuard<'a, Wishes>) -> MutexGuard<'a, Wishes> {
-        let sync_ns = self.sync_ns.load(Relaxed);
-        let step = Duration::from_nanos(sync_ns / GATHERING_STEP);
-        let began = Instant::now();
-        let mut seen = self.next.load(SeqCst);
-        while wishes.replies
-            && !wishes.now
-            && seen < wishes.enough
-            && began.elapsed() < step * GATHERING_STEPS
-        {
-            wishes = self.rest(wishes, step);
-            let next = self.next.load(SeqCst);
-            if next == seen {
-                break;
-            }
-            seen = next;
-        }
-        wishes
-    }
-
-    /// Syncs the files of all threads, one after the other.
-    pub fn sync_all(&self) {
-        let began = Instant::now();
-        self.pending_syncs.fetch_add(1, Relaxed);
-        self.slots.iter().for_each(|slot| self.sync_slot(slot));
-        self.pending_syncs.fetch_sub(1, Relaxed);
-        if began.elapsed() > PERIOD {
-            self.delayed_syncs.fetch_add(1, Relaxed);
+    fn wake_cron(&self) {
+        if let Some(first) = self.handles.first() {
+            first.send(ThreadMessage::Unpaused);
         }
     }
 
-    /// Syncs the files of all threads, several at a time.
-    fn sync_together(&self) {
-        let due: Vec<&Slot> = self.slots.iter().filter(|slot| slot.is_unsynced()).collect();
-        let mut parts = due.chunks(due.len().div_ceil(HANDS).max(1));
-        let own = parts.next().unwrap_or_default();
-        std::thread::scope(|scope| {
-            for part in parts {
-                let sync = || part.iter().for_each(|slot| self.sync_slot(slot));
-                if std::thread::Builder::new().spawn_scoped(scope, sync).is_err() {
-                    sync();
-                }
-            }
-            own.iter().for_each(|slot| self.sync_slot(slot));
-        });
+    fn answer_waiting(&self) {
+        self.sync_waiters.answer(self);
     }
 
-    /// Syncs the files of one thread; nothing to do when that has been done since it last wrote.
-    pub(super) fn sync_slot(&self, slot: &Slot) {
-        let written = slot.written.load(SeqCst);
-        // A sync that failed is not tried again: the next one would succeed without what the first has lost.
-        if !slot.is_unsynced() || lock(&self.trouble).syncing.is_some() {
-            return;
-        }
-        let files = lock(&slot.files).clone();
-        let began = Instant::now();
-        for file in &files {
-            if let Err(error) = file.sync() {
-                return self.note_failed_sync(&error);
-            }
-        }
-        let took = began.elapsed();
-        self.syncs.fetch_add(files.len() as u64, Relaxed);
-        self.sync_us.fetch_add(took.as_micros() as u64, Relaxed);
-        self.sync_ns.store((3 * self.sync_ns.load(Relaxed) + took.as_nanos() as u64) / 4, Relaxed);
-        slot.synced.fetch_max(written, SeqCst);
-        if let Some((_, old)) = files.split_last()
-            && !old.is_empty()
-        {
-            self.finish_old(&files);
-            // The last one may still be appended to.
-            lock(&slot.files).retain(|file| !old.iter().any(|synced| Arc::ptr_eq(synced, file)));
-        }
+    fn has_waiting(&self) -> bool {
+        self.sync_waiters.has_any()
     }
 
-    /// Closes a thread's segments that nobody appends to any more: all but the last.
-    fn finish_old(&self, files: &[Arc<SegmentFile>]) {
-        let old = files.split_last().map_or(&[][..], |(_, old)| old);
-        if let Some(error) = old.iter().find_map(|old| old.close().err()) {
-            self.note_failed_sync(&error);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A journal whose last sync took `sync` and let `released` records' clients go on.
-    fn journal(threads: usize, sync: Duration, released: u64) -> Journal {
-        let journal = Journal::new(threads);
-        journal.sync_ns.store(sync.as_nanos() as u64, Relaxed);
-        let next = journal.next.load(SeqCst);
-        *lock(&journal.wishes) = Wishes { replies: true, enough: next + released, ..Wishes::default() };
-        journal
-    }
-
-    #[test]
-    fn a_sync_begins_when_all_are_back() {
-        let journal = journal(1, Duration::from_secs(80), 1);
-        let began = Instant::now();
-        std::thread::scope(|scope| {
-            let wishes = lock(&journal.wishes);
-            scope.spawn(|| {
-                drop(lock(&journal.wishes));
-                journal.next.fetch_add(1, SeqCst);
-                journal.wake.notify_one();
-            });
-            drop(journal.gather(wishes));
-        });
-        assert!(began.elapsed() < Duration::from_secs(8), "a step was waited out");
-    }
-
-    #[test]
-    fn those_that_a_sync_released_are_waited_for() {
-        let mut wishes = Wishes { is_under_way: true, ..Wishes::default() };
-        wishes.release(4..11, 15);
-        assert_eq!((wishes.enough, wishes.is_under_way), (22, false));
-    }
-
-    #[test]
-    fn the_turn_that_sees_the_last_one_come_syncs_for_all() {
-        let mut wishes = Wishes { enough: 12, ..Wishes::default() };
-        assert_eq!(wishes.ask(10, true), Asked::Thread);
-        assert_eq!(wishes.ask(11, true), Asked::Later);
-        assert_eq!((wishes.ask(12, true), wishes.replies), (Asked::Last, false));
-        assert_eq!(wishes.ask(13, true), Asked::Alone);
-        assert_eq!(
-            (wishes.ask(14, false), wishes.replies),
-            (Asked::Thread, true),
-            "a slow disk is the thread's"
-        );
-        wishes.is_under_way = true;
-        assert_eq!(wishes.ask(15, true), Asked::Thread);
-    }
-
-    #[test]
-    fn a_sync_waits_one_step_for_those_who_do_not_come() {
-        let journal = journal(1, Duration::from_millis(80), 1);
-        let began = Instant::now();
-        drop(journal.gather(lock(&journal.wishes)));
-        assert!(began.elapsed() >= Duration::from_millis(10));
-        let journal = self::journal(1, Duration::from_secs(80), 0);
-        let began = Instant::now();
-        drop(journal.gather(lock(&journal.wishes)));
-        assert!(began.elapsed() < Duration::from_secs(8), "nobody was expected");
-    }
-
-    /// A journal whose slots have written to one file what is not synced.
-    fn unsynced(threads: usize, name: &str) -> Journal {
-        let journal = Journal::new(threads);
-        let path = std::env::temp_dir().join(format!("darter-sync-{name}-{}", std::process::id()));
-        let file = Arc::new(SegmentFile::plain(std::fs::File::create(&path).expect("a file")));
-        std::fs::remove_file(&path).expect("it is there");
-        for (at, slot) in journal.slots.iter().enumerate() {
-            lock(&slot.files).push(file.clone());
-            slot.written.store(at as u64 + 1, SeqCst);
-        }
-        journal.next.store(20, SeqCst);
-        assert_eq!(journal.durable_before(), 1);
-        journal
-    }
-
-    #[test]
-    fn a_sync_that_failed_is_not_tried_again() {
-        let journal = unsynced(1, "failed");
-        journal.note_trouble(|trouble| trouble.syncing = Some("a fault".to_owned()));
-        journal.sync_together();
-        journal.sync_all();
-        assert_eq!((journal.syncs.load(Relaxed), journal.durable_before()), (0, 1));
-        // A new base is there.
-        journal.note_trouble(|trouble| trouble.syncing = None);
-        journal.sync_all();
-        assert_eq!((journal.syncs.load(Relaxed), journal.durable_before()), (2, 20));
-    }
-
-    #[test]
-    fn files_of_many_threads_are_synced_together() {
-        let journal = unsynced(9, "together");
-        journal.sync_together();
-        assert_eq!(journal.syncs.load(Relaxed), 10);
-        assert_eq!(journal.durable_before(), 20);
-        assert!(journal.sync_ns.load(Relaxed) > 0);
-        // Nothing is left to do.
-        journal.sync_together();
-        assert_eq!(journal.syncs.load(Relaxed), 10);
+    fn has_base(&self) {
+        self.snapshots.hold_until_base(false);
     }
 }

@@ -1,12 +1,13 @@
 //! Clients that wait for a sync (WAITAOF).
 
+use std::sync::Mutex;
+
 use darter_reactor::Token;
 use darter_txn::waiters::{Parked, Ticket};
 use darter_wire::Reply;
 
-use super::Journal;
-use crate::core::Core;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// A client that waits until its writes have been synced.
@@ -31,28 +32,27 @@ pub fn write_reply_of(reply: &mut Reply<'_>, is_local: bool, replicas: usize) {
     reply.int_len(replicas);
 }
 
-impl Journal {
+/// All that wait.
+#[derive(Default)]
+pub struct SyncWaiters(Mutex<Vec<Waiting>>);
+
+impl SyncWaiters {
     /// Makes a client wait until everything written so far is synced; the ticket is to be parked.
-    pub fn wait_for_sync(&self, core: &Core, token: Token, client: u64, resp3: bool, before: u64) -> Parked {
+    pub fn add(&self, local: &ThreadState, token: Token, client: u64, resp3: bool, before: u64) -> Parked {
         let ticket: Parked = Ticket::new(());
-        let waiting = Waiting { before, home: core.thread, token, client, resp3, ticket: ticket.clone() };
-        lock(&self.waiting).push(waiting);
-        self.ask_for_sync();
+        let waiting = Waiting { before, home: local.thread, token, client, resp3, ticket: ticket.clone() };
+        lock(&self.0).push(waiting);
+        local.shared.journal.ask_for_sync();
         ticket
     }
 
-    /// The sequence after everything written so far.
-    pub fn end(&self) -> u64 {
-        self.next.load(std::sync::atomic::Ordering::SeqCst)
-    }
-
     /// Answers those whose writes have been synced by now.
-    pub(super) fn answer_waiting(&self, shared: &Shared) {
-        let mut waiting = lock(&self.waiting);
+    pub fn answer(&self, shared: &Shared) {
+        let mut waiting = lock(&self.0);
         if waiting.is_empty() {
             return;
         }
-        let durable = self.durable_before();
+        let durable = shared.journal.durable_before();
         waiting.retain(|one| {
             if one.ticket.is_done() {
                 return false;
@@ -64,13 +64,13 @@ impl Journal {
             let mut reply = Vec::new();
             write_reply(&mut Reply::new(&mut reply, one.resp3), true);
             let (token, client) = (one.token, one.client);
-            shared.door(one.home).send(Mail::Served { token, client, reply });
+            shared.handle(one.home).send(ThreadMessage::Served { token, client, reply });
             false
         });
     }
 
     /// Whether somebody waits for a sync.
-    pub(super) fn has_waiting(&self) -> bool {
-        !lock(&self.waiting).is_empty()
+    pub fn has_any(&self) -> bool {
+        !lock(&self.0).is_empty()
     }
 }

@@ -5,34 +5,34 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::relief;
-use crate::core::Core;
-use crate::spell::Spell;
+use crate::duration_counter::DurationCounter;
+use crate::thread_state::ThreadState;
 
 /// The time for which there is too much.
 #[derive(Default)]
 pub struct Overrun {
     /// This time and before.
-    pub spell: Spell,
+    pub spell: DurationCounter,
     // Its end is to be logged, as its beginning was.
     is_logged: AtomicBool,
 }
 
 /// Notes whether there is too much now.
-pub fn note(core: &Core) {
-    let overrun = &core.shared.limit.overrun;
-    if let Some(ms) = overrun.spell.note(relief::excess_bytes(core) > 0, core.now_ms)
+pub fn note(local: &ThreadState) {
+    let overrun = &local.shared.limit.overrun;
+    if let Some(ms) = overrun.spell.note(relief::excess_bytes(local) > 0, local.now_ms)
         && overrun.is_logged.swap(false, Relaxed)
     {
-        tracing::info!("what is used fits maxmemory again, after {ms} ms");
+        tracing::info!("memory is within maxmemory again, after {ms} ms");
     }
 }
 
 /// As [`note`], after the limit was changed: says so in the log if more is used than it allows.
-pub fn note_change(core: &Core) {
-    let excess_bytes = relief::excess_bytes(core);
-    if excess_bytes > 0 && !core.shared.limit.overrun.is_logged.swap(true, Relaxed) {
-        let what = if core.evicts { "keys go step by step" } else { "writes are refused" };
+pub fn note_change(local: &ThreadState) {
+    let excess_bytes = relief::excess_bytes(local);
+    if excess_bytes > 0 && !local.shared.limit.overrun.is_logged.swap(true, Relaxed) {
+        let what = if local.evicts { "keys go step by step" } else { "writes are refused" };
         tracing::warn!("{excess_bytes} bytes more are used than maxmemory allows now: {what} until it fits");
     }
-    note(core);
+    note(local);
 }

@@ -11,7 +11,7 @@ use darter_wire::memcache::Words;
 
 use super::auth;
 use crate::conn::Conn;
-use crate::core::Core;
+use crate::thread_state::ThreadState;
 
 /// The answer to one of them.
 pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
@@ -27,7 +27,7 @@ pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
 }
 
 /// `cache_memlimit`: sets `maxmemory` as the connection's user does with CONFIG SET.
-pub(super) fn limit_memory(conn: &mut Conn, core: &mut Core, mut words: Words<'_>) -> &'static [u8] {
+pub(super) fn limit_memory(conn: &mut Conn, local: &mut ThreadState, mut words: Words<'_>) -> &'static [u8] {
     let megabytes = match words.next().and_then(u32_of) {
         None => return ERROR,
         Some(..8) => return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
@@ -35,18 +35,21 @@ pub(super) fn limit_memory(conn: &mut Conn, core: &mut Core, mut words: Words<'_
         Some(megabytes) => megabytes,
     };
     let limit = format!("{megabytes}mb");
-    match auth::run_as_client(conn, core, &[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes()]) {
+    match auth::run_as_client(conn, local, &[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes()]) {
         true => OK,
         false => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
     }
 }
 
 /// `refresh_certs`: reads certificates and keys anew, as the connection's user does with CONFIG SET.
-pub(super) fn refresh_certificates(conn: &mut Conn, core: &mut Core) -> &'static [u8] {
+pub(super) fn refresh_certificates(conn: &mut Conn, local: &mut ThreadState) -> &'static [u8] {
     // A memcached without TLS does not know the command.
-    let Some(file) = core.live.tls.cert_file.clone() else { return ERROR };
-    match auth::run_as_client(conn, core, &[b"CONFIG", b"SET", b"tls-cert-file", file.as_os_str().as_bytes()])
-    {
+    let Some(file) = local.live.tls.cert_file.clone() else { return ERROR };
+    match auth::run_as_client(
+        conn,
+        local,
+        &[b"CONFIG", b"SET", b"tls-cert-file", file.as_os_str().as_bytes()],
+    ) {
         true => OK,
         false => b"Error loading the certificate chain\r\n",
     }

@@ -7,21 +7,21 @@ use darter_wire::memcache::Error;
 use super::Counter;
 use super::run::write_error;
 use crate::conn::Conn;
-use crate::core::Core;
 use crate::dispatch;
 use crate::exec::Call;
 use crate::session::{Gate, Session};
+use crate::thread_state::ThreadState;
 
 /// Bytes of a line before login, and of what it sends.
 const BYTES_MAX: usize = 2048;
 
 /// Whether a connection must still log in.
-pub(super) fn is_needed(core: &Core, session: &Session) -> bool {
-    session.gate.has(Gate::LOGIN) && core.shared.acl.default_needs_login()
+pub(super) fn is_needed(local: &ThreadState, session: &Session) -> bool {
+    session.gate.has(Gate::LOGIN) && local.shared.acl.default_needs_login()
 }
 
 /// Reads one login, or refuses one line; returns how many bytes it took, 0 when more must come.
-pub(super) fn step(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
+pub(super) fn step(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize {
     let Some(end) = memchr::memchr(b'\n', buf) else {
         conn.session.is_closing |= buf.len() > BYTES_MAX;
         return 0;
@@ -42,15 +42,15 @@ pub(super) fn step(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
         return end + 1;
     };
     let Some(value) = rest.get(..len + 2) else { return 0 };
-    core.stats().memcached.add(Counter::Auth);
+    local.stats().memcached.add(Counter::Auth);
     match value.strip_suffix(b"\r\n") {
-        Some(login) if log_in(conn, core, login) => conn.output.extend_from_slice(b"STORED\r\n"),
+        Some(login) if log_in(conn, local, login) => conn.output.extend_from_slice(b"STORED\r\n"),
         Some(_) => {
-            core.stats().memcached.add(Counter::AuthError);
+            local.stats().memcached.add(Counter::AuthError);
             write_error(Error::AuthenticationFailure, &mut conn.output);
         }
         None => {
-            core.stats().memcached.add(Counter::AuthError);
+            local.stats().memcached.add(Counter::AuthError);
             conn.output.extend_from_slice(b"CLIENT_ERROR bad termination\r\n");
         }
     }
@@ -58,17 +58,17 @@ pub(super) fn step(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
 }
 
 /// Tries `user password` as AUTH does.
-fn log_in(conn: &mut Conn, core: &mut Core, login: &[u8]) -> bool {
+fn log_in(conn: &mut Conn, local: &mut ThreadState, login: &[u8]) -> bool {
     let Some(space) = memchr::memchr(b' ', login) else { return false };
-    run_as_client(conn, core, &[b"AUTH", &login[..space], &login[space + 1..]])
+    run_as_client(conn, local, &[b"AUTH", &login[..space], &login[space + 1..]])
 }
 
 /// Runs a command of Redis that answers at once, as the connection's user; returns whether it answered OK.
-pub(super) fn run_as_client(conn: &mut Conn, core: &mut Core, words: &[&[u8]]) -> bool {
+pub(super) fn run_as_client(conn: &mut Conn, local: &mut ThreadState, words: &[&[u8]]) -> bool {
     let args = OwnedArgs::from_slices(words);
-    let ready = dispatch::prepare(core, args.args());
+    let ready = dispatch::prepare(local, args.args());
     let mut out = Vec::new();
     let call = Call { session: &mut conn.session, out: &mut out, token: conn.token };
-    dispatch::execute(core, call, &conn.card, ready, args.args());
+    dispatch::execute(local, call, &conn.info, ready, args.args());
     out == b"+OK\r\n"
 }

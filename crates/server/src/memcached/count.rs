@@ -5,7 +5,7 @@ use darter_store::shard::Full;
 use darter_store::{Expiry, Extras, Key, Keyed, Marks, Shard};
 use darter_wire::memcache::Error;
 
-use super::run::Scene;
+use super::run::ExecutionContext;
 use super::{COUNT_EVENT, Counter, DB, NO_ROOM};
 
 /// A number to add or subtract.
@@ -35,22 +35,28 @@ impl From<Full> for Counted {
 }
 
 /// `incr` and `decr`, answered with the number.
-pub(super) fn classic(scene: &Scene, shard: &mut Shard, key: Key<'_>, step: Step, out: &mut Vec<u8>) {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
-    match add(scene, &mut place, step, 0, None) {
+pub(super) fn classic(
+    context: &ExecutionContext,
+    shard: &mut Shard,
+    key: Key<'_>,
+    step: Step,
+    out: &mut Vec<u8>,
+) {
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
+    match add(context, &mut place, step, 0, None) {
         Counted::To(value) => {
             number::write_u64(out, value);
             out.extend_from_slice(b"\r\n");
         }
         Counted::Missing | Counted::Exists => out.extend_from_slice(b"NOT_FOUND\r\n"),
-        Counted::NonNumeric => scene.error(Error::NonNumeric, out),
+        Counted::NonNumeric => context.error(Error::NonNumeric, out),
         Counted::NoRoom => out.extend_from_slice(NO_ROOM),
     }
 }
 
 /// Changes the number that is there if it has the token `cas` (0 is any); it gets the token `new_cas` or another.
 pub(super) fn add(
-    scene: &Scene,
+    context: &ExecutionContext,
     place: &mut Keyed<'_>,
     step: Step,
     cas: u64,
@@ -61,18 +67,18 @@ pub(super) fn add(
         false => (Counter::IncrHit, Counter::IncrMiss),
     };
     if !place.exists() {
-        scene.counts.add(miss);
+        context.counts.add(miss);
         return Counted::Missing;
     }
-    let done = add_to(scene, place, step, cas, new_cas).unwrap_or_else(Counted::from);
+    let done = add_to(context, place, step, cas, new_cas).unwrap_or_else(Counted::from);
     if let Counted::To(_) = done {
-        scene.counts.add(hit);
+        context.counts.add(hit);
     }
     done
 }
 
 fn add_to(
-    scene: &Scene,
+    context: &ExecutionContext,
     place: &mut Keyed<'_>,
     step: Step,
     cas: u64,
@@ -101,7 +107,7 @@ fn add_to(
     if text.len() < old_len {
         text.resize(old_len, b' ');
     }
-    let extras = Extras { cas, access_s: Some(scene.now_s()), marks, flags: extras.flags, frequency: None };
+    let extras = Extras { cas, access_s: Some(context.now_s()), marks, flags: extras.flags, frequency: None };
     place.put_item(&text, Expiry::Keep, extras)?;
     place.changed(COUNT_EVENT);
     Ok(Counted::To(value))

@@ -1,7 +1,7 @@
 //! `stats detail`: how often keys were asked for, stored and deleted, by what stands before the first colon of their names.
 //!
 //! Off unless a client switches it on; then classic commands of all threads are noted under one lock, as memcached does
-//! it, and leave the straight way where they must. Meta commands are not noted, there neither.
+//! it, and leave the batch path where they must. Meta commands are not noted, there neither.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +17,7 @@ const PREFIXES_MAX: usize = 10_000;
 
 /// What is noted of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Deed {
+pub(super) enum DetailOperation {
     /// A key was asked for and found.
     Hit,
     /// A key was asked for.
@@ -56,7 +56,7 @@ impl Detail {
 
     /// Notes what was done with a key; one without a colon has no prefix.
     #[cold]
-    pub(super) fn note(&self, key: &[u8], deed: Deed) {
+    pub(super) fn note(&self, key: &[u8], deed: DetailOperation) {
         let Some(end) = key.iter().position(|&byte| byte == END_OF_PREFIX) else { return };
         let mut tallies = lock(&self.tallies);
         let is_full = tallies.len() >= PREFIXES_MAX;
@@ -66,10 +66,10 @@ impl Detail {
             Entry::Vacant(place) => place.insert(Tally::default()),
         };
         let counts: &mut [&mut u64] = match deed {
-            Deed::Hit => &mut [&mut tally.gets, &mut tally.hits],
-            Deed::Miss => &mut [&mut tally.gets],
-            Deed::Set => &mut [&mut tally.sets],
-            Deed::Delete => &mut [&mut tally.deletes],
+            DetailOperation::Hit => &mut [&mut tally.gets, &mut tally.hits],
+            DetailOperation::Miss => &mut [&mut tally.gets],
+            DetailOperation::Set => &mut [&mut tally.sets],
+            DetailOperation::Delete => &mut [&mut tally.deletes],
         };
         counts.iter_mut().for_each(|count| **count += 1);
     }
@@ -103,14 +103,14 @@ mod tests {
             detail.dump(&mut out);
             String::from_utf8(out).unwrap()
         };
-        detail.note(b"b:1:x", Deed::Hit);
-        detail.note(b"b:2", Deed::Miss);
-        detail.note(b":none", Deed::Set);
-        detail.note(b"plain", Deed::Delete);
+        detail.note(b"b:1:x", DetailOperation::Hit);
+        detail.note(b"b:2", DetailOperation::Miss);
+        detail.note(b":none", DetailOperation::Set);
+        detail.note(b"plain", DetailOperation::Delete);
         assert_eq!(dump(&detail), "PREFIX  get 0 hit 0 set 1 del 0\r\nPREFIX b get 2 hit 1 set 0 del 0\r\n");
-        (0..2 * PREFIXES_MAX).for_each(|n| detail.note(format!("{n}:").as_bytes(), Deed::Delete));
+        (0..2 * PREFIXES_MAX).for_each(|n| detail.note(format!("{n}:").as_bytes(), DetailOperation::Delete));
         assert_eq!(dump(&detail).lines().count(), PREFIXES_MAX);
-        detail.note(b"b:", Deed::Set);
+        detail.note(b"b:", DetailOperation::Set);
         assert!(dump(&detail).contains("PREFIX b get 2 hit 1 set 1 del 0\r\n"), "those that are there go on");
         detail.reset();
         assert_eq!(dump(&detail), "");

@@ -11,19 +11,25 @@ use darter_wire::memcache::{Error, Meta, MetaVerb, Mode, write_key};
 use super::count::{self, Counted, Step};
 use super::life::Life;
 use super::read::{self, write_text};
-use super::run::Scene;
+use super::run::ExecutionContext;
 use super::store::{self, Outcome, Wanted, Way};
 use super::{Counter, DB, NO_ROOM, SET_EVENT};
 
 /// Runs a meta command and answers it.
-pub(super) fn run(scene: &Scene, shard: &mut Shard, key: Key<'_>, meta: &Meta<'_>, out: &mut Vec<u8>) {
-    scene.counts.add(Counter::Meta);
+pub(super) fn run(
+    context: &ExecutionContext,
+    shard: &mut Shard,
+    key: Key<'_>,
+    meta: &Meta<'_>,
+    out: &mut Vec<u8>,
+) {
+    context.counts.add(Counter::Meta);
     let mark = out.len();
     let done = match meta.verb {
-        MetaVerb::Get => get(scene, shard, key, meta, out),
-        MetaVerb::Set => set(scene, shard, key, meta, out),
-        MetaVerb::Delete => delete(scene, shard, key, meta, out),
-        MetaVerb::Count => add(scene, shard, key, meta, out),
+        MetaVerb::Get => get(context, shard, key, meta, out),
+        MetaVerb::Set => set(context, shard, key, meta, out),
+        MetaVerb::Delete => delete(context, shard, key, meta, out),
+        MetaVerb::Count => add(context, shard, key, meta, out),
     };
     match done {
         Ok(Answer::Nominal) if meta.has(b'q') => out.truncate(mark),
@@ -44,21 +50,21 @@ enum Answer {
 }
 
 fn get(
-    scene: &Scene,
+    context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
     meta: &Meta<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Answer, Full> {
     // What the flags tell is how it was before this read, and `u` leaves it so.
-    let mut place = read::glance(scene, shard, key);
+    let mut place = read::glance(context, shard, key);
     if meta.ttl.is_some() {
-        scene.counts.add(Counter::Touch);
-        scene.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
+        context.counts.add(Counter::Touch);
+        context.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
     }
     let is_made = !place.exists() && meta.vivify.is_some();
     if is_made {
-        make(scene, &mut place, b"", meta.new_cas)?;
+        make(context, &mut place, b"", meta.new_cas)?;
     }
     let Ok(Some(len)) = place.text().map(|text| text.map(|text| text.len())) else {
         out.extend_from_slice(b"EN");
@@ -75,8 +81,16 @@ fn get(
     }
     let extras = place.extras();
     let before = Life::of_key(&place);
-    let mut view =
-        View { scene, key, len, cas, extras: extras.unwrap_or_default(), life: before, is_made, won: false };
+    let mut view = View {
+        context,
+        key,
+        len,
+        cas,
+        extras: extras.unwrap_or_default(),
+        life: before,
+        is_made,
+        won: false,
+    };
     for (letter, token) in meta.flags() {
         view.apply(meta, letter, token, out);
     }
@@ -91,13 +105,13 @@ fn get(
         if extras.is_none() && (meta.has(b'h') || meta.has(b'l')) {
             // Set by another protocol: from now on its reads are noted.
             let extras = place.extras().unwrap_or_default();
-            place.set_extras(Extras { access_s: Some(scene.now_s()), ..extras })?;
+            place.set_extras(Extras { access_s: Some(context.now_s()), ..extras })?;
         }
         // An item that this very command has made was not there to be looked at.
         if !is_made {
             place.use_glanced();
         }
-        place.note_access(scene.now_s());
+        place.note_access(context.now_s());
     }
     if life != before {
         life.give(&mut place)?;
@@ -108,7 +122,7 @@ fn get(
 
 /// An item while the flags of `mg` go over it.
 struct View<'a> {
-    scene: &'a Scene,
+    context: &'a ExecutionContext,
     key: Key<'a>,
     len: usize,
     cas: Option<u64>,
@@ -120,7 +134,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn apply(&mut self, meta: &Meta<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
-        let now_ms = self.scene.now_ms;
+        let now_ms = self.context.now_ms;
         match letter {
             b'T' => self.life = meta.ttl.map_or(self.life, |seconds| Life::of(seconds, now_ms)),
             b'N' if self.is_made => {
@@ -136,7 +150,7 @@ impl View<'_> {
             b'c' => write_number(out, letter, self.cas.unwrap_or(0)),
             b'f' => write_number(out, letter, u64::from(self.extras.flags)),
             b'l' => {
-                let now_s = self.scene.now_s();
+                let now_s = self.context.now_s();
                 let idle_s = now_s.saturating_sub(self.extras.access_s.unwrap_or(now_s));
                 write_number(out, letter, u64::from(idle_s));
             }
@@ -147,7 +161,7 @@ impl View<'_> {
 
     /// Whether less time is left than `R` asks for, and nobody else was told to fetch the item anew.
     fn is_due(&self, meta: &Meta<'_>) -> bool {
-        let now_ms = self.scene.now_ms;
+        let now_ms = self.context.now_ms;
         let wanted = meta.recache.map_or(0, |seconds| Life::of(seconds, now_ms).seconds_left(now_ms));
         let left = self.life.seconds_left(now_ms);
         !self.is_made && !self.extras.marks.has(Marks::WON) && left >= 0 && left < wanted
@@ -169,15 +183,20 @@ impl View<'_> {
 }
 
 /// Puts a value where nothing is, for ever.
-fn make(scene: &Scene, place: &mut Keyed<'_>, value: &[u8], cas: Option<u64>) -> Result<(), Full> {
-    let extras = Extras { cas, access_s: Some(scene.now_s()), ..Extras::default() };
+fn make(
+    context: &ExecutionContext,
+    place: &mut Keyed<'_>,
+    value: &[u8],
+    cas: Option<u64>,
+) -> Result<(), Full> {
+    let extras = Extras { cas, access_s: Some(context.now_s()), ..Extras::default() };
     place.put_item(value, Expiry::None, extras)?;
     place.changed(SET_EVENT);
     Ok(())
 }
 
 fn set(
-    scene: &Scene,
+    context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
     meta: &Meta<'_>,
@@ -191,7 +210,7 @@ fn set(
         Mode::Replace => Way::Replace,
         _ => Way::Set,
     };
-    let life = |seconds: i64| Life::of(seconds, scene.now_ms);
+    let life = |seconds: i64| Life::of(seconds, context.now_ms);
     let wanted = Wanted {
         way,
         value: meta.value,
@@ -202,8 +221,8 @@ fn set(
         takes_stale: meta.has(b'I'),
         vivify: meta.vivify.map(life),
     };
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
-    let outcome = store::put(scene, &mut place, &wanted);
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
+    let outcome = store::put(context, &mut place, &wanted);
     out.extend_from_slice(match outcome {
         Outcome::Stored => b"HD",
         Outcome::NotStored => b"NS",
@@ -236,21 +255,21 @@ fn token_of(place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<u64, Full> {
 }
 
 fn delete(
-    scene: &Scene,
+    context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
     meta: &Meta<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Answer, Full> {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
     let (code, answer) = if !place.exists() {
-        scene.counts.add(Counter::DeleteMiss);
+        context.counts.add(Counter::DeleteMiss);
         (b"NF", Answer::Other)
     } else if meta.cas.is_some() && place.cas()? != meta.cas {
-        scene.counts.add(Counter::DeleteMiss);
+        context.counts.add(Counter::DeleteMiss);
         (b"EX", Answer::Other)
     } else {
-        remove(scene, &mut place, meta)?;
+        remove(context, &mut place, meta)?;
         (b"HD", Answer::Nominal)
     };
     out.extend_from_slice(code);
@@ -259,12 +278,12 @@ fn delete(
 }
 
 /// Deletes the key that is there, or takes its value only, or marks it as stale.
-fn remove(scene: &Scene, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), Full> {
-    let life = meta.ttl.map(|seconds| Life::of(seconds, scene.now_ms));
+fn remove(context: &ExecutionContext, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), Full> {
+    let life = meta.ttl.map(|seconds| Life::of(seconds, context.now_ms));
     if meta.has(b'x') {
         let cas = meta.new_cas.or(place.extras().and_then(|extras| extras.cas));
         let flags = meta.client_flags.unwrap_or(0);
-        let extras = Extras { flags, cas, access_s: Some(scene.now_s()), ..Extras::default() };
+        let extras = Extras { flags, cas, access_s: Some(context.now_s()), ..Extras::default() };
         place.put_item(b"", Expiry::None, extras)?;
         place.changed(SET_EVENT);
     }
@@ -277,7 +296,7 @@ fn remove(scene: &Scene, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), F
         place.set_extras(Extras { cas, marks, ..old })?;
         place.changed(SET_EVENT);
     } else if !meta.has(b'x') {
-        read::remove(scene, place);
+        read::remove(context, place);
         return Ok(());
     }
     match life {
@@ -287,22 +306,22 @@ fn remove(scene: &Scene, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), F
 }
 
 fn add(
-    scene: &Scene,
+    context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
     meta: &Meta<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Answer, Full> {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
     let step = Step { delta: meta.delta, decrement: meta.mode == Mode::Decrement };
-    let (value, is_made) = match count::add(scene, &mut place, step, meta.cas.unwrap_or(0), meta.new_cas) {
+    let (value, is_made) = match count::add(context, &mut place, step, meta.cas.unwrap_or(0), meta.new_cas) {
         Counted::To(value) => (value, false),
         Counted::Missing if meta.vivify.is_some() => {
-            make(scene, &mut place, meta.initial.to_string().as_bytes(), meta.new_cas)?;
+            make(context, &mut place, meta.initial.to_string().as_bytes(), meta.new_cas)?;
             (meta.initial, true)
         }
         Counted::NonNumeric => {
-            scene.error(Error::NonNumeric, out);
+            context.error(Error::NonNumeric, out);
             return Ok(Answer::Other);
         }
         Counted::NoRoom => return Err(Full),
@@ -326,10 +345,10 @@ fn add(
             b'c' => write_number(out, letter, place.cas()?.unwrap_or(0)),
             b't' => {
                 out.extend_from_slice(b" t");
-                number::write_i64(out, life.seconds_left(scene.now_ms));
+                number::write_i64(out, life.seconds_left(context.now_ms));
             }
-            b'T' => life = meta.ttl.map_or(life, |seconds| Life::of(seconds, scene.now_ms)),
-            b'N' if is_made => life = meta.vivify.map_or(life, |seconds| Life::of(seconds, scene.now_ms)),
+            b'T' => life = meta.ttl.map_or(life, |seconds| Life::of(seconds, context.now_ms)),
+            b'N' if is_made => life = meta.vivify.map_or(life, |seconds| Life::of(seconds, context.now_ms)),
             _ => echo_one(meta, key, letter, token, out),
         }
     }

@@ -1,13 +1,15 @@
-//! The memcached door: classic and meta commands on the keys of database 0.
+//! The memcached entry: classic and meta commands on the keys of database 0.
 //!
-//! `wire` reads the lines; `speaker` is the connection's side of it, `run` takes the shards, and the bodies (`read`,
-//! `store`, `count`, `meta`) work on one key with its shard held; `straight` is the short way of plain `get` and `set`. Statistics and administration are in `stats` and
+//! `wire` reads the lines; `connection` is the connection's side of it, `run` takes the shards, and the bodies (`read`,
+//! `store`, `count`, `meta`) work on one key with its shard held; `batch` is the short way of plain `get` and `set`. Statistics and administration are in `stats` and
 //! `admin`, the dumps of all items in `listing`. A collection of RESP is a miss for reads and a wrong value for what edits it; `set` and `delete` replace
 //! and delete it like any key.
 
 mod admin;
 mod auth;
+mod batch;
 pub mod binary;
+mod connection;
 mod count;
 mod counts;
 mod detail;
@@ -17,18 +19,16 @@ mod listing;
 mod meta;
 mod read;
 mod run;
-mod speaker;
 mod stats;
 mod store;
-mod straight;
 mod verbs;
 
+pub(crate) use connection::process;
 pub use counts::{Counter, Counts};
 pub use detail::Detail;
 pub use flush::Flush;
 pub use listing::Listing;
 pub use run::run_job;
-pub(crate) use speaker::process;
 pub use verbs::Verbs;
 
 use darter_store::Event;

@@ -3,34 +3,34 @@
 use darter_store::{Event, Key, Keyed, Shard, Text};
 use darter_wire::memcache::{write_key, write_value_line};
 
-use super::detail::Deed;
+use super::detail::DetailOperation;
 use super::life::Life;
-use super::run::Scene;
+use super::run::ExecutionContext;
 use super::{Counter, DB, NO_ROOM};
 
 /// Finds a key for a command that reads it, and counts; that is no use of it yet.
-pub(super) fn glance<'k>(scene: &Scene, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
+pub(super) fn glance<'k>(context: &ExecutionContext, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
     let expired = shard.counters.expired;
-    let place = Keyed::glance(shard, DB, key, scene.now_ms);
-    count(scene, place, expired)
+    let place = Keyed::untouched(shard, DB, key, context.now_ms);
+    count(context, place, expired)
 }
 
 /// Finds a key for a command that uses it, and counts.
-fn find<'k>(scene: &Scene, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
+fn find<'k>(context: &ExecutionContext, shard: &'k mut Shard, key: Key<'k>) -> Keyed<'k> {
     let expired = shard.counters.expired;
-    let place = Keyed::read(shard, DB, key, scene.now_ms);
-    count(scene, place, expired)
+    let place = Keyed::read(shard, DB, key, context.now_ms);
+    count(context, place, expired)
 }
 
 /// Counts a lookup; `expired` keys of the shard had expired before it.
-fn count<'k>(scene: &Scene, place: Keyed<'k>, expired: u64) -> Keyed<'k> {
-    scene.counts.add(Counter::Get);
+fn count<'k>(context: &ExecutionContext, place: Keyed<'k>, expired: u64) -> Keyed<'k> {
+    context.counts.add(Counter::Get);
     if place.exists() {
-        scene.counts.add(Counter::GetHit);
+        context.counts.add(Counter::GetHit);
     } else {
-        scene.counts.add(Counter::GetMiss);
+        context.counts.add(Counter::GetMiss);
         if place.expired_count() != expired {
-            scene.counts.add(Counter::GetExpired);
+            context.counts.add(Counter::GetExpired);
         }
     }
     place
@@ -38,21 +38,21 @@ fn count<'k>(scene: &Scene, place: Keyed<'k>, expired: u64) -> Keyed<'k> {
 
 /// Answers the value of a key, and gives it a new time to live if one comes with the command; a miss is silent.
 pub(super) fn get(
-    scene: &Scene,
+    context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
     with_cas: bool,
     life: Option<Life>,
     out: &mut Vec<u8>,
 ) {
-    if !with_cas && life.is_none() && get_plain(scene, shard, key, out) {
-        return scene.note(key, Deed::Hit);
+    if !with_cas && life.is_none() && get_plain(context, shard, key, out) {
+        return context.note(key, DetailOperation::Hit);
     }
-    let mut place = find(scene, shard, key);
-    scene.note(key, if place.exists() { Deed::Hit } else { Deed::Miss });
+    let mut place = find(context, shard, key);
+    context.note(key, if place.exists() { DetailOperation::Hit } else { DetailOperation::Miss });
     if life.is_some() {
-        scene.counts.add(Counter::Touch);
-        scene.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
+        context.counts.add(Counter::Touch);
+        context.counts.add(if place.exists() { Counter::TouchHit } else { Counter::TouchMiss });
     }
     if !matches!(place.text(), Ok(Some(_))) {
         return;
@@ -65,7 +65,7 @@ pub(super) fn get(
         write_value_line(out, key.bytes, flags, cas, text.len());
         write_text(out, text);
     }
-    place.note_access(scene.now_s());
+    place.note_access(context.now_s());
     if let Some(life) = life {
         // the value is told all the same
         let _ = life.give(&mut place);
@@ -74,15 +74,15 @@ pub(super) fn get(
 
 /// Answers a value that lies in its record as it is sent; returns whether it did. If not, nothing is counted.
 #[inline]
-fn get_plain(scene: &Scene, shard: &mut Shard, key: Key<'_>, out: &mut Vec<u8>) -> bool {
-    let is_done = shard.read_item(DB, key, scene.now_ms, |flags, value| {
+fn get_plain(context: &ExecutionContext, shard: &mut Shard, key: Key<'_>, out: &mut Vec<u8>) -> bool {
+    let is_done = shard.read_item(DB, key, context.now_ms, |flags, value| {
         write_value_line(out, key.bytes, flags, None, value.len());
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
     });
     if is_done {
-        scene.counts.add(Counter::Get);
-        scene.counts.add(Counter::GetHit);
+        context.counts.add(Counter::Get);
+        context.counts.add(Counter::GetHit);
     }
     is_done
 }
@@ -94,15 +94,21 @@ pub(super) fn write_text(out: &mut Vec<u8>, text: Text<'_>) {
 }
 
 /// `touch`.
-pub(super) fn touch(scene: &Scene, shard: &mut Shard, key: Key<'_>, life: Life, out: &mut Vec<u8>) {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
-    scene.counts.add(Counter::Touch);
+pub(super) fn touch(
+    context: &ExecutionContext,
+    shard: &mut Shard,
+    key: Key<'_>,
+    life: Life,
+    out: &mut Vec<u8>,
+) {
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
+    context.counts.add(Counter::Touch);
     if !place.exists() {
-        scene.counts.add(Counter::TouchMiss);
+        context.counts.add(Counter::TouchMiss);
         return out.extend_from_slice(b"NOT_FOUND\r\n");
     }
-    scene.counts.add(Counter::TouchHit);
-    place.note_access(scene.now_s());
+    context.counts.add(Counter::TouchHit);
+    place.note_access(context.now_s());
     match life.give(&mut place) {
         Ok(()) => out.extend_from_slice(b"TOUCHED\r\n"),
         Err(_) => out.extend_from_slice(NO_ROOM),
@@ -110,25 +116,31 @@ pub(super) fn touch(scene: &Scene, shard: &mut Shard, key: Key<'_>, life: Life, 
 }
 
 /// Deletes a key that is there, and counts; returns whether it was.
-pub(super) fn remove(scene: &Scene, place: &mut Keyed<'_>) -> bool {
+pub(super) fn remove(context: &ExecutionContext, place: &mut Keyed<'_>) -> bool {
     let was_there = place.remove();
     if was_there {
         place.changed(Event::DEL);
     }
-    scene.counts.add(if was_there { Counter::DeleteHit } else { Counter::DeleteMiss });
+    context.counts.add(if was_there { Counter::DeleteHit } else { Counter::DeleteMiss });
     was_there
 }
 
 /// `delete`.
-pub(super) fn delete(scene: &Scene, shard: &mut Shard, key: Key<'_>, out: &mut Vec<u8>) {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
-    let done = remove(scene, &mut place);
+pub(super) fn delete(context: &ExecutionContext, shard: &mut Shard, key: Key<'_>, out: &mut Vec<u8>) {
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
+    let done = remove(context, &mut place);
     out.extend_from_slice(if done { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
 }
 
 /// `me`: what is known of a key, as memcached tells it; there is one class of items, number 1.
-pub(super) fn debug(scene: &Scene, shard: &mut Shard, key: Key<'_>, base64: bool, out: &mut Vec<u8>) {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
+pub(super) fn debug(
+    context: &ExecutionContext,
+    shard: &mut Shard,
+    key: Key<'_>,
+    base64: bool,
+    out: &mut Vec<u8>,
+) {
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
     let Ok(cas) = place.cas() else { return out.extend_from_slice(NO_ROOM) };
     let (Some(cas), Some(bytes)) = (cas, place.memory_bytes()) else {
         return out.extend_from_slice(b"EN\r\n");
@@ -136,9 +148,9 @@ pub(super) fn debug(scene: &Scene, shard: &mut Shard, key: Key<'_>, base64: bool
     let extras = place.extras().unwrap_or_default();
     let since_expiry = match Life::of_key(&place) {
         Life::Endless => -1,
-        life => -life.seconds_left(scene.now_ms),
+        life => -life.seconds_left(context.now_ms),
     };
-    let idle_s = extras.access_s.map_or(0, |at| scene.now_s().saturating_sub(at));
+    let idle_s = extras.access_s.map_or(0, |at| context.now_s().saturating_sub(at));
     let was_fetched = if extras.marks.has(darter_store::Marks::FETCHED) { "yes" } else { "no" };
     out.extend_from_slice(b"ME ");
     write_key(out, key.bytes, base64);

@@ -7,15 +7,15 @@ use darter_txn::{LockSet, ShardSet};
 use darter_wire::memcache::{Command, Decoder, Error, Limits, Step as Decoded, Store};
 use smallvec::SmallVec;
 
-use super::detail::{Deed, Detail};
+use super::detail::{Detail, DetailOperation};
 use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
-use crate::core::Core;
 use crate::engine::origin::{ChangedBy, Origin};
-use crate::engine::{commit, lease};
+use crate::engine::{commit, lease, plan};
 use crate::exec::{self, Call, Ran};
 use crate::job::{Body, Job, Shards};
+use crate::thread_state::ThreadState;
 
 /// Keys of a `get` whose memory is asked for ahead of time together.
 const KEYS_AHEAD: usize = 32;
@@ -23,7 +23,7 @@ const KEYS_AHEAD: usize = 32;
 const KEYS_AHEAD_MIN: usize = 4;
 
 /// What a command is run with besides its key.
-pub(super) struct Scene {
+pub(super) struct ExecutionContext {
     /// The time of the command, Unix milliseconds.
     pub now_ms: u64,
     /// The counters of the thread that runs it.
@@ -34,14 +34,14 @@ pub(super) struct Scene {
     pub detail: Option<&'static Detail>,
 }
 
-impl Scene {
+impl ExecutionContext {
     #[inline]
-    pub fn new(core: &Core) -> Scene {
-        Scene {
-            now_ms: core.now_ms,
-            counts: &core.stats().memcached,
-            limits: Limits { item_bytes_max: core.live.memcached_item_size_max, ..Limits::default() },
-            detail: core.shared.memcached_detail.is_on().then_some(&core.shared.memcached_detail),
+    pub fn new(local: &ThreadState) -> ExecutionContext {
+        ExecutionContext {
+            now_ms: local.now_ms,
+            counts: &local.stats().memcached,
+            limits: Limits { item_bytes_max: local.live.memcached_item_size_max, ..Limits::default() },
+            detail: local.shared.memcached_detail.is_on().then_some(&local.shared.memcached_detail),
         }
     }
 
@@ -53,7 +53,7 @@ impl Scene {
 
     /// Notes what a classic command did with a key, while a client wants to know.
     #[inline]
-    pub fn note(&self, key: Key<'_>, deed: Deed) {
+    pub fn note(&self, key: Key<'_>, deed: DetailOperation) {
         if let Some(detail) = self.detail {
             detail.note(key.bytes, deed);
         }
@@ -86,51 +86,56 @@ pub(super) fn key_of<'c>(command: &'c Command<'_>) -> Option<&'c [u8]> {
 
 /// Runs a command with keys. `raw` are its bytes, `hash` that of its key if it has one.
 pub(super) fn run(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: Call<'_>,
     raw: &[u8],
     command: &Command<'_>,
     hash: Option<u64>,
 ) -> Ran {
     if let Command::Get { keys, cas, touch } = command {
-        return get(core, call, keys.clone(), *cas, *touch);
+        return get(local, call, keys.clone(), *cas, *touch);
     }
     let Some(bytes) = key_of(command) else { return Ran::Done };
-    let hash = hash.unwrap_or_else(|| core.shared.router.hasher().hash(bytes));
+    let hash = hash.unwrap_or_else(|| local.shared.router.hasher().hash(bytes));
     let key = Key { bytes, hash };
-    let id = core.shared.router.shard_of(hash);
-    let scene = Scene::new(core);
-    let done = on_shard(core, call.session.id, key, |shard| apply(&scene, shard, key, command, call.out));
-    if done { Ran::Done } else { post(core, call, raw.into(), LockSet::one(id)) }
+    let id = local.shared.router.shard_of(hash);
+    let context = ExecutionContext::new(local);
+    let done = on_shard(local, call.session.id, key, |shard| apply(&context, shard, key, command, call.out));
+    if done { Ran::Done } else { post(local, call, raw.into(), LockSet::one(id)) }
 }
 
 /// Takes a shard, works on it, tells what changed and lets it go; false when it is busy.
 #[inline]
-pub(super) fn on_shard(core: &mut Core, client: u64, key: Key<'_>, work: impl FnOnce(&mut Shard)) -> bool {
-    let id = core.shared.router.shard_of(key.hash);
-    let Some(mut held) = lease::take_one(&core.shared.cells[usize::from(id)]) else { return false };
+pub(super) fn on_shard(
+    local: &mut ThreadState,
+    client: u64,
+    key: Key<'_>,
+    work: impl FnOnce(&mut Shard),
+) -> bool {
+    let id = local.shared.router.shard_of(key.hash);
+    let Some(mut held) = lease::take_one(&local.shared.cells[usize::from(id)]) else { return false };
     work(&mut held.shard);
-    if held.shard.changes.has_pending() || held.shard.is_pressed() {
+    if held.shard.changes.has_pending() || held.shard.is_over_quota() {
         let mut grant = Shards::from(held);
-        commit::values(core, &mut grant, ChangedBy(client), DB, std::iter::once(key.bytes));
-        lease::release(core, grant);
+        commit::values(local, &mut grant, ChangedBy(client), DB, std::iter::once(key.bytes));
+        lease::release(local, grant);
     } else {
-        lease::release_one(core, held);
+        lease::release_one(local, held);
     }
     true
 }
 
 /// `get` and its kin: key after key, each with its shard. From the first busy shard on the rest is a job.
 fn get<'k>(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: Call<'_>,
     mut keys: impl Iterator<Item = &'k [u8]> + Clone,
     with_cas: bool,
     touch: Option<i64>,
 ) -> Ran {
-    let scene = Scene::new(core);
-    let life = touch.map(|seconds| Life::of(seconds, scene.now_ms));
-    let shared = core.shared;
+    let context = ExecutionContext::new(local);
+    let life = touch.map(|seconds| Life::of(seconds, context.now_ms));
+    let shared = local.shared;
     let router = &shared.router;
     loop {
         let mut left = keys.clone();
@@ -140,16 +145,16 @@ fn get<'k>(
             break;
         }
         if ahead.len() >= KEYS_AHEAD_MIN {
-            let shared = core.shared;
-            exec::warm(core, DB, false, ahead.iter().map(|key| exec::cell_of(shared, key.hash)));
+            let shared = local.shared;
+            exec::prefetch(local, DB, false, ahead.iter().map(|key| exec::cell_of(shared, key.hash)));
         }
         for key in ahead {
             let out = &mut *call.out;
-            let done = on_shard(core, call.session.id, key, |shard| {
-                read::get(&scene, shard, key, with_cas, life, out);
+            let done = on_shard(local, call.session.id, key, |shard| {
+                read::get(&context, shard, key, with_cas, life, out);
             });
             if !done {
-                return post_get(core, call, left, with_cas, touch);
+                return post_get(local, call, left, with_cas, touch);
             }
             left.next();
         }
@@ -161,7 +166,7 @@ fn get<'k>(
 /// Leaves the keys that a `get` has not answered yet to a job.
 #[cold]
 fn post_get<'k>(
-    core: &mut Core,
+    local: &mut ThreadState,
     call: Call<'_>,
     keys: impl Iterator<Item = &'k [u8]>,
     with_cas: bool,
@@ -173,7 +178,7 @@ fn post_get<'k>(
         (Some(seconds), false) => format!("gat {seconds}").into_bytes(),
         (Some(seconds), true) => format!("gats {seconds}").into_bytes(),
     };
-    let shared = core.shared;
+    let shared = local.shared;
     let (router, mut wanted) = (&shared.router, LockSet::new());
     for key in keys {
         line.push(b' ');
@@ -182,11 +187,17 @@ fn post_get<'k>(
     }
     wanted.seal();
     line.extend_from_slice(b"\r\n");
-    post(core, call, line.into(), wanted)
+    post(local, call, line.into(), wanted)
 }
 
 /// Runs a command on its key, with the shard held.
-fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+fn apply(
+    context: &ExecutionContext,
+    shard: &mut Shard,
+    key: Key<'_>,
+    command: &Command<'_>,
+    out: &mut Vec<u8>,
+) {
     let mark = out.len();
     let is_quiet = match *command {
         Command::Store { store, flags, exptime, value, noreply, .. } => {
@@ -198,31 +209,31 @@ fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, 
                 Store::Prepend => (Way::Prepend, 0),
                 Store::Cas(cas) => (Way::Cas, cas),
             };
-            let life = Life::of(exptime, scene.now_ms);
+            let life = Life::of(exptime, context.now_ms);
             let wanted = Wanted { cas, ..Wanted::of(way, value, flags, life) };
-            scene.note(key, Deed::Set);
-            store::classic(scene, shard, key, &wanted, out);
+            context.note(key, DetailOperation::Set);
+            store::classic(context, shard, key, &wanted, out);
             noreply
         }
         Command::Delete { noreply, .. } => {
-            scene.note(key, Deed::Delete);
-            read::delete(scene, shard, key, out);
+            context.note(key, DetailOperation::Delete);
+            read::delete(context, shard, key, out);
             noreply
         }
         Command::Count { delta, decrement, noreply, .. } => {
-            count::classic(scene, shard, key, count::Step { delta, decrement }, out);
+            count::classic(context, shard, key, count::Step { delta, decrement }, out);
             noreply
         }
         Command::Touch { exptime, noreply, .. } => {
-            read::touch(scene, shard, key, Life::of(exptime, scene.now_ms), out);
+            read::touch(context, shard, key, Life::of(exptime, context.now_ms), out);
             noreply
         }
         Command::Meta(ref meta) => {
-            meta::run(scene, shard, key, meta, out);
+            meta::run(context, shard, key, meta, out);
             false
         }
         Command::MetaDebug { base64, .. } => {
-            read::debug(scene, shard, key, base64, out);
+            read::debug(context, shard, key, base64, out);
             false
         }
         _ => false,
@@ -234,55 +245,55 @@ fn apply(scene: &Scene, shard: &mut Shard, key: Key<'_>, command: &Command<'_>, 
 
 /// Leaves a command in the inbox of the shards it needs.
 #[cold]
-fn post(core: &mut Core, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
-    core.stats().contended.add(1);
-    queue(core, origin(core, call.session.id, call.token), raw, wanted, Grant::empty());
+fn post(local: &mut ThreadState, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
+    local.stats().contended.add(1);
+    queue(local, origin(local, call.session.id, call.token), raw, wanted, Grant::empty());
     Ran::Stalled
 }
 
 /// Leaves a command in the inbox of a shard it lacks, with those it has.
-pub(super) fn queue(core: &Core, origin: Origin, raw: Box<[u8]>, wanted: LockSet, grant: Shards) {
-    Job::new(origin, Body::Memcached(raw), wanted, grant).enqueue(core);
+pub(super) fn queue(local: &ThreadState, origin: Origin, raw: Box<[u8]>, wanted: LockSet, grant: Shards) {
+    Job::new(origin, Body::Memcached(raw), wanted, grant).enqueue(local);
 }
 
 /// Whose a command of memcached is.
-pub(super) fn origin(core: &Core, client: u64, token: Token) -> Origin {
-    Origin { token, client, db: DB, ..Origin::nobody(core.thread) }
+pub(super) fn origin(local: &ThreadState, client: u64, token: Token) -> Origin {
+    Origin { token, client, db: DB, ..Origin::nobody(local.thread) }
 }
 
 /// Runs a command that waited for its shards, wherever this thread is, and passes on what changed.
-pub fn run_job(core: &mut Core, grant: &mut Shards, origin: Origin, raw: &[u8], out: &mut Vec<u8>) {
+pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw: &[u8], out: &mut Vec<u8>) {
     // It was within the limits when it came.
     let limits =
         Limits { item_bytes_max: u32::MAX, line_bytes_max: usize::MAX, get_line_bytes_max: usize::MAX };
     let Decoded::Command { command, .. } = Decoder::new().next(raw, &limits) else { return };
     if let Command::FlushAll { noreply, .. } = command {
-        return flush::granted(core, grant, origin, noreply, out);
+        return flush::granted(local, grant, origin, noreply, out);
     }
-    apply_all(core, exec::set_of(&core.shared.router, grant), &command, out);
+    apply_all(local, plan::set_of(&local.shared.router, grant), &command, out);
     match &command {
-        Command::Get { keys, .. } => commit::values(core, grant, origin.changed_by(), DB, keys.clone()),
-        command => commit::values(core, grant, origin.changed_by(), DB, key_of(command).into_iter()),
+        Command::Get { keys, .. } => commit::values(local, grant, origin.changed_by(), DB, keys.clone()),
+        command => commit::values(local, grant, origin.changed_by(), DB, key_of(command).into_iter()),
     }
 }
 
 /// Runs a command on its keys, whose shards are all held.
-fn apply_all(core: &Core, mut set: ShardSet<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
-    let scene = Scene::new(core);
-    let router = &core.shared.router;
+fn apply_all(local: &ThreadState, mut set: ShardSet<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let context = ExecutionContext::new(local);
+    let router = &local.shared.router;
     match command {
         Command::Get { keys, cas, touch } => {
-            let life = touch.map(|seconds| Life::of(seconds, scene.now_ms));
+            let life = touch.map(|seconds| Life::of(seconds, context.now_ms));
             for bytes in keys.clone() {
                 let key = router.key(bytes);
-                read::get(&scene, &mut set.part_mut(key).shard, key, *cas, life, out);
+                read::get(&context, &mut set.part_mut(key).shard, key, *cas, life, out);
             }
             out.extend_from_slice(b"END\r\n");
         }
         command => {
             if let Some(bytes) = key_of(command) {
                 let key = router.key(bytes);
-                apply(&scene, &mut set.part_mut(key).shard, key, command, out);
+                apply(&context, &mut set.part_mut(key).shard, key, command, out);
             }
         }
     }

@@ -11,23 +11,23 @@ use darter_reactor::process;
 use darter_wire::memcache::{Words, write_stat};
 
 use super::{Counter, DB};
-use crate::core::Core;
 use crate::report::{self, Report};
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// The version clients are told: the memcached whose commands these are, and who speaks.
 pub(super) const VERSION: &str = concat!("1.6.38 darter-", env!("CARGO_PKG_VERSION"));
 
 /// Runs `stats` with its words.
-pub(super) fn run(core: &Core, mut words: Words<'_>, out: &mut Vec<u8>) {
+pub(super) fn run(local: &ThreadState, mut words: Words<'_>, out: &mut Vec<u8>) {
     let mut list = List { out };
     match words.next() {
-        None => general(core, &mut list),
-        Some(b"settings") => settings(core, &mut list),
-        Some(b"items") => items(core, &mut list),
-        Some(b"slabs") => slabs(core, &mut list),
-        Some(b"conns") => connections(core, &mut list),
+        None => general(local, &mut list),
+        Some(b"settings") => settings(local, &mut list),
+        Some(b"items") => items(local, &mut list),
+        Some(b"slabs") => slabs(local, &mut list),
+        Some(b"conns") => connections(local, &mut list),
         Some(b"sizes" | b"sizes_disable") => list.add("sizes_status", "disabled"),
         Some(b"sizes_enable") => {
             list.add("sizes_status", "error");
@@ -35,16 +35,16 @@ pub(super) fn run(core: &Core, mut words: Words<'_>, out: &mut Vec<u8>) {
         }
         Some(b"extstore") => {}
         Some(b"detail") => match words.next() {
-            Some(b"dump") => core.shared.memcached_detail.dump(list.out),
+            Some(b"dump") => local.shared.memcached_detail.dump(list.out),
             Some(word @ (b"on" | b"off")) => {
-                core.shared.memcached_detail.switch(word == b"on");
+                local.shared.memcached_detail.switch(word == b"on");
                 return out.extend_from_slice(b"OK\r\n");
             }
             _ => return out.extend_from_slice(b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
         },
         Some(b"reset") => {
-            report::reset(core.shared, None);
-            core.shared.memcached_detail.reset();
+            report::reset(local.shared, None);
+            local.shared.memcached_detail.reset();
             return out.extend_from_slice(b"RESET\r\n");
         }
         Some(b"cachedump") => return out.extend_from_slice(b"CLIENT_ERROR stats cachedump not allowed\r\n"),
@@ -72,19 +72,19 @@ fn total(shared: &Shared, counter: Counter) -> u64 {
     shared.stats.iter().map(|stats| stats.memcached.get(counter)).sum()
 }
 
-fn general(core: &Core, list: &mut List<'_>) {
-    let shared = core.shared;
+fn general(local: &ThreadState, list: &mut List<'_>) {
+    let shared = local.shared;
     let report = Report::gather(shared, None);
     let (totals, times) = (&report.totals, process::cpu_times());
     list.add("pid", std::process::id());
     list.add("uptime", shared.started.elapsed().as_secs());
-    list.add("time", core.now_ms / 1000);
+    list.add("time", local.now_ms / 1000);
     list.add("version", VERSION);
     list.add("libevent", shared.driver_name.get().unwrap_or(&"none"));
     list.add("pointer_size", usize::BITS);
     list.add("rusage_user", seconds(times.user));
     list.add("rusage_system", seconds(times.system));
-    list.add("max_connections", core.live.maxclients);
+    list.add("max_connections", local.live.maxclients);
     list.add("curr_connections", report.clients.connected);
     list.add("total_connections", totals.connections);
     list.add("rejected_connections", totals.rejected_connections);
@@ -103,10 +103,10 @@ fn general(core: &Core, list: &mut List<'_>) {
     }
     list.add("bytes_read", totals.input_bytes);
     list.add("bytes_written", totals.output_bytes);
-    list.add("limit_maxbytes", shared.limit.max_bytes(&core.live));
+    list.add("limit_maxbytes", shared.limit.max_bytes(&local.live));
     list.add("accepting_conns", 1);
     list.zeros(&["listen_disabled_num", "time_in_listen_disabled_us"]);
-    list.add("threads", shared.doors.len());
+    list.add("threads", shared.handles.len());
     list.zeros(&["conn_yields", "hash_power_level"]);
     list.add("hash_bytes", report.shards.index_bytes);
     list.zeros(NOTHING_SUCH);
@@ -157,31 +157,31 @@ fn seconds(time: Duration) -> String {
     format!("{}.{:06}", time.as_secs(), time.subsec_micros())
 }
 
-fn settings(core: &Core, list: &mut List<'_>) {
-    let live = &core.live;
+fn settings(local: &ThreadState, list: &mut List<'_>) {
+    let live = &local.live;
     let on = |is_on: bool| if is_on { "yes" } else { "no" };
-    list.add("maxbytes", core.shared.limit.max_bytes(live));
+    list.add("maxbytes", local.shared.limit.max_bytes(live));
     list.add("maxconns", live.maxclients);
     list.add("tcpport", live.memcached_port.or(live.port).unwrap_or(0));
     list.add("udpport", 0);
     list.add("inter", if live.bind.is_empty() { "NULL".to_owned() } else { live.bind.join(",") });
     list.add("verbosity", 0);
     list.add("oldest", 0);
-    list.add("evictions", if core.evicts { "on" } else { "off" });
+    list.add("evictions", if local.evicts { "on" } else { "off" });
     let socket = live.unixsocket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
     list.add("domain_socket", socket);
     list.add("umask", format!("{:o}", live.unixsocketperm.unwrap_or(0)));
     list.add("shutdown_command", "no");
     list.add("growth_factor", format_args!("{:.2}", 2f64.powf(1.0 / 16.0)));
     list.add("chunk_size", 16);
-    list.add("num_threads", core.shared.doors.len());
+    list.add("num_threads", local.shared.handles.len());
     list.add("stat_key_prefix", ":");
-    list.add("detail_enabled", on(core.shared.memcached_detail.is_on()));
+    list.add("detail_enabled", on(local.shared.memcached_detail.is_on()));
     list.add("cas_enabled", "yes");
     list.add("tcp_backlog", live.tcp.backlog);
     list.add("binding_protocol", "ascii");
     list.add("auth_enabled_sasl", "no");
-    list.add("auth_enabled_ascii", on(core.shared.acl.default_has_password()));
+    list.add("auth_enabled_ascii", on(local.shared.acl.default_has_password()));
     list.add("item_size_max", live.memcached_item_size_max);
     list.add("maxconns_fast", "yes");
     NOT_THERE.iter().for_each(|&(name, value)| list.add(name, value));
@@ -225,13 +225,13 @@ const NOT_THERE: &[(&str, &str)] = &[
     ("proxy_uring_enabled", "no"),
 ];
 
-fn items(core: &Core, list: &mut List<'_>) {
-    let shards = core.shared.survey(None);
+fn items(local: &ThreadState, list: &mut List<'_>) {
+    let shards = local.shared.survey(None);
     let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if number == 0 {
         return;
     }
-    let hits = total(core.shared, Counter::GetHit);
+    let hits = total(local.shared, Counter::GetHit);
     let figures = [
         ("number", number),
         ("number_hot", 0),
@@ -244,7 +244,7 @@ fn items(core: &Core, list: &mut List<'_>) {
         ("evicted", shards.counters.evicted),
         ("evicted_nonzero", 0),
         ("evicted_time", 0),
-        ("outofmemory", total(core.shared, Counter::NoRoom)),
+        ("outofmemory", total(local.shared, Counter::NoRoom)),
         ("tailrepairs", 0),
         ("reclaimed", shards.counters.expired),
         ("expired_unfetched", 0),
@@ -265,8 +265,8 @@ fn items(core: &Core, list: &mut List<'_>) {
     figures.iter().for_each(|(name, figure)| list.add(&format!("items:1:{name}"), figure));
 }
 
-fn slabs(core: &Core, list: &mut List<'_>) {
-    let shards = core.shared.survey(None);
+fn slabs(local: &ThreadState, list: &mut List<'_>) {
+    let shards = local.shared.survey(None);
     let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if let Some(mean_bytes) = (shards.used_bytes as u64).checked_div(number) {
         let figures = [
@@ -280,7 +280,7 @@ fn slabs(core: &Core, list: &mut List<'_>) {
         ];
         figures.iter().for_each(|(name, figure)| list.add(&format!("1:{name}"), figure));
         for counter in SLAB_COUNTERS {
-            list.add(&format!("1:{}", counter.name()), total(core.shared, *counter));
+            list.add(&format!("1:{}", counter.name()), total(local.shared, *counter));
         }
     }
     list.add("active_slabs", u8::from(number > 0));
@@ -301,15 +301,15 @@ const SLAB_COUNTERS: &[Counter] = &[
     Counter::TouchHit,
 ];
 
-fn connections(core: &Core, list: &mut List<'_>) {
-    let mut cards: Vec<_> = lock(&core.shared.clients).values().cloned().collect();
-    cards.sort_unstable_by_key(|card| card.fd);
-    for card in cards {
-        let kind = if card.is_unix { "unix" } else { "tcp" };
-        let silent_ms = core.now_ms.saturating_sub(card.active_ms.load(Relaxed));
-        list.add(&format!("{}:addr", card.fd), format_args!("{kind}:{}", card.peer));
-        list.add(&format!("{}:listen_addr", card.fd), format_args!("{kind}:{}", card.local));
-        list.add(&format!("{}:state", card.fd), "conn_new_cmd");
-        list.add(&format!("{}:secs_since_last_cmd", card.fd), silent_ms / 1000);
+fn connections(local: &ThreadState, list: &mut List<'_>) {
+    let mut infos: Vec<_> = lock(&local.shared.clients).values().cloned().collect();
+    infos.sort_unstable_by_key(|info| info.fd);
+    for info in infos {
+        let kind = if info.is_unix { "unix" } else { "tcp" };
+        let silent_ms = local.now_ms.saturating_sub(info.active_ms.load(Relaxed));
+        list.add(&format!("{}:addr", info.fd), format_args!("{kind}:{}", info.peer));
+        list.add(&format!("{}:listen_addr", info.fd), format_args!("{kind}:{}", info.local));
+        list.add(&format!("{}:state", info.fd), "conn_new_cmd");
+        list.add(&format!("{}:secs_since_last_cmd", info.fd), silent_ms / 1000);
     }
 }

@@ -5,7 +5,7 @@ use darter_store::shard::Full;
 use darter_store::{Event, Expiry, Extras, Key, Keyed, Marks, Shard};
 
 use super::life::Life;
-use super::run::Scene;
+use super::run::ExecutionContext;
 use super::{APPEND_EVENT, Counter, DB, NO_ROOM, PREPEND_EVENT, SET_EVENT};
 
 /// Where the value goes.
@@ -69,14 +69,14 @@ impl From<Full> for Outcome {
 
 /// `set` and the like, answered with words.
 pub(super) fn classic(
-    scene: &Scene,
+    context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
     wanted: &Wanted<'_>,
     out: &mut Vec<u8>,
 ) {
-    let mut place = Keyed::find(shard, DB, key, scene.now_ms);
-    out.extend_from_slice(match put(scene, &mut place, wanted) {
+    let mut place = Keyed::find(shard, DB, key, context.now_ms);
+    out.extend_from_slice(match put(context, &mut place, wanted) {
         Outcome::Stored => b"STORED\r\n",
         Outcome::NotStored => b"NOT_STORED\r\n",
         Outcome::Exists => b"EXISTS\r\n",
@@ -86,72 +86,72 @@ pub(super) fn classic(
 }
 
 /// Stores a value if its conditions hold, and counts.
-pub(super) fn put(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Outcome {
-    scene.counts.add(Counter::Set);
+pub(super) fn put(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Outcome {
+    context.counts.add(Counter::Set);
     let outcome = if place.exists() {
-        over(scene, place, wanted).unwrap_or_else(Outcome::from)
+        over(context, place, wanted).unwrap_or_else(Outcome::from)
     } else {
-        fresh(scene, place, wanted).unwrap_or_else(Outcome::from)
+        fresh(context, place, wanted).unwrap_or_else(Outcome::from)
     };
     match outcome {
-        Outcome::Stored => scene.counts.add(Counter::Stored),
-        Outcome::NoRoom => scene.counts.add(Counter::NoRoom),
+        Outcome::Stored => context.counts.add(Counter::Stored),
+        Outcome::NoRoom => context.counts.add(Counter::NoRoom),
         _ => {}
     }
     outcome
 }
 
 /// Where nothing is.
-fn fresh(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
+fn fresh(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
     let life = match (wanted.way, wanted.vivify) {
         (Way::Set | Way::Add, _) => wanted.life,
         (Way::Append | Way::Prepend, Some(life)) => life,
         (Way::Cas, _) => {
-            scene.counts.add(Counter::CasMiss);
+            context.counts.add(Counter::CasMiss);
             return Ok(Outcome::NotFound);
         }
         _ => return Ok(Outcome::NotStored),
     };
-    write(scene, place, wanted, life, Marks::default())?;
+    write(context, place, wanted, life, Marks::default())?;
     Ok(Outcome::Stored)
 }
 
 /// Where something is.
-fn over(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
+fn over(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
     // No client knows the token of a key that has none, so it is given one only to be compared with.
     let token = if wanted.cas == 0 { None } else { place.cas()? };
     let is_match = token == Some(wanted.cas);
     match wanted.way {
         Way::Add => Ok(Outcome::NotStored),
         Way::Set | Way::Replace => {
-            write(scene, place, wanted, wanted.life, Marks::default())?;
+            write(context, place, wanted, wanted.life, Marks::default())?;
             Ok(Outcome::Stored)
         }
         Way::Cas if is_match => {
-            scene.counts.add(Counter::CasHit);
-            write(scene, place, wanted, wanted.life, Marks::default())?;
+            context.counts.add(Counter::CasHit);
+            write(context, place, wanted, wanted.life, Marks::default())?;
             Ok(Outcome::Stored)
         }
         Way::Cas if wanted.takes_stale && token.is_some_and(|token| wanted.cas < token) => {
-            scene.counts.add(Counter::CasHit);
+            context.counts.add(Counter::CasHit);
             let mut marks = Marks::STALE;
             marks.set(Marks::WON, place.extras().is_some_and(|extras| extras.marks.has(Marks::WON)));
             let life = Life::of_key(place);
-            write(scene, place, wanted, life, marks)?;
+            write(context, place, wanted, life, marks)?;
             Ok(Outcome::Stored)
         }
         Way::Cas => {
-            scene.counts.add(Counter::CasBad);
+            context.counts.add(Counter::CasBad);
             Ok(Outcome::Exists)
         }
         Way::Append | Way::Prepend if wanted.cas != 0 && !is_match => Ok(Outcome::Exists),
-        Way::Append | Way::Prepend => join(scene, place, wanted),
+        Way::Append | Way::Prepend => join(context, place, wanted),
     }
 }
 
 /// Writes the value; one whose life is over leaves nothing.
 fn write(
-    scene: &Scene,
+    context: &ExecutionContext,
     place: &mut Keyed<'_>,
     wanted: &Wanted<'_>,
     life: Life,
@@ -166,7 +166,7 @@ fn write(
     // A key whose token is asked for is likely to be asked again: its record keeps the room.
     let keeps_cas = place.record().is_some_and(|record| record.extras().is_some_and(|old| old.cas.is_some()));
     let cas = wanted.new_cas.or_else(|| keeps_cas.then(|| place.next_cas()));
-    let extras = Extras { flags: wanted.flags, cas, access_s: Some(scene.now_s()), marks, frequency: None };
+    let extras = Extras { flags: wanted.flags, cas, access_s: Some(context.now_s()), marks, frequency: None };
     place.put_item(wanted.value, expiry, extras)?;
     place.changed(SET_EVENT);
     if matches!(expiry, Expiry::At(_)) {
@@ -176,14 +176,14 @@ fn write(
 }
 
 /// Adds to the string that is there; its flags and its time to live stay.
-fn join(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
+fn join(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
     let Ok(Some(old_len)) = place.text().map(|text| text.map(|text| text.len())) else {
         return Ok(Outcome::NotStored);
     };
     let more = wanted.value;
     let old = place.extras().unwrap_or_default();
     let len = match old_len.checked_add(more.len()) {
-        Some(len) if scene.limits.allow(place.name(), old.flags, len) => len,
+        Some(len) if context.limits.allow(place.name(), old.flags, len) => len,
         _ => return Ok(Outcome::NotStored),
     };
     let value = place.edit_text(len)?;
@@ -194,7 +194,7 @@ fn join(scene: &Scene, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Out
         value[old_len..].copy_from_slice(more);
     }
     let cas = wanted.new_cas.or_else(|| old.cas.is_some().then(|| place.next_cas()));
-    let extras = Extras { flags: old.flags, cas, access_s: Some(scene.now_s()), ..Extras::default() };
+    let extras = Extras { flags: old.flags, cas, access_s: Some(context.now_s()), ..Extras::default() };
     place.set_extras(extras)?;
     place.changed(if wanted.way == Way::Prepend { PREPEND_EVENT } else { APPEND_EVENT });
     Ok(Outcome::Stored)

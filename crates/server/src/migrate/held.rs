@@ -12,12 +12,12 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
 use super::Order;
-use crate::core::Core;
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
 use crate::job::{Body, Job, Shards};
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 
 /// A key on its way.
 pub struct Item {
@@ -43,8 +43,8 @@ pub struct Settled {
 pub fn read(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>) -> Option<Vec<Item>> {
     let known = order.clone();
     let wanted = locks(shared, names.iter());
-    hold(shared, order, wanted, move |core, grant| {
-        names.into_iter().filter_map(|name| look(core, grant, &known, name)).collect()
+    hold(shared, order, wanted, move |local, grant| {
+        names.into_iter().filter_map(|name| look(local, grant, &known, name)).collect()
     })
 }
 
@@ -55,7 +55,7 @@ pub fn settle(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) -> 
     }
     let known = order.clone();
     let wanted = locks(shared, items.iter().map(|item| &item.name));
-    hold(shared, order, wanted, move |core, grant| settle_held(core, grant, &known, items))
+    hold(shared, order, wanted, move |local, grant| settle_held(local, grant, &known, items))
 }
 
 /// Watches `items` no more: they stay. Waits for the shards.
@@ -65,39 +65,39 @@ pub fn forget(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) {
     }
     let known = order.clone();
     let wanted = locks(shared, items.iter().map(|item| &item.name));
-    hold(shared, order, wanted, move |core, grant| {
-        items.iter().for_each(|item| unwatch(core, grant, &known, item));
+    hold(shared, order, wanted, move |local, grant| {
+        items.iter().for_each(|item| unwatch(local, grant, &known, item));
     });
 }
 
-fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<Item>) -> Settled {
-    let router = &core.shared.router;
+fn settle_held(local: &mut ThreadState, grant: &mut Shards, order: &Order, items: Vec<Item>) -> Settled {
+    let router = &local.shared.router;
     for item in &items {
         let key = router.key(&item.name);
         if let Some(part) = grant.get_mut(router.shard_of(key.hash)) {
             // Those whose time is up go now, and are told of.
-            Keyed::find(&mut part.shard, order.db, key, core.now_ms);
+            Keyed::find(&mut part.shard, order.db, key, local.now_ms);
         }
     }
-    commit::changes(core, grant, ChangedBy::SERVER);
+    commit::changes(local, grant, ChangedBy::SERVER);
     let mut settled = Settled::default();
     let mut del = OwnedArgs::from_slices(&[b"DEL"]);
     for item in items {
-        unwatch(core, grant, order, &item);
+        unwatch(local, grant, order, &item);
         if !item.flag.is_dirty() {
             del.push(&item.name);
             continue;
         }
         let name = item.name.clone();
-        match look(core, grant, order, item.name) {
+        match look(local, grant, order, item.name) {
             Some(item) => settled.changed.push(item),
             None => settled.vanished.push(name),
         }
     }
     if del.args().len() > 1
-        && let Some(entry) = core.shared.registry.row("del")
+        && let Some(entry) = local.shared.registry.row("del")
     {
-        let (to, acl_version) = (order.asking, core.shared.acl.version());
+        let (to, acl_version) = (order.asking, local.shared.acl.version());
         let origin = Origin {
             token: to.token,
             client: to.client,
@@ -105,18 +105,18 @@ fn settle_held(core: &mut Core, grant: &mut Shards, order: &Order, items: Vec<It
             acl_version,
             ..Origin::nobody(to.thread)
         };
-        exec::run_granted(core, grant, origin, entry, del.args(), &mut Vec::new());
+        exec::run_granted(local, grant, origin, entry, del.args(), &mut Vec::new());
     }
     settled
 }
 
-fn look(core: &Core, grant: &mut Shards, order: &Order, name: Box<[u8]>) -> Option<Item> {
-    let router = &core.shared.router;
+fn look(local: &ThreadState, grant: &mut Shards, order: &Order, name: Box<[u8]>) -> Option<Item> {
+    let router = &local.shared.router;
     let key = router.key(&name);
     let part = grant.get_mut(router.shard_of(key.hash))?;
-    let place = Keyed::find(&mut part.shard, order.db, key, core.now_ms);
+    let place = Keyed::find(&mut part.shard, order.db, key, local.now_ms);
     let payload = dump::payload(&place)?;
-    let ttl_ms = place.deadline_ms().map_or(0, |at| at.saturating_sub(core.now_ms).max(1));
+    let ttl_ms = place.deadline_ms().map_or(0, |at| at.saturating_sub(local.now_ms).max(1));
     let flag = WatchFlag::default();
     if !order.copies {
         part.watches.add(order.db, &name, &flag);
@@ -125,8 +125,8 @@ fn look(core: &Core, grant: &mut Shards, order: &Order, name: Box<[u8]>) -> Opti
     Some(Item { name, payload, ttl_ms, flag })
 }
 
-fn unwatch(core: &Core, grant: &mut Shards, order: &Order, item: &Item) {
-    let router = &core.shared.router;
+fn unwatch(local: &ThreadState, grant: &mut Shards, order: &Order, item: &Item) {
+    let router = &local.shared.router;
     if let Some(part) = grant.get_mut(router.shard_of(router.key(&item.name).hash)) {
         part.watches.remove(order.db, &item.name, &item.flag);
         part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
@@ -145,11 +145,11 @@ fn hold<T: Send + 'static>(
     shared: &'static Shared,
     order: &Order,
     wanted: LockSet,
-    act: impl FnOnce(&mut Core, &mut Shards) -> T + Send + 'static,
+    act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
 ) -> Option<T> {
     let (tell, hear) = sync_channel(1);
-    let call = move |core: &mut Core, grant: &mut Shards| {
-        let _ = tell.send(act(core, grant));
+    let call = move |local: &mut ThreadState, grant: &mut Shards| {
+        let _ = tell.send(act(local, grant));
     };
     let body = Body::Call(Some(Box::new(call)));
     Job::new(Origin::nobody(order.asking.thread), body, wanted, Grant::empty()).enqueue_from_outside(shared);

@@ -8,7 +8,7 @@ use darter_wire::Reply;
 use super::held::{self, Item};
 use super::peer::{Broken, Peer, Sent, Unreached};
 use super::{Order, Seat};
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
 
 /// What MIGRATE answers.
 enum Answer {
@@ -48,7 +48,7 @@ fn tell(shared: &Shared, order: &Order, answer: Answer) {
         Answer::Error(line) => reply.error(&line),
     }
     let to = order.asking;
-    shared.door(to.thread).send(Mail::Served { token: to.token, client: to.client, reply: bytes });
+    shared.handle(to.thread).send(ThreadMessage::Served { token: to.token, client: to.client, reply: bytes });
 }
 
 fn run(shared: &'static Shared, order: &Arc<Order>) -> Answer {

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use directory::may_hear_of_keys;
 
-use crate::clients::ClientCard;
-use crate::core::Core;
+use crate::clients::ClientInfo;
 use crate::session::Session;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 
 /// What a subscription names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ fn send(
     let receivers = shared.pubsub.find(kind, channel, |found| {
         let message = Arc::new(Message::new(kind, channel, payload, found.seq, except, found.patterns));
         for thread in found.threads {
-            shared.door(*thread).send(Mail::Publish(message.clone()));
+            shared.handle(*thread).send(ThreadMessage::Publish(message.clone()));
         }
         sent = Some(message);
     });
@@ -96,26 +96,32 @@ fn send(
 }
 
 /// Subscribes a client of this thread; returns whether it was not subscribed before.
-pub fn subscribe(core: &mut Core, session: &mut Session, card: &ClientCard, kind: Kind, name: &[u8]) -> bool {
+pub fn subscribe(
+    local: &mut ThreadState,
+    session: &mut Session,
+    info: &ClientInfo,
+    kind: Kind,
+    name: &[u8],
+) -> bool {
     let own = session.subscriptions.get_or_insert_default();
     if !own.add(kind, name) {
         return false;
     }
-    let since = core.shared.pubsub.add(kind, name, core.thread);
-    core.subscribers.add(kind, name, card.token, card.id, since);
+    let since = local.shared.pubsub.add(kind, name, local.thread);
+    local.subscribers.add(kind, name, info.token, info.id, since);
     if may_hear_of_keys(kind, name) {
-        listen(core);
+        listen(local);
     }
-    own.show_on(card);
+    own.show_on(info);
     session.settle_subscribed();
     true
 }
 
 /// Ends a client's subscription; returns whether there was one.
 pub fn unsubscribe(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     kind: Kind,
     name: &[u8],
 ) -> bool {
@@ -123,12 +129,12 @@ pub fn unsubscribe(
     if !own.remove(kind, name) {
         return false;
     }
-    core.shared.pubsub.remove(kind, name, core.thread);
-    core.subscribers.remove(kind, name, card.id);
-    if may_hear_of_keys(kind, name) && !core.shared.pubsub.hears_keys() {
-        listen(core);
+    local.shared.pubsub.remove(kind, name, local.thread);
+    local.subscribers.remove(kind, name, info.id);
+    if may_hear_of_keys(kind, name) && !local.shared.pubsub.hears_keys() {
+        listen(local);
     }
-    own.show_on(card);
+    own.show_on(info);
     if own.is_empty() {
         session.subscriptions = None;
     }
@@ -137,19 +143,19 @@ pub fn unsubscribe(
 }
 
 /// Ends all subscriptions of a client that leaves or resets.
-pub fn unsubscribe_all(core: &mut Core, session: &mut Session, card: &ClientCard) {
+pub fn unsubscribe_all(local: &mut ThreadState, session: &mut Session, info: &ClientInfo) {
     let Some(own) = session.subscriptions.take() else { return };
-    let heard_keys = core.shared.pubsub.hears_keys();
+    let heard_keys = local.shared.pubsub.hears_keys();
     for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
         for name in own.names(kind) {
-            core.shared.pubsub.remove(kind, &name, core.thread);
-            core.subscribers.remove(kind, &name, card.id);
+            local.shared.pubsub.remove(kind, &name, local.thread);
+            local.subscribers.remove(kind, &name, info.id);
         }
     }
-    if heard_keys && !core.shared.pubsub.hears_keys() {
-        listen(core);
+    if heard_keys && !local.shared.pubsub.hears_keys() {
+        listen(local);
     }
-    Subscriptions::default().show_on(card);
+    Subscriptions::default().show_on(info);
     session.settle_subscribed();
 }
 

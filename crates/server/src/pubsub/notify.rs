@@ -5,17 +5,17 @@ use darter_store::change::{Change, Class, Listeners};
 use darter_txn::{LockSet, Part};
 
 use crate::config::Events;
-use crate::core::Core;
 use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
+use crate::thread_state::ThreadState;
 
 /// Publishes `changes` to `__keyspace@db__:key` and `__keyevent@db__:event`. Called with their shard held.
 #[cold]
-pub fn notify(core: &mut Core, changes: &[Change]) {
-    core.refresh_settings();
-    let on = core.live.notify_keyspace_events;
-    if on == Events::NONE || !core.shared.pubsub.hears_keys() {
+pub fn notify(local: &mut ThreadState, changes: &[Change]) {
+    local.refresh_settings();
+    let on = local.live.notify_keyspace_events;
+    if on == Events::NONE || !local.shared.pubsub.hears_keys() {
         return;
     }
     for change in changes {
@@ -26,7 +26,7 @@ pub fn notify(core: &mut Core, changes: &[Change]) {
         let publish = |kind: &str, subject: &[u8], payload: &[u8]| {
             let mut channel = format!("__{kind}@{}__:", change.db).into_bytes();
             channel.extend_from_slice(subject);
-            super::publish(core.shared, &channel, payload);
+            super::publish(local.shared, &channel, payload);
         };
         if on.contains(Events::KEYSPACE) {
             publish("keyspace", &change.key, event);
@@ -60,24 +60,25 @@ fn class_of(class: Class) -> Events {
 ///
 /// A shard that is busy gets a job into its queue. Every command that comes to it later waits behind that job, so the
 /// change is in force for all commands that are sent after this returns.
-pub fn listen(core: &mut Core) {
-    core.refresh_settings();
-    for id in 0..core.shared.router.shards_len() {
-        let job = Job::new(Origin::nobody(core.thread), Body::Listen, LockSet::one(id), Grant::empty());
-        if let Some(mut ready) = lease::queue(core.shared, job) {
+pub fn listen(local: &mut ThreadState) {
+    local.refresh_settings();
+    for id in 0..local.shared.router.shards_len() {
+        let job = Job::new(Origin::nobody(local.thread), Body::Listen, LockSet::one(id), Grant::empty());
+        if let Some(mut ready) = lease::queue(local.shared, job) {
             let mut grant = std::mem::take(&mut ready.grant);
-            grant.iter_mut().for_each(|part| settle(core, part));
-            lease::release(core, grant);
+            grant.iter_mut().for_each(|part| settle(local, part));
+            lease::release(local, grant);
         }
     }
 }
 
 /// Brings a part that is held in line with the setting.
-pub fn settle(core: &mut Core, part: &mut Part) {
-    core.refresh_settings();
-    let is_on = core.live.notify_keyspace_events != Events::NONE && core.shared.pubsub.hears_keys();
+pub fn settle(local: &mut ThreadState, part: &mut Part) {
+    local.refresh_settings();
+    let is_on = local.live.notify_keyspace_events != Events::NONE && local.shared.pubsub.hears_keys();
     part.shard.changes.listen(Listeners::NOTIFY, is_on);
-    part.shard.changes.listen(Listeners::TRACKING, core.shared.tracking.is_any());
-    part.shard.changes.listen(Listeners::JOURNAL, core.shared.journal.is_noting());
-    part.shard.keep_dead(core.shared.replication.keeps_dead());
+    part.shard.changes.listen(Listeners::TRACKING, local.shared.tracking.is_any());
+    part.shard.changes.listen(Listeners::JOURNAL, local.shared.journal.is_noting());
+    part.shard.changes.listen(Listeners::REPLICAS, local.shared.journal.intake.is_on());
+    part.shard.keep_dead(local.shared.replication.keeps_dead());
 }

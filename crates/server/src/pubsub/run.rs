@@ -7,27 +7,30 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::Message;
-use crate::core::Core;
-use crate::floor::Floor;
-use crate::shared::Mail;
+use crate::event_loop::EventLoop;
+use crate::shared::ThreadMessage;
+use crate::thread_state::ThreadState;
 use crate::worker::{find, mark_dirty};
 
 /// Bytes of messages in one run, beside its first: they are copied once more.
 const BYTES_MAX: usize = 64 << 10;
 
 /// Takes the messages from the front of `mail` that `first` makes a run with; at least `first` is in it.
-pub fn take(first: Arc<Message>, mail: &mut Peekable<impl Iterator<Item = Mail>>) -> Vec<Arc<Message>> {
+pub fn take(
+    first: Arc<Message>,
+    mail: &mut Peekable<impl Iterator<Item = ThreadMessage>>,
+) -> Vec<Arc<Message>> {
     let mut bytes = 0;
     let mut run = vec![first];
-    let mut goes_on = |next: &Mail| match next {
-        Mail::Publish(next) if next.follows(&run[0]) => {
+    let mut goes_on = |next: &ThreadMessage| match next {
+        ThreadMessage::Publish(next) if next.follows(&run[0]) => {
             bytes += next.frame_len();
             bytes <= BYTES_MAX
         }
         _ => false,
     };
     let mut more = Vec::new();
-    while let Some(Mail::Publish(next)) = mail.next_if(&mut goes_on) {
+    while let Some(ThreadMessage::Publish(next)) = mail.next_if(&mut goes_on) {
         more.push(next);
     }
     run.append(&mut more);
@@ -35,12 +38,12 @@ pub fn take(first: Arc<Message>, mail: &mut Peekable<impl Iterator<Item = Mail>>
 }
 
 /// Appends a run to the output of every connection of this thread that is subscribed.
-pub fn deliver(core: &Core, floor: &mut Floor, run: &[Arc<Message>]) {
+pub fn deliver(local: &ThreadState, event_loop: &mut EventLoop, run: &[Arc<Message>]) {
     let Some(first) = run.first() else { return };
-    let Floor { conns, dirty, .. } = floor;
+    let EventLoop { conns, dirty, .. } = event_loop;
     // As RESP2 and as RESP3, made when somebody is to get it.
     let mut frames = [Vec::new(), Vec::new()];
-    core.subscribers.each_of_channel(first, |token, client, since| {
+    local.subscribers.each_of_channel(first, |token, client, since| {
         let hears = |conn: &&mut crate::conn::Conn| conn.session.id == client && !conn.session.is_closing;
         let Some(conn) = find(conns, token).filter(hears) else { return };
         let resp3 = conn.session.resp3;

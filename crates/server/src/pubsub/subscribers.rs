@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use darter_reactor::Token;
 
 use super::{Kind, Message};
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::worker::lock;
 
 type Names = BTreeSet<Box<[u8]>>;
@@ -69,13 +69,13 @@ impl Subscriptions {
     }
 
     /// Shows them and their numbers to other threads.
-    pub fn show_on(&self, card: &ClientCard) {
+    pub fn show_on(&self, info: &ClientInfo) {
         let mut is_empty = true;
-        for (shown, names) in card.subscriptions.iter().zip(&*lock(&self.names)) {
+        for (shown, names) in info.subscriptions.iter().zip(&*lock(&self.names)) {
             shown.store(names.len() as u32, Relaxed);
             is_empty &= names.is_empty();
         }
-        card.show_subscribed((!is_empty).then(|| self.clone()));
+        info.show_subscribed((!is_empty).then(|| self.clone()));
     }
 }
 

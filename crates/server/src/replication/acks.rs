@@ -1,15 +1,16 @@
 //! Clients that wait for replicas: WAIT, and WAITAOF with replicas.
 
+use darter_replica::history::Id;
 use darter_txn::waiters::{Parked, Ticket};
 use darter_wire::Reply;
 
 use super::Replication;
 use super::replicas::Stage;
-use crate::core::{Core, unix_ms};
 use crate::dispatch::Caller;
 use crate::journal::waitaof;
-use crate::shared::{Mail, Shared};
-use crate::waiting::{Parking, TimeUp};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::{ThreadState, unix_ms};
+use crate::waiting::{BlockedState, TimeUp};
 use crate::worker::lock;
 
 /// What is waited for.
@@ -23,6 +24,13 @@ pub enum Goal {
         replicas: usize,
         /// This server too.
         here: bool,
+    },
+    /// This server has applied all before a sequence of a history (DARTER WAITSEQ).
+    Sequence {
+        /// Which history.
+        history: Id,
+        /// Everything below it.
+        sequence: u64,
     },
 }
 
@@ -47,7 +55,7 @@ pub struct Waits(Vec<Wait>);
 
 /// Has the client wait for replicas, up to a time.
 pub fn wait_for(caller: &mut Caller<'_>, goal: Goal, timeout_ms: u64) {
-    let (shared, core) = (caller.core.shared, &mut *caller.core);
+    let (shared, local) = (caller.local.shared, &mut *caller.local);
     shared.replication.start_feeder(shared);
     let deadline_ms = (timeout_ms > 0).then(|| unix_ms().saturating_add(timeout_ms));
     let ticket: Parked = Ticket::new(());
@@ -56,9 +64,9 @@ pub fn wait_for(caller: &mut Caller<'_>, goal: Goal, timeout_ms: u64) {
         before: shared.journal.end(),
         offset: None,
         deadline_ms,
-        home: core.thread,
-        token: caller.card.token,
-        client: caller.card.id,
+        home: local.thread,
+        token: caller.info.token,
+        client: caller.info.id,
         resp3: caller.session.resp3,
         ticket: ticket.clone(),
     };
@@ -68,10 +76,10 @@ pub fn wait_for(caller: &mut Caller<'_>, goal: Goal, timeout_ms: u64) {
     }
     // What this turn has noted is handed over at its end.
     shared.journal.intake.poke();
-    caller.session.parking = Some(Parking {
+    caller.session.blocked = Some(BlockedState {
         ticket: Some(ticket),
         deadline_ms: None,
-        ripe_ms: None,
+        ready_at_ms: None,
         on_timeout: TimeUp::Reply(timed_out(goal)),
     });
 }
@@ -79,7 +87,7 @@ pub fn wait_for(caller: &mut Caller<'_>, goal: Goal, timeout_ms: u64) {
 /// What CLIENT UNBLOCK has a client answered.
 fn timed_out(goal: Goal) -> Vec<u8> {
     match goal {
-        Goal::Applied(_) => b":0\r\n".to_vec(),
+        Goal::Applied(_) | Goal::Sequence { .. } => b":0\r\n".to_vec(),
         Goal::Synced { .. } => b"*2\r\n:0\r\n:0\r\n".to_vec(),
     }
 }
@@ -115,13 +123,21 @@ impl Replication {
             return false;
         }
         let now_ms = unix_ms();
-        let reached: Vec<(u64, u64)> = {
+        let (reached, has): (Vec<(u64, u64)>, _) = {
             let state = self.state();
+            let has = |history: &Id, sequence: u64| state.has_sequence(history, sequence);
+            let wanted = waits.0.iter().map(|wait| match &wait.goal {
+                Goal::Sequence { history, sequence } => has(history, *sequence),
+                Goal::Applied(_) | Goal::Synced { .. } => false,
+            });
+            let has: Vec<bool> = wanted.collect();
             let online = state.replicas.iter().filter(|replica| replica.stage == Stage::Online);
-            online.map(|replica| (replica.acked, replica.synced)).collect()
+            (online.map(|replica| (replica.acked, replica.synced)).collect(), has)
         };
+        let mut has = has.into_iter();
         let durable = shared.journal.durable_before();
         waits.0.retain(|wait| {
+            let has_sequence = has.next().unwrap_or(false);
             if wait.ticket.is_done() {
                 return false;
             }
@@ -138,6 +154,10 @@ impl Replication {
                     out.int_len(there);
                     there >= replicas
                 }
+                Goal::Sequence { .. } => {
+                    out.int(i64::from(has_sequence));
+                    has_sequence
+                }
                 Goal::Synced { replicas, here } => {
                     let there = count(|one| one.1);
                     let is_here = shared.journal.is_on() && durable >= wait.before;
@@ -150,7 +170,7 @@ impl Replication {
             }
             wait.ticket.finish();
             let (token, client) = (wait.token, wait.client);
-            shared.door(wait.home).send(Mail::Served { token, client, reply });
+            shared.handle(wait.home).send(ThreadMessage::Served { token, client, reply });
             false
         });
         !waits.0.is_empty()
@@ -164,7 +184,7 @@ impl Replication {
     }
 }
 
-impl Core {
+impl ThreadState {
     /// Whether there are fewer replicas than writes need.
     pub fn lacks_replicas(&self) -> bool {
         let wanted = self.live.replication.min_replicas;

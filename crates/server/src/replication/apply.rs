@@ -10,16 +10,19 @@ use std::sync::mpsc::sync_channel;
 use darter_command::{Ctx, Fault, Marks};
 use darter_latch::Grant;
 use darter_persist::entry::{self, Entries};
+use darter_replica::form::Former;
+use darter_replica::merge::Merger;
+use darter_replica::records::RecordChunk;
 use darter_store::change::Class;
 use darter_store::{Event, Key, Keyed};
 use darter_txn::{LockSet, ShardSet};
 use darter_wire::{Args, Reply};
 
+use super::State;
 use super::batch::{Act, Batch, Step, marks_of};
 use super::link::LinkCard;
-use crate::core::{Core, unix_ms};
-use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
+use crate::engine::{commit, plan};
 use crate::exec;
 use crate::job::{Body, Job, Shards};
 use crate::journal::note;
@@ -27,6 +30,7 @@ use crate::pubsub;
 use crate::registry::{Entry, Run};
 use crate::shared::Shared;
 use crate::snapshot;
+use crate::thread_state::{ThreadState, unix_ms};
 use crate::tracking;
 use crate::worker::lock;
 
@@ -53,16 +57,16 @@ enum Done {
 /// nothing was run.
 ///
 /// Errors: a command is unknown here; what came before it was run.
-pub fn apply(shared: &'static Shared, card: &Arc<LinkCard>, mut batch: Batch) -> Result<bool, String> {
+pub fn apply(shared: &'static Shared, info: &Arc<LinkCard>, mut batch: Batch) -> Result<bool, String> {
     let wanted = batch.plan(shared, unix_ms());
     loop {
         // DEBUG RELOAD and the like: nobody else reaches a shard meanwhile.
-        while (shared.snapshots.loading.is_on() || shared.replication.is_held()) && !card.is_stopped() {
+        while (shared.snapshots.loading.is_on() || shared.replication.is_held()) && !info.is_stopped() {
             std::thread::sleep(LOOK);
         }
-        let known = card.clone();
-        let ran = with_shards(shared, wanted.clone(), move |core, grant| {
-            let replication = &core.shared.replication;
+        let known = info.clone();
+        let ran = with_shards(shared, wanted.clone(), move |local, grant| {
+            let replication = &local.shared.replication;
             let _applying = lock(&replication.applying);
             if known.is_stopped() {
                 return Ok(Done::Stopped);
@@ -70,20 +74,21 @@ pub fn apply(shared: &'static Shared, card: &Arc<LinkCard>, mut batch: Batch) ->
             if replication.is_held() {
                 return Ok(Done::Later(batch));
             }
-            let ran = run(core, grant, &batch);
+            let ran = run(local, grant, &batch);
             let mut state = replication.state();
             if ran.is_ok() {
-                state.backlog.append(batch.stream());
+                append(&mut state, &batch);
             } else {
                 // Some of it may have run: what is here is no state that the master had.
                 state.is_continuous = false;
             }
             // Who follows is to get it, and what is too old is to go; else the next look is soon enough.
-            let backlog_bytes = core.live.replication.backlog_bytes;
-            let is_due = !state.replicas.is_empty() || state.backlog.len() > backlog_bytes + TRIM_BYTES;
+            let backlog_bytes = local.live.replication.backlog_bytes;
+            let kept_bytes = state.backlog.len().max(state.records.bytes());
+            let is_due = !state.replicas.is_empty() || kept_bytes > backlog_bytes + TRIM_BYTES;
             drop(state);
             if is_due {
-                core.shared.journal.intake.poke();
+                local.shared.journal.intake.poke();
             }
             ran.map(|()| Done::Ran)
         });
@@ -95,10 +100,30 @@ pub fn apply(shared: &'static Shared, card: &Arc<LinkCard>, mut batch: Batch) ->
     }
 }
 
+/// Has what was run follow in the stream of this server.
+fn append(state: &mut State, batch: &Batch) {
+    let Some(own) = &batch.records else { return state.backlog.append(batch.stream()) };
+    let mut bytes = Vec::new();
+    if state.wants_resp() {
+        let mut merger = Merger::new(1, state.records.next());
+        merger.push(0, own.bytes.clone());
+        let mut former = Former::default();
+        merger.drain(|head, body| drop(former.write(body, head.clock_ms, &mut bytes)));
+    }
+    match bytes.len() == batch.len {
+        true => state.backlog.append(&bytes),
+        // Made of the records when somebody wants it.
+        false => state.backlog.skip(batch.len as u64),
+    }
+    let end = state.offset();
+    state.records.push(0, RecordChunk::new(own.bytes.clone(), own.last));
+    state.records.settle(own.last + 1, end);
+}
+
 /// Calls `act` with all shards held, on whichever thread that is; `None` when the server ends before.
 pub fn with_all_shards<T: Send + 'static>(
     shared: &'static Shared,
-    act: impl FnOnce(&mut Core, &mut Shards) -> T + Send + 'static,
+    act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
 ) -> Option<T> {
     with_shards(shared, LockSet::all(shared.router.shards_len()), act)
 }
@@ -107,11 +132,11 @@ pub fn with_all_shards<T: Send + 'static>(
 fn with_shards<T: Send + 'static>(
     shared: &'static Shared,
     mut wanted: LockSet,
-    act: impl FnOnce(&mut Core, &mut Shards) -> T + Send + 'static,
+    act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
 ) -> Option<T> {
     let (tell, hear) = sync_channel(1);
-    let call = move |core: &mut Core, grant: &mut Shards| {
-        let _ = tell.send(act(core, grant));
+    let call = move |local: &mut ThreadState, grant: &mut Shards| {
+        let _ = tell.send(act(local, grant));
     };
     if wanted.is_empty() {
         // A job belongs to a shard.
@@ -124,28 +149,28 @@ fn with_shards<T: Send + 'static>(
 
 /// Runs the commands of a batch and tells everybody who listens what has changed. In a journal they are one record,
 /// with the place in the stream that they lead to.
-fn run(core: &mut Core, grant: &mut Shards, batch: &Batch) -> Result<(), String> {
-    let now_ms = core.now_ms;
+fn run(local: &mut ThreadState, grant: &mut Shards, batch: &Batch) -> Result<(), String> {
+    let now_ms = local.now_ms;
     let (mut db, offset) = {
-        let state = core.shared.replication.state();
+        let state = local.shared.replication.state();
         (state.db, state.offset())
     };
     let (mut reply, mut flushed, mut marks) = (Vec::new(), false, None);
-    let is_noted = core.shared.journal.is_on();
+    let is_noted = local.shared.journal.is_on();
     if is_noted {
-        core.journal.begin_group();
+        local.journal.begin_group();
     }
     let mut ran = Ok(());
     for (at, step) in batch.steps.iter().enumerate() {
         if at.is_multiple_of(AHEAD) {
-            warm(core, grant, batch.steps.get(at..).unwrap_or_default(), db);
+            prefetch(local, grant, batch.steps.get(at..).unwrap_or_default(), db);
         }
         let args = batch.args(step);
         match &step.act {
             Act::Pass => {}
             Act::Select => {
                 let wanted = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
-                match wanted.filter(|db| *db < core.dbs_len) {
+                match wanted.filter(|db| *db < local.dbs_len) {
                     Some(wanted) => db = wanted,
                     None => {
                         ran = Err("the master uses a database that is not here (databases)".to_owned());
@@ -153,8 +178,8 @@ fn run(core: &mut Core, grant: &mut Shards, batch: &Batch) -> Result<(), String>
                     }
                 }
             }
-            Act::Publish => drop(pubsub::publish(core.shared, args.at(1), args.at(2))),
-            Act::PublishShard => pubsub::publish_shard(core.shared, args.at(1), args.at(2)),
+            Act::Publish => drop(pubsub::publish(local.shared, args.at(1), args.at(2))),
+            Act::PublishShard => pubsub::publish_shard(local.shared, args.at(1), args.at(2)),
             Act::Marks => marks = marks_of(args),
             Act::Refuse(why) => {
                 ran = Err(why.clone());
@@ -162,45 +187,49 @@ fn run(core: &mut Core, grant: &mut Shards, batch: &Batch) -> Result<(), String>
             }
             Act::Run { entry, hash, notes_times } => {
                 if let Some(marks) = marks.take()
-                    && put_marked(core, grant, db, marks, args)
+                    && put_marked(local, grant, db, marks, args)
                 {
                     continue;
                 }
                 reply.clear();
-                core.now_ms = if *notes_times { now_ms } else { 0 };
-                ran = run_one(core, grant, (db, *hash), entry, args, &mut reply);
+                local.now_ms = match step.clock_ms {
+                    _ if !*notes_times => 0,
+                    0 => now_ms,
+                    clock_ms => clock_ms,
+                };
+                ran = run_one(local, grant, (db, *hash), entry, args, &mut reply);
                 if ran.is_err() {
                     break;
                 }
                 if exec::flushes(entry) {
-                    snapshot::note_run(core.shared, entry);
+                    snapshot::note_run(local.shared, entry);
                     flushed = true;
                 }
             }
         }
     }
-    core.now_ms = now_ms;
-    if flushed && core.shared.tracking.is_in_use() {
-        tracking::invalidate_all(core, grant);
+    local.now_ms = now_ms;
+    if flushed && local.shared.tracking.is_in_use() {
+        tracking::invalidate_all(local, grant);
     }
-    commit::growth(core, grant, ChangedBy::SERVER);
-    let replication = &core.shared.replication;
+    commit::growth(local, grant, ChangedBy::SERVER);
+    let replication = &local.shared.replication;
     if is_noted {
         let id = match ran {
             Ok(()) => replication.state().history.id,
             // What has run is no state of the master's.
             Err(_) => darter_replica::history::Id::NONE,
         };
-        replication.note_position(core, id, offset + batch.len as u64, db);
-        core.journal.end_group(&core.shared.journal, 0);
+        replication.note_position(local, id, offset + batch.len as u64, db);
+        local.journal.end_group(&local.shared.journal, 0);
     }
     replication.state().db = db;
     ran
 }
 
 /// Brings what the next steps will touch towards this core: index lines first, then the records they name.
-fn warm(core: &Core, grant: &mut Shards, steps: &[Step], db: usize) {
-    let router = &core.shared.router;
+fn prefetch(local: &ThreadState, grant: &mut Shards, steps: &[Step], db: usize) {
+    let router = &local.shared.router;
     let hashes = || {
         let steps = steps.iter().take(AHEAD);
         steps.filter_map(|step| match step.act {
@@ -221,14 +250,14 @@ fn warm(core: &Core, grant: &mut Shards, steps: &[Step], db: usize) {
 }
 
 fn run_one(
-    core: &mut Core,
+    local: &mut ThreadState,
     grant: &mut Shards,
     (db, hash): (usize, Option<u64>),
     entry: &'static Entry,
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    let shared = core.shared;
+    let shared = local.shared;
     let mut reply = Reply::new(out, false);
     let ended = match entry.run {
         Run::Data(run) => {
@@ -237,36 +266,36 @@ fn run_one(
             let single = key.map(|key| router.shard_of(key.hash));
             let set = match single.and_then(|id| grant.get_mut(id).map(|part| (id, part))) {
                 Some((id, part)) => ShardSet::one(router, id, part),
-                None => exec::set_of(router, grant),
+                None => plan::set_of(router, grant),
             };
-            let mut ctx = Ctx::new(set, &core.env, db, core.dbs_len, core.now_ms, key);
+            let mut ctx = Ctx::new(set, &local.env, db, local.dbs_len, local.now_ms, key);
             ctx.may_wait = false;
             let ended = run(&mut ctx, args, &mut reply);
             drop(ctx);
             let ran = note::Ran { entry, args, db, served: None, reply: out };
             match single.and_then(|id| grant.get_mut(id).map(|part| (id, part))) {
                 Some((id, part)) if part.shard.changes.is_journalled() => {
-                    note::note(core, ShardSet::one(router, id, part), Some(ran));
+                    note::note(local, ShardSet::one(router, id, part), Some(ran));
                 }
                 Some(_) => {}
-                None => note::note_grant(core, grant, Some(ran)),
+                None => commit::note(local, grant, Some(ran)),
             }
             ended
         }
         Run::Server(_) if entry.spec.has(Marks::REPLAYED) => {
-            crate::commands::function::change(core, args, &mut reply)
+            crate::commands::function::change(local, args, &mut reply)
         }
         _ => return Err(format!("the master sent '{}', which is no change of data", entry.spec.name)),
     };
-    core.stats().commands[entry.id].calls.add(1);
+    local.stats().commands[entry.id].calls.add(1);
     if let Err(fault) = ended {
-        tell_failure(core, entry, &fault);
+        tell_failure(local, entry, &fault);
     }
     Ok(())
 }
 
 /// Puts a value with what RESTORE has no words for: flags of memcached, deadlines of members. False: it is none.
-fn put_marked(core: &mut Core, grant: &mut Shards, db: usize, marks: &[u8], args: Args<'_>) -> bool {
+fn put_marked(local: &mut ThreadState, grant: &mut Shards, db: usize, marks: &[u8], args: Args<'_>) -> bool {
     let (name, mut bytes) = (args.at(1), Vec::new());
     let deadline = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse::<u64>().ok());
     let Some(deadline_ms) = deadline else { return false };
@@ -274,7 +303,7 @@ fn put_marked(core: &mut Core, grant: &mut Shards, db: usize, marks: &[u8], args
         return false;
     }
     let Some(Ok(value)) = Entries::new(&bytes).next() else { return false };
-    let router = &core.shared.router;
+    let router = &local.shared.router;
     let key = router.key(name);
     let Some(part) = grant.get_mut(router.shard_of(key.hash)) else { return false };
     Keyed::find(&mut part.shard, db, key, 0).remove();
@@ -282,15 +311,15 @@ fn put_marked(core: &mut Core, grant: &mut Shards, db: usize, marks: &[u8], args
         tracing::error!("a value of the master cannot be made here: {}", refused.what());
     }
     Keyed::find(&mut part.shard, db, key, 0).changed(RESTORED);
-    core.now_ms = 0;
-    note::note_values(core, grant, db, std::iter::once(name));
+    local.now_ms = 0;
+    note::note_values(local, grant, db, std::iter::once(name));
     true
 }
 
 /// Says that a command of the master has failed here. The master has run it, so the two differ.
 #[cold]
-fn tell_failure(core: &Core, entry: &Entry, fault: &Fault) {
-    core.stats().commands[entry.id].failed.add(1);
+fn tell_failure(local: &ThreadState, entry: &Entry, fault: &Fault) {
+    local.stats().commands[entry.id].failed.add(1);
     let shown = FAILURES.fetch_add(1, Relaxed);
     if shown < FAILURES_SHOWN {
         tracing::error!("a command of the master fails here: {}: {}", entry.spec.name, fault.line());

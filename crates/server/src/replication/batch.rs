@@ -1,15 +1,22 @@
 //! A batch of a master's stream: whole commands, none of them half a transaction, and what is known of each before any
 //! shard is taken. `link` cuts and plans it, `apply` runs it; nothing here runs anything.
 
+use std::sync::Arc;
+
+use darter_persist::journal::record::HEAD_BYTES;
+use darter_replica::form::Former;
+use darter_replica::merge::Merger;
 use darter_replica::rewording::{Reworded, counts_from_now, reword};
 use darter_replica::stream::{self, Command};
 use darter_txn::LockSet;
 use darter_wire::{Args, Span};
 
-use crate::exec;
+use crate::engine::plan;
 use crate::registry::{Entry, Run};
 use crate::shared::Shared;
 
+/// A batch of a master of ours takes no more records.
+const RECORDS_MAX: usize = 1024;
 /// A batch takes no more bytes, unless one transaction does.
 const BATCH_BYTES_MAX: usize = 64 << 10;
 
@@ -25,6 +32,16 @@ pub struct Batch {
     pub steps: Vec<Step>,
     /// The master asks how far this server is.
     pub asks_for_ack: bool,
+    /// Of a master of ours: its records.
+    pub records: Option<Own>,
+}
+
+/// The records of a batch.
+pub struct Own {
+    /// One behind the other.
+    pub bytes: Arc<[u8]>,
+    /// The sequence of the last.
+    pub last: u64,
 }
 
 /// One command.
@@ -33,6 +50,8 @@ pub struct Step {
     pub act: Act,
     // where its words are: first, number
     words: (u32, u32),
+    /// The clock it ran with at a master of ours, Unix ms; 0: not known.
+    pub clock_ms: u64,
 }
 
 /// What a command of a stream is.
@@ -89,7 +108,11 @@ impl Batch {
                 };
                 batch.spans.push(Span { start, len });
             }
-            batch.steps.push(Step { act: Act::Pass, words: (first, command.words.len() as u32) });
+            batch.steps.push(Step {
+                act: Act::Pass,
+                words: (first, command.words.len() as u32),
+                clock_ms: 0,
+            });
             at += command.len;
             if !is_open {
                 whole = (at, batch.steps.len(), batch.spans.len());
@@ -103,6 +126,49 @@ impl Batch {
         batch.spans.truncate(whole.2);
         batch.bytes = received.get(..batch.len).unwrap_or_default().to_vec();
         Ok((batch.len > 0).then_some(batch))
+    }
+
+    /// Takes the records that are next; `None`: none is.
+    ///
+    /// Errors: a record does not hold what it says.
+    pub fn of_records(merger: &mut Merger, former: &mut Former) -> Result<Option<Batch>, String> {
+        let (mut batch, mut records, mut last, mut db) = (Batch::default(), Vec::new(), 0, 0);
+        let (mut count, mut failed) = (0, None);
+        merger.drain_while(|head, record| {
+            records.extend_from_slice(record);
+            last = head.sequence;
+            count += 1;
+            let body = record.get(HEAD_BYTES..).unwrap_or_default();
+            let done = former.commands(body, head.clock_ms, |of, words| {
+                if of != db {
+                    db = of;
+                    batch.add(&[b"SELECT", db.to_string().as_bytes()], head.clock_ms);
+                }
+                batch.add(words, head.clock_ms);
+            });
+            match done {
+                Ok(len) => batch.len += usize::try_from(len).unwrap_or(usize::MAX),
+                Err(damage) => failed = Some(format!("record {last} of the master is damaged: {damage}")),
+            }
+            failed.is_none() && count < RECORDS_MAX && records.len() < BATCH_BYTES_MAX
+        });
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        if db != 0 {
+            batch.add(&[b"SELECT", b"0"], 0);
+        }
+        batch.records = Some(Own { bytes: records.into(), last });
+        Ok((count > 0).then_some(batch))
+    }
+
+    fn add(&mut self, words: &[&[u8]], clock_ms: u64) {
+        let first = self.spans.len() as u32;
+        for word in words {
+            self.spans.push(Span { start: self.bytes.len() as u32, len: word.len() as u32 });
+            self.bytes.extend_from_slice(word);
+        }
+        self.steps.push(Step { act: Act::Pass, words: (first, words.len() as u32), clock_ms });
     }
 
     /// The bytes of the stream.
@@ -123,7 +189,7 @@ impl Batch {
         for step in &mut steps {
             step.act = plan.act(self.args(step));
             if let Act::Run { entry, .. } = step.act
-                && entry.is_timed
+                && entry.spec.has(darter_command::Marks::SAYS_TIMES)
                 && counts_from_now(&self.args(step).iter().collect::<Vec<_>>())
             {
                 self.make_absolute(step, clock_ms);
@@ -208,7 +274,7 @@ impl Plan<'_> {
                 hash = Some(key.hash);
             }
             Run::Data(_) => {
-                exec::lock_set(&entry.spec, args, router).ids().iter().for_each(|id| self.wanted.add(*id));
+                plan::lock_set(&entry.spec, args, router).ids().iter().for_each(|id| self.wanted.add(*id));
             }
             _ => (0..router.shards_len()).for_each(|id| self.wanted.add(id)),
         }

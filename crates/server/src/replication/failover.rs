@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::replicas::Stage;
 use super::{Replication, roles};
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
 use crate::worker::lock;
 
 /// What is wanted.
@@ -97,7 +97,7 @@ pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
         run(shared, &wish, &known);
         shared.pause.release();
         lock(&shared.replication.failover).take();
-        shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
     });
     if let Err(error) = spawned {
         shared.pause.release();
@@ -156,7 +156,7 @@ fn wait_for_replica(
         let has_turned =
             || shared.stats.iter().zip(&turns).all(|(stats, turn)| stats.turns.get() >= turn + 2);
         if goal.is_none() {
-            shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+            shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
             if has_turned() && !shared.replication.is_feeding_before(shared.journal.end()) {
                 goal = Some(shared.replication.state().offset());
             }

@@ -13,13 +13,14 @@ use darter_persist::journal::record::Head;
 use darter_replica::form::Former;
 use darter_replica::history::History;
 use darter_replica::merge::Merger;
+use darter_replica::records::{RecordChunk, Records, StreamNumbers, renumber};
 use darter_replica::stream;
 
 use super::{Replication, new_id};
 use crate::backup::Increment;
-use crate::core::unix_ms;
 use crate::journal::intake::QUEUE_BYTES_MAX;
 use crate::shared::Shared;
+use crate::thread_state::unix_ms;
 use crate::worker::lock;
 
 /// Whether changes were dropped.
@@ -28,6 +29,7 @@ type IsLost = bool;
 /// The stream that is made here.
 pub struct Feeding {
     merger: Merger,
+    numbers: StreamNumbers,
     former: Former,
     // Who wants to know the offset before a sequence.
     marks: Vec<(u64, Sender<u64>)>,
@@ -58,21 +60,29 @@ impl Replication {
             if feeding.is_none() {
                 let journal = &shared.journal;
                 journal.intake.switch(true);
-                let merger = Merger::new(shared.doors.len() + 1, journal.end());
-                *feeding = Some(Feeding {
-                    merger,
-                    former: Former::default(),
-                    marks: Vec::new(),
-                    pinged: Instant::now(),
-                    increment: None,
-                });
+                let (lanes, end) = (shared.handles.len() + 1, journal.end());
                 let mut state = self.state();
                 state.has_backlog = true;
                 state.is_continuous = true;
                 state.alone_since_s = unix_ms() / 1000;
                 if selected != 0 {
-                    append_command(&mut state, &[b"SELECT", b"0"]);
+                    let mut select = Vec::new();
+                    stream::write(&mut select, &[b"SELECT", b"0"]);
+                    state.backlog.append(&select);
                 }
+                if !std::mem::replace(&mut state.knows_sequences, true) {
+                    state.records = Records::new(end, state.offset());
+                }
+                state.records.widen(lanes);
+                let next = state.records.next();
+                *feeding = Some(Feeding {
+                    merger: Merger::new(lanes, next),
+                    numbers: StreamNumbers::new(end, next),
+                    former: Former::default(),
+                    marks: Vec::new(),
+                    pinged: Instant::now(),
+                    increment: None,
+                });
             }
         }
         self.start_feeder(shared);
@@ -95,7 +105,10 @@ impl Replication {
 
     /// Whether records with smaller sequences than `end` are not in the stream yet.
     pub fn is_feeding_before(&self, end: u64) -> bool {
-        lock(&self.feeding).as_ref().is_some_and(|feeding| feeding.merger.next_sequence() < end)
+        let feeding = lock(&self.feeding);
+        feeding
+            .as_ref()
+            .is_some_and(|feeding| feeding.merger.next_sequence() < feeding.numbers.stream_of(end))
     }
 
     /// Whether a stream is made here.
@@ -110,7 +123,7 @@ impl Replication {
             shared.journal.intake.switch(false);
             *feeding = None;
         }
-        shared.backup.give_up("this server makes no stream of changes any more");
+        shared.backup.give_up("this server no longer makes a stream of changes");
     }
 
     /// Tells `to` the offset of the stream before the record with this sequence, as soon as that is known; false when no
@@ -118,9 +131,14 @@ impl Replication {
     pub fn mark(&self, sequence: u64, to: Sender<u64>) -> bool {
         let mut feeding = lock(&self.feeding);
         if let Some(feeding) = feeding.as_mut() {
-            feeding.marks.push((sequence, to));
+            feeding.marks.push((feeding.numbers.stream_of(sequence), to));
         }
         feeding.is_some()
+    }
+
+    /// The sequence in the stream of a record of the journal; `None` when no stream is made here.
+    pub fn stream_sequence(&self, sequence: u64) -> Option<u64> {
+        lock(&self.feeding).as_ref().map(|feeding| feeding.numbers.stream_of(sequence))
     }
 
     /// Gives a backup the records of the stream, too; false when no stream is made here.
@@ -152,14 +170,16 @@ impl Replication {
         if let Some(feeding) = feeding.as_mut() {
             // In this order: whatever has its place behind the end comes.
             shared.journal.intake.resume();
-            feeding.merger = Merger::new(shared.doors.len() + 1, shared.journal.end());
+            let (lanes, end) = (shared.handles.len() + 1, shared.journal.end());
+            let next = state.records.next();
+            (feeding.merger, feeding.numbers) = (Merger::new(lanes, next), StreamNumbers::new(end, next));
             feeding.marks.clear();
             if feeding.increment.take().is_some() {
                 shared.backup.give_up("the data was replaced");
             }
         }
         let offset = state.offset();
-        state.backlog = darter_replica::backlog::Backlog::new(offset);
+        state.restart(offset);
         state.drop_replicas(shared);
     }
 
@@ -201,54 +221,87 @@ impl Replication {
     /// Takes records into the stream. Returns the sequence that is next, and whether some were lost.
     fn feed(&self, shared: &Shared, bytes: &mut Vec<u8>) -> Option<(u64, IsLost)> {
         let mut feeding = lock(&self.feeding);
-        let Feeding { merger, former, marks, increment, .. } = feeding.as_mut()?;
+        let Feeding { merger, numbers, former, marks, increment, .. } = feeding.as_mut()?;
         let waiting = shared.journal.intake.take(merger.waiting_bytes());
         let is_lost = waiting.is_lost;
-        waiting.jumps.into_iter().for_each(|(from, to)| merger.jump(from, to));
-        waiting.records.into_iter().for_each(|(slot, records)| merger.push(usize::from(slot), records));
+        waiting.jumps.into_iter().for_each(|(from, to)| numbers.jump(from, to));
+        let mut lanes = Vec::with_capacity(waiting.records.len());
+        for (slot, mut records) in waiting.records {
+            let last = renumber(&mut records, |sequence| numbers.stream_of(sequence));
+            let records: Arc<[u8]> = records.into();
+            merger.push(usize::from(slot), records.clone());
+            lanes.push((slot, RecordChunk::new(records, last)));
+        }
+        // Bytes of the stream are made only for those who want them.
+        let (base, forms) = {
+            let mut state = self.state();
+            lanes.into_iter().for_each(|(slot, chunk)| state.records.push(slot.into(), chunk));
+            (state.offset(), increment.is_some() || state.wants_resp())
+        };
         bytes.clear();
-        let base = self.state().offset();
+        let mut end = base;
         merger.drain(|head: Head, body| {
             if !marks.is_empty() {
-                tell_marks(marks, head.sequence, base + bytes.len() as u64);
+                tell_marks(marks, head.sequence, end);
             }
             let before = bytes.len();
-            if let Err(damage) = former.write(body, head.clock_ms, bytes) {
-                tracing::error!("a change is not sent to replicas: {damage}");
+            let made = match forms {
+                true => former.write(body, head.clock_ms, bytes).map(|()| (bytes.len() - before) as u64),
+                false => former.commands(body, head.clock_ms, |_, _| {}),
+            };
+            match made {
+                Ok(len) => end += len,
+                Err(damage) => tracing::error!("a change is not sent to replicas: {damage}"),
             }
             if let Some(increment) = increment {
-                increment.take(head.sequence, bytes.get(before..).unwrap_or_default());
+                let sequence = numbers.journal_of(head.sequence);
+                increment.take(sequence, bytes.get(before..).unwrap_or_default());
             }
         });
         let next = merger.next_sequence();
-        tell_marks(marks, next, base + bytes.len() as u64);
-        self.state().backlog.append(bytes);
+        tell_marks(marks, next, end);
+        let next = numbers.journal_of(next);
+        {
+            let mut state = self.state();
+            match forms {
+                true => state.backlog.append(bytes),
+                false => state.backlog.skip(end - base),
+            }
+            state.records.settle(merger.next_sequence(), end);
+        }
         bytes.shrink_to(BYTES_KEPT_MAX);
         Some((next, is_lost))
     }
 
-    /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them.
-    fn add_own(&self, ping_s: u64, asks: bool) {
-        let mut feeding = lock(&self.feeding);
-        let Some(feeding) = feeding.as_mut() else { return };
-        let mut state = self.state();
-        if state.replicas.is_empty() {
+    /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them. Both are messages of the journal:
+    /// offsets count them, on every node.
+    fn add_own(&self, shared: &Shared, ping_s: u64, asks: bool) {
+        // The last snapshot is to hold all that replicas hear of, or they need a full sync after the next start.
+        if shared.snapshots.ending.is_on() {
             return;
         }
-        if feeding.pinged.elapsed() >= Duration::from_secs(ping_s) {
-            feeding.pinged = Instant::now();
-            append_command(&mut state, &[b"PING"]);
+        let (pings, asks) = {
+            let mut feeding = lock(&self.feeding);
+            let Some(feeding) = feeding.as_mut() else { return };
+            let state = self.state();
+            if state.replicas.is_empty() {
+                return;
+            }
+            let pings = feeding.pinged.elapsed() >= Duration::from_secs(ping_s);
+            if pings {
+                feeding.pinged = Instant::now();
+            }
+            // Replicas of ours tell by themselves.
+            (pings, asks && state.has_foreign())
+        };
+        let fsync = shared.settings.live().persistence.appendfsync;
+        if pings {
+            shared.journal.note_message(fsync, &[b"PING"]);
         }
         if asks {
-            append_command(&mut state, &[b"REPLCONF", b"GETACK", b"*"]);
+            shared.journal.note_message(fsync, &[b"REPLCONF", b"GETACK", b"*"]);
         }
     }
-}
-
-fn append_command(state: &mut super::State, words: &[&[u8]]) {
-    let mut out = Vec::new();
-    stream::write(&mut out, words);
-    state.backlog.append(&out);
 }
 
 fn tell_marks(marks: &mut Vec<(u64, Sender<u64>)>, sequence: u64, offset: u64) {
@@ -283,7 +336,7 @@ fn run(shared: &'static Shared) {
         let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
         // What comes at the end of the server reaches nobody, and its offset would be nobody's.
         if !shared.snapshots.ending.is_on() && !shared.is_stopping.load(Relaxed) {
-            replication.add_own(live.replication.ping_s, asks);
+            replication.add_own(shared, live.replication.ping_s, asks);
         }
         let mut state = replication.state();
         state.note_time(unix_ms());
@@ -339,8 +392,9 @@ fn forget_backlog(shared: &Shared) {
     let mut state = replication.state();
     state.history = History::new(new_id());
     let offset = state.offset();
-    state.backlog = darter_replica::backlog::Backlog::new(offset);
+    state.restart(offset);
+    state.knows_sequences = false;
     state.has_backlog = false;
     state.is_continuous = false;
-    tracing::info!("the backlog is given up: nobody has followed for repl-backlog-ttl");
+    tracing::info!("the backlog is freed: no replica was connected for repl-backlog-ttl");
 }

@@ -21,11 +21,11 @@ use super::batch::Batch;
 use super::replicas::{Progress, TELL_EVERY};
 use super::wire::Wire;
 use crate::config::Live;
-use crate::core::unix_ms;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::load;
+use crate::thread_state::unix_ms;
 use crate::tracking;
 use crate::worker::lock;
 
@@ -60,6 +60,8 @@ pub struct LinkCard {
     pub sync_bytes: [AtomicU64; 2],
     /// When the snapshot began to come, Unix ms.
     pub sync_began_ms: AtomicU64,
+    // when the log was told last how far it is
+    sync_told_ms: AtomicU64,
     /// Bytes of the stream received in all.
     pub input_bytes: AtomicU64,
     socket: Mutex<Option<TcpStream>>,
@@ -68,7 +70,7 @@ pub struct LinkCard {
 }
 
 impl LinkCard {
-    /// The card of a link that does not exist yet.
+    /// The info of a link that does not exist yet.
     pub fn new(host: String, port: u16) -> LinkCard {
         LinkCard {
             host,
@@ -79,13 +81,14 @@ impl LinkCard {
             down_since_ms: AtomicU64::new(unix_ms()),
             sync_bytes: Default::default(),
             sync_began_ms: AtomicU64::new(0),
+            sync_told_ms: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
             socket: Mutex::default(),
             hands_over: AtomicBool::new(false),
         }
     }
 
-    /// The card of a link to a replica that is to take over.
+    /// The info of a link to a replica that is to take over.
     pub fn to_successor(host: String, port: u16) -> LinkCard {
         LinkCard { hands_over: AtomicBool::new(true), ..LinkCard::new(host, port) }
     }
@@ -126,13 +129,22 @@ impl LinkCard {
         is_on.then(|| Progress::new(received, total, Duration::from_millis(took_ms)))
     }
 
+    /// A full sync of so many bytes begins; 0: not known.
+    pub(super) fn begin_sync(&self, bytes: u64) {
+        self.set_stage(Stage::Sync);
+        self.sync_bytes[0].store(bytes, Relaxed);
+        self.sync_bytes[1].store(0, Relaxed);
+        self.sync_began_ms.store(unix_ms(), Relaxed);
+        self.sync_told_ms.store(unix_ms(), Relaxed);
+    }
+
     fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Relaxed);
     }
 }
 
 /// Why a conversation with the master ended.
-enum End {
+pub(super) enum End {
     /// Somebody wants it so.
     Stopped,
     /// The master has gone, or refuses for now.
@@ -147,7 +159,7 @@ impl From<std::io::Error> for End {
     }
 }
 
-type Step<T> = Result<T, End>;
+pub(super) type Step<T> = Result<T, End>;
 
 /// Time before the first attempt after a loss, and the longest between two.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -160,13 +172,13 @@ const ACK_EVERY: Duration = Duration::from_secs(1);
 /// Other threads may be busy for so long before they notice a change of role.
 const NOTICE: Duration = Duration::from_secs(60);
 
-/// Begins to follow the master on `card`. `was_master`: until now clients may have written here.
+/// Begins to follow the master on `info`. `was_master`: until now clients may have written here.
 ///
 /// Errors: there can be no more threads.
-pub fn spawn(shared: &'static Shared, card: Arc<LinkCard>, was_master: WasMaster) -> std::io::Result<()> {
+pub fn spawn(shared: &'static Shared, info: Arc<LinkCard>, was_master: WasMaster) -> std::io::Result<()> {
     let body = move || {
         shared.snapshots.roam();
-        Link { shared, card, synced: None }.run(was_master);
+        Link { shared, info, synced: None }.run(was_master);
     };
     thread::Builder::new().name("darter-link".to_owned()).spawn(body).map(drop)
 }
@@ -180,11 +192,11 @@ pub enum WasMaster {
     No,
 }
 
-struct Link {
-    shared: &'static Shared,
-    card: Arc<LinkCard>,
-    // An offset, and the sequence of the journal that has it all.
-    synced: Option<(u64, u64)>,
+pub(super) struct Link {
+    pub(super) shared: &'static Shared,
+    pub(super) info: Arc<LinkCard>,
+    // An offset, its sequence, and the end of the journal that has it all.
+    pub(super) synced: Option<(u64, u64, u64)>,
 }
 
 impl Link {
@@ -193,42 +205,42 @@ impl Link {
             return;
         }
         let (mut told, mut rest) = (String::new(), RETRY_FIRST);
-        while !self.card.is_stopped() {
-            self.card.set_stage(Stage::Connecting);
+        while !self.info.is_stopped() {
+            self.info.set_stage(Stage::Connecting);
             let Err(end) = self.converse();
             rest =
-                if self.card.stage() == Stage::Connected { RETRY_FIRST } else { (rest * 3).min(RETRY_MAX) };
+                if self.info.stage() == Stage::Connected { RETRY_FIRST } else { (rest * 3).min(RETRY_MAX) };
             self.note_down();
             match end {
                 End::Stopped => return,
                 End::Hopeless(why) => {
-                    let (host, port) = (&self.card.host, self.card.port);
+                    let (host, port) = (&self.info.host, self.info.port);
                     tracing::error!(
                         "replication from {host}:{port} has ended for good: {why}; REPLICAOF begins it anew"
                     );
                     return;
                 }
                 End::Lost(why) => {
-                    if why != told && !self.card.is_stopped() {
-                        tracing::warn!("master {}:{}: {why}; trying again", self.card.host, self.card.port);
+                    if why != told && !self.info.is_stopped() {
+                        tracing::warn!("master {}:{}: {why}; trying again", self.info.host, self.info.port);
                         told = why;
                     }
                 }
             }
             let began = Instant::now();
-            while began.elapsed() < rest && !self.card.is_stopped() {
+            while began.elapsed() < rest && !self.info.is_stopped() {
                 thread::sleep(LOOK);
             }
         }
     }
 
     fn note_down(&self) {
-        lock(&self.card.socket).take();
-        if self.card.stage() == Stage::Connected {
-            self.card.down_since_ms.store(unix_ms(), Relaxed);
+        lock(&self.info.socket).take();
+        if self.info.stage() == Stage::Connected {
+            self.info.down_since_ms.store(unix_ms(), Relaxed);
         }
-        self.card.set_stage(Stage::Connect);
-        if !self.card.is_stopped() {
+        self.info.set_stage(Stage::Connect);
+        if !self.info.is_stopped() {
             self.shared.replication.link_is_up.store(false, Relaxed);
         }
     }
@@ -236,26 +248,26 @@ impl Link {
     /// Waits until every write that clients have begun is done and part of the stream, and ends the stream of a master.
     fn step_down(&self) -> bool {
         let shared = self.shared;
-        if !wait_for_turns(shared, &self.card) {
+        if !wait_for_turns(shared, &self.info) {
             return false;
         }
-        let card = self.card.clone();
-        let end = apply::with_all_shards(shared, move |core, grant| {
-            let _applying = lock(&core.shared.replication.applying);
-            if card.is_stopped() {
+        let info = self.info.clone();
+        let end = apply::with_all_shards(shared, move |local, grant| {
+            let _applying = lock(&local.shared.replication.applying);
+            if info.is_stopped() {
                 return None;
             }
-            core.shared.replication.keeps_dead.store(true, Relaxed);
+            local.shared.replication.keeps_dead.store(true, Relaxed);
             grant.iter_mut().for_each(|part| part.shard.keep_dead(true));
-            Some(core.shared.journal.end())
+            Some(local.shared.journal.end())
         });
         let Some(end) = end.flatten() else { return false };
         // Threads hand over what they have noted at the end of their turns.
-        if !wait_for_turns(shared, &self.card) {
+        if !wait_for_turns(shared, &self.info) {
             return false;
         }
         while shared.replication.is_feeding_before(end) {
-            if self.card.is_stopped() {
+            if self.info.is_stopped() {
                 return false;
             }
             shared.journal.intake.poke();
@@ -263,7 +275,7 @@ impl Link {
         }
         {
             let _applying = lock(&shared.replication.applying);
-            if self.card.is_stopped() {
+            if self.info.is_stopped() {
                 return false;
             }
             shared.replication.end_feeding(shared);
@@ -276,9 +288,9 @@ impl Link {
     }
 
     fn converse(&mut self) -> Step<std::convert::Infallible> {
-        let (shared, card) = (self.shared, self.card.clone());
-        let mut wire = Wire::connect(&card.host, card.port, &shared.settings.live().tls)?;
-        *lock(&card.socket) = Some(wire.handle()?);
+        let (shared, info) = (self.shared, self.info.clone());
+        let mut wire = Wire::connect(&info.host, info.port, &shared.settings.live().tls)?;
+        *lock(&info.socket) = Some(wire.handle()?);
         let (mut handshake, first) = Handshake::begin(self.introduction());
         wire.send(&first)?;
         self.hear();
@@ -293,20 +305,29 @@ impl Link {
                 }
                 Next::Continue { id } => {
                     self.go_on(id)?;
+                    shared.replication.state().forget_sequences(shared);
                     break;
                 }
+                Next::Flows(session) => return self.by_flows(&mut wire, &session),
             }
         }
-        card.set_stage(Stage::Connected);
-        card.hands_over.store(false, Relaxed);
-        shared.replication.link_is_up.store(true, Relaxed);
-        shared.replication.counts.links.fetch_add(1, Relaxed);
+        self.go_up();
         self.follow(&mut wire)
+    }
+
+    /// The link is up from here on.
+    pub(super) fn go_up(&self) {
+        let replication = &self.shared.replication;
+        self.info.set_stage(Stage::Connected);
+        self.info.hands_over.store(false, Relaxed);
+        replication.link_is_up.store(true, Relaxed);
+        replication.counts.links.fetch_add(1, Relaxed);
     }
 
     fn introduction(&self) -> Card {
         let live = self.shared.settings.live();
         let (login, address, port) = own_place(self.shared, &live);
+        let boot = self.shared.replication.boot;
         let state = self.shared.replication.state();
         let has = state.is_continuous.then(|| (state.history.id, state.offset() + 1));
         Card {
@@ -314,18 +335,19 @@ impl Link {
             port,
             address,
             version: "8.1.0".to_owned(),
-            takes_over: has.is_some() && self.card.hands_over.load(Relaxed),
+            takes_over: has.is_some() && self.info.hands_over.load(Relaxed),
             has,
+            node: Some((boot, boot)),
         }
     }
 
-    fn hear(&self) {
-        self.card.heard_ms.store(unix_ms(), Relaxed);
+    pub(super) fn hear(&self) {
+        self.info.heard_ms.store(unix_ms(), Relaxed);
     }
 
     /// Receives more bytes, or ends after a silence of `repl-timeout`.
     fn fill(&self, wire: &mut Wire) -> Step<usize> {
-        if self.card.is_stopped() {
+        if self.info.is_stopped() {
             return Err(End::Stopped);
         }
         let read = wire.fill()?;
@@ -333,15 +355,21 @@ impl Link {
             self.hear();
             return Ok(read);
         }
-        let silence_ms = unix_ms().saturating_sub(self.card.heard_ms.load(Relaxed));
+        self.look_for_silence()?;
+        Ok(0)
+    }
+
+    /// Ends after a silence of `repl-timeout`.
+    pub(super) fn look_for_silence(&self) -> Step<()> {
+        let silence_ms = unix_ms().saturating_sub(self.info.heard_ms.load(Relaxed));
         let limit_s = self.shared.settings.live().replication.timeout_s;
         if silence_ms > limit_s.saturating_mul(1000) {
             return Err(End::Lost(format!("it is silent for {limit_s} s")));
         }
-        Ok(0)
+        Ok(())
     }
 
-    fn line(&self, wire: &mut Wire) -> Step<Vec<u8>> {
+    pub(super) fn line(&self, wire: &mut Wire) -> Step<Vec<u8>> {
         loop {
             if let Some(line) = wire.line()? {
                 return Ok(line);
@@ -352,8 +380,8 @@ impl Link {
 
     /// Gets a snapshot and has it in the place of everything here.
     fn load(&mut self, wire: &mut Wire, id: Id, offset: u64) -> Step<()> {
-        let (shared, card) = (self.shared, &self.card);
-        card.set_stage(Stage::Sync);
+        let (shared, info) = (self.shared, &self.info);
+        info.set_stage(Stage::Sync);
         let mut transfer = loop {
             let line = self.line(wire)?;
             if line.is_empty() {
@@ -364,11 +392,8 @@ impl Link {
             }
             break Transfer::parse(&line).ok_or_else(|| End::Lost("it announces no snapshot".to_owned()))?;
         };
-        let [total, received] = &card.sync_bytes;
-        total.store(transfer.len().unwrap_or(0), Relaxed);
-        received.store(0, Relaxed);
-        card.sync_began_ms.store(unix_ms(), Relaxed);
-        let mut told = Instant::now();
+        info.begin_sync(transfer.len().unwrap_or(0));
+        let received = &info.sync_bytes[1];
         let live = shared.settings.live();
         let temporary = std::env::temp_dir();
         let folder = if live.persistence.is_in_cloud() { &temporary } else { &live.persistence.dir };
@@ -381,23 +406,19 @@ impl Link {
             if taken.is_whole {
                 break;
             }
-            if told.elapsed() >= TELL_EVERY {
-                told = Instant::now();
-                if let Some(progress) = card.progress() {
-                    tracing::info!("snapshot of master {}:{}: {progress}", card.host, card.port);
-                }
-            }
+            self.tell_progress();
             self.fill(wire)?;
         }
-        tracing::info!("master {}:{} sent a snapshot of {} bytes", card.host, card.port, transfer.received);
+        tracing::info!("master {}:{} sent a snapshot of {} bytes", info.host, info.port, transfer.received);
         self.replace_all(Box::new(file), transfer.received)?;
         let _applying = lock(&shared.replication.applying);
-        if card.is_stopped() {
+        if info.is_stopped() {
             return Err(End::Stopped);
         }
         let mut state = shared.replication.state();
         state.history = History::new(id);
-        state.backlog = darter_replica::backlog::Backlog::new(offset);
+        state.restart(offset);
+        state.knows_sequences = false;
         state.has_backlog = true;
         state.is_continuous = true;
         state.db = 0;
@@ -406,13 +427,33 @@ impl Link {
         Ok(())
     }
 
+    /// Tells the log how far a snapshot is, from time to time.
+    pub(super) fn tell_progress(&self) {
+        let (info, now_ms) = (&self.info, unix_ms());
+        let since_ms = now_ms.saturating_sub(info.sync_told_ms.load(Relaxed));
+        if u128::from(since_ms) >= TELL_EVERY.as_millis()
+            && let Some(progress) = info.progress()
+        {
+            info.sync_told_ms.store(now_ms, Relaxed);
+            tracing::info!("snapshot of master {}:{}: {progress}", info.host, info.port);
+        }
+    }
+
     /// Loads the file while clients are told to wait.
     fn replace_all(&self, file: Box<dyn darter_persist::ReadAt>, bytes: u64) -> Step<()> {
-        let (shared, card) = (self.shared, &self.card);
+        self.begin_replacing(bytes)?;
+        let loaded = load::replicated(self.shared, file);
+        self.end_replacing();
+        loaded.map_err(|why| End::Hopeless(format!("its snapshot cannot be loaded: {why}")))
+    }
+
+    /// Has clients wait while all that is here is replaced.
+    pub(super) fn begin_replacing(&self, bytes: u64) -> Step<()> {
+        let (shared, info) = (self.shared, &self.info);
         let loading = &shared.snapshots.loading;
         {
             let _applying = lock(&shared.replication.applying);
-            if card.is_stopped() {
+            if info.is_stopped() {
                 return Err(End::Stopped);
             }
             if loading.is_on() {
@@ -421,31 +462,35 @@ impl Link {
             loading.begin_replay(bytes);
         }
         shared.replication.state().is_continuous = false;
-        if !wait_for_turns(shared, card) {
+        if !wait_for_turns(shared, info) {
             loading.end();
             return Err(End::Stopped);
         }
-        let loaded = load::replicated(shared, file);
+        Ok(())
+    }
+
+    /// What was loaded is here, and clients are served.
+    pub(super) fn end_replacing(&self) {
+        let shared = self.shared;
         // Whoever watches or caches a key cannot know what has become of it.
-        apply::with_all_shards(shared, |core, grant| {
+        apply::with_all_shards(shared, |local, grant| {
             for part in grant.iter_mut() {
                 part.shard.keep_dead(true);
                 let dbs = part.shard.dbs_len();
                 (0..dbs).for_each(|db| part.watches.touch_db(db, |_| true));
             }
-            tracking::invalidate_all(core, grant);
+            tracking::invalidate_all(local, grant);
         });
         shared.replication.note_loaded(shared);
         shared.snapshots.note_loaded(shared, None);
         shared.journal.ask_for_base();
         shared.replication.start_feeder(shared);
-        loaded.map_err(|why| End::Hopeless(format!("its snapshot cannot be loaded: {why}")))
     }
 
     /// The master goes on where this server is, perhaps under another id.
-    fn go_on(&self, id: Option<Id>) -> Step<()> {
+    pub(super) fn go_on(&self, id: Option<Id>) -> Step<()> {
         let _applying = lock(&self.shared.replication.applying);
-        if self.card.is_stopped() {
+        if self.info.is_stopped() {
             return Err(End::Stopped);
         }
         let mut state = self.shared.replication.state();
@@ -459,13 +504,13 @@ impl Link {
             state.drop_replicas(self.shared);
         }
         state.has_backlog = true;
-        tracing::info!("master {}:{} continues at offset {offset}", self.card.host, self.card.port);
+        tracing::info!("master {}:{} continues at offset {offset}", self.info.host, self.info.port);
         Ok(())
     }
 
     /// Applies the stream until something ends it.
     fn follow(&mut self, wire: &mut Wire) -> Step<std::convert::Infallible> {
-        let (shared, card) = (self.shared, self.card.clone());
+        let (shared, info) = (self.shared, self.info.clone());
         let (mut acked, mut news) = (None::<Instant>, 0_usize);
         loop {
             let cut = Batch::cut(wire.received());
@@ -475,10 +520,10 @@ impl Link {
             if let Some(batch) = cut {
                 let len = batch.len;
                 is_asked = batch.asks_for_ack;
-                if !apply::apply(shared, &card, batch).map_err(End::Hopeless)? {
+                if !apply::apply(shared, &info, batch).map_err(End::Hopeless)? {
                     return Err(End::Stopped);
                 }
-                card.input_bytes.fetch_add(len as u64, Relaxed);
+                info.input_bytes.fetch_add(len as u64, Relaxed);
                 wire.use_up(len);
                 news += len;
             } else {
@@ -496,15 +541,9 @@ impl Link {
     /// Says how much is applied, and how much of that is on disk.
     fn ack(&mut self) -> Vec<u8> {
         let offset = self.shared.replication.state().offset();
-        let journal = &self.shared.journal;
         let mut words = vec![b"REPLCONF".to_vec(), b"ACK".to_vec(), offset.to_string().into_bytes()];
-        if journal.is_on() {
-            let durable = journal.durable_before();
-            if let Some((synced, _)) = self.synced.filter(|(_, sequence)| *sequence <= durable) {
-                words.extend([b"FACK".to_vec(), synced.to_string().into_bytes()]);
-                self.synced = None;
-            }
-            self.synced.get_or_insert((offset, journal.end()));
+        if let Some((synced, _)) = self.durable(offset, 0) {
+            words.extend([b"FACK".to_vec(), synced.to_string().into_bytes()]);
         }
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let mut out = Vec::new();
@@ -513,16 +552,30 @@ impl Link {
     }
 }
 
+impl Link {
+    /// The offset and the sequence up to which all is on disk, if that is news. This server is at `offset` and `sequence` now.
+    pub(super) fn durable(&mut self, offset: u64, sequence: u64) -> Option<(u64, u64)> {
+        let journal = &self.shared.journal;
+        if !journal.is_on() {
+            return None;
+        }
+        let durable = journal.durable_before();
+        let news = self.synced.take_if(|(_, _, end)| *end <= durable);
+        self.synced.get_or_insert((offset, sequence, journal.end()));
+        news.map(|(offset, sequence, _)| (offset, sequence))
+    }
+}
+
 /// Waits until every thread has begun another turn; false: the link was ended, or a thread is busy for too long.
-fn wait_for_turns(shared: &Shared, card: &LinkCard) -> bool {
+fn wait_for_turns(shared: &Shared, info: &LinkCard) -> bool {
     let before: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
     let began = Instant::now();
     // The turn that goes on may have begun before the change; the one after the next has not.
     while !shared.stats.iter().zip(&before).all(|(stats, before)| stats.turns.get() >= before + 2) {
-        if card.is_stopped() || began.elapsed() > NOTICE {
+        if info.is_stopped() || began.elapsed() > NOTICE {
             return false;
         }
-        shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
         thread::sleep(Duration::from_millis(1));
     }
     true

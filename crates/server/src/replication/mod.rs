@@ -9,6 +9,10 @@ mod apply;
 mod batch;
 pub mod failover;
 pub mod feed;
+pub mod flow_sync;
+pub mod flows;
+mod follow;
+mod inbox;
 mod link;
 pub mod position;
 pub mod replicas;
@@ -24,10 +28,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use darter_replica::backlog::Backlog;
 use darter_replica::history::{History, Id};
+use darter_replica::records::Records;
 
-use crate::core::Core;
 use crate::registry::Entry;
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 use acks::Waits;
@@ -51,6 +56,8 @@ pub struct Replication {
     is_held: AtomicBool,
     loaded_generation: AtomicU64,
     by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
+    /// Names this start of the server to others of ours.
+    pub boot: Id,
     /// Counts of syncs, for INFO.
     pub counts: Counts,
 }
@@ -80,8 +87,12 @@ pub struct Counts {
 pub struct State {
     /// Which changes the data has seen.
     pub history: History,
-    /// The last of them; its end is the offset of this server.
+    /// The last of them as RESP, while somebody wants that; its end is the offset of this server.
     pub backlog: Backlog,
+    /// The last of them as records.
+    pub records: Records,
+    /// Those records are the stream: it was made here, or came from a master of ours.
+    pub knows_sequences: bool,
     /// Changes come into the backlog.
     pub has_backlog: bool,
     /// The data is what history and offset say.
@@ -100,15 +111,17 @@ pub struct State {
 
 impl Replication {
     /// A master that nobody follows.
-    pub fn new(random: impl FnMut() -> u64) -> Replication {
+    pub fn new(mut random: impl FnMut() -> u64) -> Replication {
         Replication {
             is_replica: AtomicBool::new(false),
             keeps_dead: AtomicBool::new(false),
             link_is_up: AtomicBool::new(false),
             good_replicas: AtomicU32::new(0),
             state: Mutex::new(State {
-                history: History::new(Id::from_random(random)),
+                history: History::new(Id::from_random(&mut random)),
                 backlog: Backlog::default(),
+                records: Records::default(),
+                knows_sequences: false,
                 has_backlog: false,
                 is_continuous: false,
                 db: 0,
@@ -126,6 +139,7 @@ impl Replication {
             is_held: AtomicBool::new(false),
             loaded_generation: AtomicU64::new(0),
             by_name: OnceLock::new(),
+            boot: Id::from_random(&mut random),
             counts: Counts::default(),
         }
     }
@@ -168,7 +182,7 @@ impl Replication {
 
     /// Breaks the link to the master, which comes back; false: there is none.
     pub fn break_link(&self) -> bool {
-        self.state().master.as_ref().is_some_and(|card| card.break_off())
+        self.state().master.as_ref().is_some_and(|info| info.break_off())
     }
 
     /// What changes together; not to be held for long.
@@ -192,6 +206,71 @@ impl State {
     /// Bytes of the stream so far.
     pub fn offset(&self) -> u64 {
         self.backlog.end()
+    }
+
+    /// Whether the data has all below a sequence of a history.
+    pub fn has_sequence(&self, history: &Id, sequence: u64) -> bool {
+        self.knows_sequences && self.history.names(history) && self.records.next() >= sequence
+    }
+
+    /// What follows is no stream of records. Those of ours who follow come back by another way.
+    pub fn forget_sequences(&mut self, shared: &Shared) {
+        let first = self.records.first_offset();
+        self.form(first);
+        self.knows_sequences = false;
+        self.restart_records(shared, self.records.next());
+    }
+
+    /// Keeps no records; the next one has the sequence `next`. Those who get records from here come back.
+    pub fn restart_records(&mut self, shared: &Shared, next: u64) {
+        self.records = Records::new(next, self.offset());
+        self.replicas.retain(|replica| {
+            if replica.flows.is_some() {
+                replica.close(shared);
+            }
+            replica.flows.is_none()
+        });
+    }
+
+    /// Keeps nothing of the stream, which has had `offset` bytes.
+    pub fn restart(&mut self, offset: u64) {
+        self.backlog = Backlog::new(offset);
+        self.records = Records::new(self.records.next(), offset);
+    }
+
+    /// Bytes that are kept, and the number of those before them in the RESP stream.
+    pub fn kept(&self) -> (u64, u64) {
+        let first = match self.backlog.is_empty() && self.knows_sequences {
+            true => self.records.first_offset().min(self.offset()),
+            false => self.backlog.first(),
+        };
+        (self.offset().saturating_sub(first), first)
+    }
+
+    /// Whether a replica wants the stream as RESP.
+    pub fn has_foreign(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.flows.is_none())
+    }
+
+    /// Whether the stream is to be kept as RESP: somebody wants it, or some of it that is kept was never here as records.
+    pub fn wants_resp(&self) -> bool {
+        let is_older = !self.backlog.is_empty() && self.backlog.first() < self.records.begin_offset();
+        self.has_foreign() || is_older
+    }
+
+    /// Makes the RESP stream from `offset` on of the records, if it is not there. Nobody may append meanwhile.
+    pub fn form(&mut self, offset: u64) {
+        if !self.backlog.has(offset) && self.knows_sequences && offset < self.offset() {
+            self.form_kept(offset);
+        }
+    }
+
+    fn form_kept(&mut self, offset: u64) {
+        let Some((begin, bytes)) = self.records.stream_from(offset) else { return };
+        if begin + bytes.len() as u64 == self.offset() {
+            self.backlog = Backlog::new(begin);
+            self.backlog.append(&bytes);
+        }
     }
 
     /// Notes how long the stream is now.
@@ -220,21 +299,20 @@ impl State {
 const TIMES_MAX: usize = 4096;
 const TIMES_APART_MS: u64 = 5;
 
-/// Forty random digits.
+/// Forty random digits that nobody can guess.
 fn new_id() -> Id {
-    let mut rng = darter_base::rng::Rng::new(seed());
-    Id::from_random(|| rng.next_u64())
+    Id::from_random(seed)
 }
 
 /// A number that no other call returns, here or in another process.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(crate::core::unix_ms());
+    hasher.write_u64(crate::thread_state::unix_ms());
     hasher.finish()
 }
 
-impl Core {
+impl ThreadState {
     /// Whether writes are refused because this server follows another.
     pub fn follows(&self) -> bool {
         self.shared.replication.is_replica() && self.live.replication.read_only

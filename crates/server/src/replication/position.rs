@@ -9,14 +9,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use darter_persist::journal::part;
-use darter_replica::backlog::Backlog;
 use darter_replica::history::{History, Id};
 
 use super::{Replication, new_id};
-use crate::core::Core;
 use crate::engine::lease;
 use crate::pubsub;
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 
 /// A place in a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +102,7 @@ impl From<Position> for Found {
 
 impl Replication {
     /// Where the data stands at a cut; the caller holds all shards.
-    pub fn position_at_cut(&self, core: &Core) -> Option<AtCut> {
+    pub fn position_at_cut(&self, local: &ThreadState) -> Option<AtCut> {
         let (id, position) = {
             let state = self.state();
             if !state.is_continuous || !state.has_backlog {
@@ -117,17 +116,17 @@ impl Replication {
             return Some(AtCut::Known(position));
         }
         let (tell, hear) = channel();
-        let is_made = self.mark(core.shared.journal.end(), tell);
-        core.shared.journal.intake.poke();
+        let is_made = self.mark(local.shared.journal.end(), tell);
+        local.shared.journal.intake.poke();
         is_made.then_some(AtCut::Made(id, hear))
     }
 
     /// Notes in the journal where the data stands behind what is noted now. The caller has a record open.
-    pub fn note_position(&self, core: &mut Core, id: Id, offset: u64, db: usize) {
-        let journal = &core.shared.journal;
+    pub fn note_position(&self, local: &mut ThreadState, id: Id, offset: u64, db: usize) {
+        let journal = &local.shared.journal;
         // Until there is a base of what was loaded, records are about something else.
-        let id = if self.is_journal_whole(core.shared) { id } else { Id::NONE };
-        core.journal.append(journal, 0, |out| {
+        let id = if self.is_journal_whole(local.shared) { id } else { Id::NONE };
+        local.journal.append(journal, 0, |out| {
             part::write_position(out, id.as_str().as_bytes(), offset, db);
         });
     }
@@ -159,7 +158,8 @@ impl Replication {
             let state = self.state();
             (state.history.id, state.offset())
         };
-        shared.journal.note_alone(shared, |out| {
+        let fsync = shared.settings.live().persistence.appendfsync;
+        shared.journal.note_alone(fsync, |out| {
             part::write_position(out, id.as_str().as_bytes(), offset, 0);
         });
     }
@@ -171,7 +171,7 @@ impl Replication {
         {
             let mut state = self.state();
             state.history = History::new(position.id);
-            state.backlog = Backlog::new(position.offset);
+            state.restart(position.offset);
             state.has_backlog = true;
             state.is_continuous = true;
             if follows {
@@ -181,17 +181,17 @@ impl Replication {
             }
         }
         let selected = position.db;
-        tracing::info!("what was loaded stands at offset {} of {}", position.offset, position.id);
+        tracing::info!("the loaded data is at offset {} of history {}", position.offset, position.id);
         if follows {
             self.is_replica.store(true, Relaxed);
             self.keeps_dead.store(true, Relaxed);
         } else {
             self.begin_feeding(shared, selected);
         }
-        let mut core = Core::new(shared, 0);
+        let mut local = ThreadState::new(shared, 0);
         for cell in shared.cells {
             let mut held = lease::take_asleep(cell);
-            pubsub::settle(&mut core, &mut held);
+            pubsub::settle(&mut local, &mut held);
             lease::release_as_stranger(shared, held);
         }
     }

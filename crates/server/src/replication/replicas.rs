@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::flows::{Flows, ReplicaProgress};
 use super::{Replication, State};
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::config::{Live, OutputLimit};
-use crate::core::unix_ms;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::unix_ms;
 use crate::worker::lock;
 
 /// How far a replica is.
@@ -25,7 +26,7 @@ pub enum Stage {
 /// A replica of this server.
 pub struct Replica {
     /// Its connection.
-    pub card: Arc<ClientCard>,
+    pub info: Arc<ClientInfo>,
     /// The port it listens on.
     pub port: u16,
     /// The address it wants to be known by.
@@ -48,6 +49,8 @@ pub struct Replica {
     over_soft_since: Option<Instant>,
     /// Its snapshot, while it gets one.
     pub snapshot: Option<Snapshot>,
+    /// The connections of one of ours; others get RESP on the one that they came by.
+    pub flows: Option<Flows>,
 }
 
 /// A snapshot on its way.
@@ -112,15 +115,15 @@ const AHEAD_BYTES_MAX: u64 = 1 << 20;
 impl Replica {
     /// A replica that comes by this connection.
     pub fn new(
-        card: Arc<ClientCard>,
+        info: Arc<ClientInfo>,
         port: u16,
         address: Option<String>,
         stage: Stage,
         cursor: u64,
     ) -> Replica {
-        let sent_before = card.output_bytes.load(Relaxed);
+        let sent_before = info.output_bytes.load(Relaxed);
         Replica {
-            card,
+            info,
             port,
             address,
             stage,
@@ -133,6 +136,7 @@ impl Replica {
             sent_before,
             over_soft_since: None,
             snapshot: None,
+            flows: None,
         }
     }
 
@@ -142,28 +146,34 @@ impl Replica {
         self.snapshot = None;
         self.acked_ms = unix_ms();
         self.pushed = 0;
-        self.sent_before = self.card.output_bytes.load(Relaxed);
+        self.sent_before = self.info.output_bytes.load(Relaxed);
     }
 
     /// Begins to get a snapshot of so many bytes.
     pub fn begin_snapshot(&mut self, total: u64) {
         let now = Instant::now();
-        let sent_before = self.card.output_bytes.load(Relaxed);
+        let sent_before = self.sent_bytes();
         self.snapshot = Some(Snapshot { total, began: now, told: now, sent_before });
     }
 
     /// How far its snapshot is.
     pub fn progress(&self) -> Option<Progress> {
         let snapshot = self.snapshot.as_ref()?;
-        let sent = self.card.output_bytes.load(Relaxed).saturating_sub(snapshot.sent_before);
-        Some(Progress::new(sent.min(snapshot.total), snapshot.total, snapshot.began.elapsed()))
+        let sent = self.sent_bytes().saturating_sub(snapshot.sent_before);
+        let sent = if snapshot.total > 0 { sent.min(snapshot.total) } else { sent };
+        Some(Progress::new(sent, snapshot.total, snapshot.began.elapsed()))
+    }
+
+    /// Bytes that its connections have sent.
+    fn sent_bytes(&self) -> u64 {
+        self.flows.as_ref().map_or_else(|| self.info.output_bytes.load(Relaxed), Flows::sent_bytes)
     }
 
     /// The address that others reach it by.
     pub fn ip(&self) -> String {
-        let peer = || match self.card.peer.parse::<std::net::SocketAddr>() {
+        let peer = || match self.info.peer.parse::<std::net::SocketAddr>() {
             Ok(at) => at.ip().to_canonical().to_string(),
-            Err(_) => self.card.peer.clone(),
+            Err(_) => self.info.peer.clone(),
         };
         self.address.clone().unwrap_or_else(peer)
     }
@@ -174,27 +184,29 @@ impl Replica {
     }
 
     fn has_room(&self) -> bool {
-        let taken = self.card.output_bytes.load(Relaxed).saturating_sub(self.sent_before);
-        let unsent = self.card.pending_bytes.load(Relaxed) as u64;
+        let taken = self.info.output_bytes.load(Relaxed).saturating_sub(self.sent_before);
+        let unsent = self.info.pending_bytes.load(Relaxed) as u64;
         self.pushed.saturating_sub(taken) < AHEAD_BYTES_MAX && unsent < AHEAD_BYTES_MAX
     }
 
     fn push(&mut self, shared: &Shared, bytes: &[u8]) {
         self.pushed += bytes.len() as u64;
         self.cursor += bytes.len() as u64;
-        let (token, client) = (self.card.token, self.card.id);
-        shared.door(self.card.thread).send(Mail::Push { token, client, bytes: bytes.into() });
+        let (token, client) = (self.info.token, self.info.id);
+        shared.handle(self.info.thread).send(ThreadMessage::Push { token, client, bytes: bytes.into() });
     }
 
-    /// Closes its connection.
+    /// Closes its connections.
     pub fn close(&self, shared: &Shared) {
-        let (token, client) = (self.card.token, self.card.id);
-        shared.door(self.card.thread).send(Mail::Kill { token, client });
+        let flows = self.flows.iter().flat_map(Flows::pipes).map(|pipe| &pipe.info);
+        for info in std::iter::once(&self.info).chain(flows) {
+            let (token, client) = (info.token, info.id);
+            shared.handle(info.thread).send(ThreadMessage::Kill { token, client });
+        }
     }
 
     /// Why it is too slow, if it is.
-    fn slowness(&mut self, end: u64, limit: OutputLimit, backlog_bytes: u64) -> Option<String> {
-        let behind = end.saturating_sub(self.cursor);
+    fn slowness(&mut self, behind: u64, limit: OutputLimit, backlog_bytes: u64) -> Option<String> {
         // What the backlog keeps anyway is no burden, as in Redis.
         if limit.hard_bytes != 0 && behind > limit.hard_bytes.max(backlog_bytes) {
             return Some(format!("{behind} bytes wait for it, more than client-output-buffer-limit lets"));
@@ -213,7 +225,15 @@ impl State {
     /// Gives replicas what has come; returns whether one of them has to be looked at again soon.
     pub fn distribute(&mut self, shared: &Shared) -> bool {
         let mut is_behind = false;
-        for replica in self.replicas.iter_mut().filter(|replica| replica.stage == Stage::Online) {
+        for replica in &mut self.replicas {
+            if let Some(flows) = &mut replica.flows {
+                // A full sync too has records go first.
+                is_behind |= flows.is_attached() && flows.send_records(shared, &self.records);
+                continue;
+            }
+            if replica.stage != Stage::Online {
+                continue;
+            }
             while replica.cursor < self.backlog.end() && replica.has_room() {
                 let bytes = self.backlog.read(replica.cursor, CHUNK_BYTES);
                 if bytes.is_empty() {
@@ -228,15 +248,23 @@ impl State {
 
     /// Forgets bytes that nobody needs any more.
     pub fn trim(&mut self, len_max: u64) {
-        let needed = self.replicas.iter().map(|replica| replica.cursor).min();
+        let foreign = self.replicas.iter().filter(|replica| replica.flows.is_none());
+        let needed = foreign.map(|replica| replica.cursor).min();
         self.backlog.trim(len_max, needed.unwrap_or(u64::MAX));
+        let flows = || self.replicas.iter().filter_map(|replica| replica.flows.as_ref());
+        self.records.trim(len_max, |lane| flows().map(|flows| flows.cursor(lane)).min().unwrap_or(u64::MAX));
     }
 
     /// Closes those for whom too much waits.
     pub fn drop_slow(&mut self, shared: &Shared, live: &Live) {
         let (end, backlog_bytes) = (self.backlog.end(), live.replication.backlog_bytes);
+        let records = &self.records;
         self.replicas.retain_mut(|replica| {
-            let why = replica.slowness(end, live.output_limits.replica, backlog_bytes);
+            let behind = match &replica.flows {
+                Some(flows) => flows.behind_bytes(records),
+                None => end.saturating_sub(replica.cursor),
+            };
+            let why = replica.slowness(behind, live.output_limits.replica, backlog_bytes);
             if let Some(why) = &why {
                 shared.replication.counts.dropped_slow.fetch_add(1, Relaxed);
                 tracing::warn!("replica {}:{} is dropped: {why}", replica.ip(), replica.port);
@@ -249,11 +277,14 @@ impl State {
     /// Forgets those who have gone, and closes those who are silent.
     pub fn look_after(&mut self, shared: &Shared, now_ms: u64) {
         let timeout_s = shared.settings.live().replication.timeout_s;
+        let mut gone = Vec::new();
         let clients = lock(&shared.clients);
         self.replicas.retain_mut(|replica| {
-            let id = replica.card.id;
-            if !clients.contains_key(&id) {
+            let is_there = |info: &ClientInfo| clients.contains_key(&info.id);
+            let has_flows = replica.flows.iter().flat_map(Flows::pipes).all(|pipe| is_there(&pipe.info));
+            if !is_there(&replica.info) || !has_flows {
                 tracing::info!("replica {}:{} has gone", replica.ip(), replica.port);
+                gone.push((replica.info.clone(), replica.flows.take()));
                 return false;
             }
             let silence_s = now_ms.saturating_sub(replica.acked_ms) / 1000;
@@ -265,7 +296,12 @@ impl State {
                 snapshot.told = Instant::now();
                 tracing::info!("replica {ip}:{port} gets its snapshot: {progress}");
             }
-            let is_silent = replica.stage == Stage::Online && silence_s > timeout_s;
+            // One of ours that gets a full sync has told nothing; one whose flows do not come never will.
+            let is_expected = match &replica.flows {
+                Some(flows) => !flows.is_attached() || replica.stage == Stage::Online,
+                None => replica.stage == Stage::Online,
+            };
+            let is_silent = is_expected && silence_s > timeout_s;
             if is_silent {
                 shared.replication.counts.dropped_silent.fetch_add(1, Relaxed);
                 tracing::warn!("replica {ip}:{port} is dropped: it is silent for {silence_s} s");
@@ -273,6 +309,20 @@ impl State {
             }
             !is_silent
         });
+        drop(clients);
+        for (info, flows) in gone {
+            for info in
+                std::iter::once(&info).chain(flows.iter().flat_map(Flows::pipes).map(|pipe| &pipe.info))
+            {
+                let (token, client) = (info.token, info.id);
+                shared.handle(info.thread).send(ThreadMessage::Kill { token, client });
+            }
+        }
+        let next = self.records.next();
+        self.replicas
+            .iter_mut()
+            .filter_map(|one| one.flows.as_mut())
+            .for_each(|flows| flows.beat(shared, next));
     }
 
     /// Closes the connections of all who follow this server; they come back.
@@ -282,12 +332,21 @@ impl State {
 }
 
 impl Replication {
+    /// Notes what a replica of ours says, by sequences.
+    pub fn note_said(&self, client: u64, said: ReplicaProgress) {
+        let mut state = self.state();
+        let replica = state.replicas.iter_mut().find(|replica| replica.info.id == client);
+        if let Some(flows) = replica.and_then(|replica| replica.flows.as_mut()) {
+            flows.said = said;
+        }
+    }
+
     /// Notes what a replica says it has applied, and has on disk.
     pub fn note_ack(&self, shared: &Shared, client: u64, offset: u64, synced: Option<u64>) {
         let mut state = self.state();
         let now_ms = unix_ms();
         let lag_ms = state.lag_ms(offset, now_ms);
-        let Some(replica) = state.replicas.iter_mut().find(|replica| replica.card.id == client) else {
+        let Some(replica) = state.replicas.iter_mut().find(|replica| replica.info.id == client) else {
             return;
         };
         replica.acked = replica.acked.max(offset);

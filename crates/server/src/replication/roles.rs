@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::apply;
 use super::link::{self, LinkCard, WasMaster};
 use super::new_id;
-use crate::core::Core;
 use crate::pubsub;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// What a wish to follow came to.
@@ -38,24 +38,24 @@ pub fn hand_over(shared: &'static Shared, host: &str, port: u16) -> std::io::Res
 
 /// Goes on as the master that this server was before [`hand_over`]. For a thread that serves nobody.
 pub fn take_back(shared: &'static Shared) {
-    apply::with_all_shards(shared, |core, grant| {
-        let shared = core.shared;
+    apply::with_all_shards(shared, |local, grant| {
+        let shared = local.shared;
         let replication = &shared.replication;
         let _applying = lock(&replication.applying);
         let Some(old) = replication.state().master.take() else { return };
         old.stop();
         replication.keeps_dead.store(false, Relaxed);
         replication.begin_feeding(shared, 0);
-        grant.iter_mut().for_each(|part| pubsub::settle(core, part));
+        grant.iter_mut().for_each(|part| pubsub::settle(local, part));
         replication.is_replica.store(false, Relaxed);
     });
     note(shared, "");
 }
 
-fn follow_by(shared: &'static Shared, card: LinkCard) -> std::io::Result<Followed> {
+fn follow_by(shared: &'static Shared, info: LinkCard) -> std::io::Result<Followed> {
     let replication = &shared.replication;
-    let (host, port) = (card.host.clone(), card.port);
-    let card = Arc::new(card);
+    let (host, port) = (info.host.clone(), info.port);
+    let info = Arc::new(info);
     let was_master = {
         let _applying = lock(&replication.applying);
         let mut state = replication.state();
@@ -63,7 +63,7 @@ fn follow_by(shared: &'static Shared, card: LinkCard) -> std::io::Result<Followe
         {
             return Ok(Followed::Already);
         }
-        if let Some(old) = state.master.replace(card.clone()) {
+        if let Some(old) = state.master.replace(info.clone()) {
             old.stop();
         }
         replication.link_is_up.store(false, Relaxed);
@@ -73,17 +73,17 @@ fn follow_by(shared: &'static Shared, card: LinkCard) -> std::io::Result<Followe
         if was_master { WasMaster::Yes } else { WasMaster::No }
     };
     if was_master == WasMaster::Yes {
-        shared.doors.iter().for_each(|door| door.send(Mail::Demoted));
+        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Demoted));
     }
     note(shared, &format!("{host} {port}"));
     tracing::info!("following {host}:{port}");
-    link::spawn(shared, card, was_master)?;
+    link::spawn(shared, info, was_master)?;
     Ok(Followed::Now)
 }
 
 /// Follows nobody any more: what is here goes on under a new id.
-pub fn stand_alone(core: &mut Core) {
-    let shared = core.shared;
+pub fn stand_alone(local: &mut ThreadState) {
+    let shared = local.shared;
     let replication = &shared.replication;
     {
         let _applying = lock(&replication.applying);
@@ -100,7 +100,7 @@ pub fn stand_alone(core: &mut Core) {
             state.history = darter_replica::history::History::new(new_id());
             state.has_backlog = false;
         }
-        state.alone_since_s = core.now_ms / 1000;
+        state.alone_since_s = local.now_ms / 1000;
         // Those who follow this server come back and learn the new id.
         state.drop_replicas(shared);
         let selected = std::mem::take(&mut state.db);
@@ -111,12 +111,12 @@ pub fn stand_alone(core: &mut Core) {
         }
     }
     // Shards tell of changes before the first client may make one.
-    pubsub::listen(core);
+    pubsub::listen(local);
     replication.is_replica.store(false, Relaxed);
     replication.link_is_up.store(false, Relaxed);
-    core.refresh_gate();
+    local.refresh_gate();
     note(shared, "");
-    tracing::info!("this server follows nobody any more");
+    tracing::info!("this server is a master now");
 }
 
 /// Has CONFIG GET and CONFIG REWRITE tell of the master.
@@ -133,20 +133,20 @@ pub fn start_after_load(shared: &'static Shared) -> std::io::Result<()> {
     let Some((host, port)) = shared.settings.live().replication.master.clone() else { return Ok(()) };
     let replication = &shared.replication;
     // From the first client on nobody writes, and everybody sees whom this server follows.
-    let card = Arc::new(LinkCard::new(host.clone(), port));
-    replication.state().master = Some(card.clone());
+    let info = Arc::new(LinkCard::new(host.clone(), port));
+    replication.state().master = Some(info.clone());
     replication.is_replica.store(true, Relaxed);
     let body = move || {
         while shared.snapshots.loading.is_on() {
             thread::sleep(LOOK);
         }
-        if card.is_stopped() {
+        if info.is_stopped() {
             return;
         }
         // What was loaded with its place in the master's history is a replica's already.
         let was_master = if replication.keeps_dead() { WasMaster::No } else { WasMaster::Yes };
         tracing::info!("following {host}:{port}");
-        if let Err(error) = link::spawn(shared, card, was_master) {
+        if let Err(error) = link::spawn(shared, info, was_master) {
             tracing::error!("cannot follow {host}:{port}: {error}");
         }
     };

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::link::Stage;
 use super::replicas::{self, Progress};
-use crate::core::unix_ms;
 use crate::shared::Shared;
+use crate::thread_state::unix_ms;
 
 /// What is known of the link to a master.
 pub struct Link {
@@ -31,19 +31,19 @@ pub struct Link {
 
 /// What is known of the link to the master; `None` on a master.
 pub fn link(shared: &Shared) -> Option<Link> {
-    let card = shared.replication.state().master.clone()?;
+    let info = shared.replication.state().master.clone()?;
     let now_ms = unix_ms();
-    let stage = card.stage();
+    let stage = info.stage();
     let since_s = |ms: u64| now_ms.saturating_sub(ms) / 1000;
     let is_up = stage == Stage::Connected && shared.replication.link_is_up();
     Some(Link {
-        host: card.host.clone(),
-        port: card.port,
+        host: info.host.clone(),
+        port: info.port,
         is_up,
         is_syncing: stage == Stage::Sync,
-        heard_s: if is_up { since_s(card.heard_ms.load(Relaxed)) as i64 } else { -1 },
-        down_s: since_s(card.down_since_ms.load(Relaxed)),
-        sync_bytes: [card.sync_bytes[0].load(Relaxed), card.sync_bytes[1].load(Relaxed)],
+        heard_s: if is_up { since_s(info.heard_ms.load(Relaxed)) as i64 } else { -1 },
+        down_s: since_s(info.down_since_ms.load(Relaxed)),
+        sync_bytes: [info.sync_bytes[0].load(Relaxed), info.sync_bytes[1].load(Relaxed)],
         stage,
     })
 }
@@ -97,6 +97,8 @@ pub struct Follower {
     pub offset: u64,
     /// Bytes that it lacks.
     pub behind_bytes: u64,
+    /// Changes that it lacks, if it is one of ours.
+    pub behind_records: Option<u64>,
     /// For how long it has lacked something.
     pub lag_ms: u64,
     /// Since it was heard.
@@ -125,6 +127,10 @@ pub fn followers(shared: &Shared) -> Vec<Follower> {
             state: word(replica.stage),
             offset: replica.acked,
             behind_bytes: state.offset().saturating_sub(replica.acked),
+            behind_records: replica
+                .flows
+                .as_ref()
+                .map(|flows| state.records.next().saturating_sub(flows.said.applied)),
             lag_ms: match now_ms.saturating_sub(replica.acked_ms) {
                 _ if !is_online => 0,
                 // Redis says once a second how far it is.
@@ -150,18 +156,19 @@ pub fn overview(shared: &Shared) -> Value {
         .map(|one| {
             json!({
                 "ip": one.ip, "port": one.port, "state": one.state, "offset": one.offset,
-                "behind_bytes": one.behind_bytes, "lag_ms": one.lag_ms, "heard_ms": one.heard_ms,
+                "behind_bytes": one.behind_bytes,
+                "behind_records": one.behind_records, "lag_ms": one.lag_ms, "heard_ms": one.heard_ms,
                 "sync": progress(one.progress),
             })
         })
         .collect();
-    let card = shared.replication.state().master.clone();
-    let master = card.map(|card| {
-        let stage = card.stage();
+    let info = shared.replication.state().master.clone();
+    let master = info.map(|info| {
+        let stage = info.stage();
         let loading = &shared.snapshots.loading;
         let (percent, left_s) = loading.progress(unix_ms());
         json!({
-            "host": card.host, "port": card.port, "is_up": shared.replication.link_is_up(),
+            "host": info.host, "port": info.port, "is_up": shared.replication.link_is_up(),
             "state": match stage {
                 Stage::Connect => "waiting to connect",
                 Stage::Connecting => "connecting",
@@ -169,9 +176,9 @@ pub fn overview(shared: &Shared) -> Value {
                 Stage::Sync => "receiving a snapshot",
                 Stage::Connected => "following",
             },
-            "heard_ms": unix_ms().saturating_sub(card.heard_ms.load(Relaxed)),
-            "received_bytes": card.input_bytes.load(Relaxed),
-            "sync": progress(card.progress()),
+            "heard_ms": unix_ms().saturating_sub(info.heard_ms.load(Relaxed)),
+            "received_bytes": info.input_bytes.load(Relaxed),
+            "sync": progress(info.progress()),
             "loading": loading.is_on().then(|| json!({ "percent": percent, "left_s": left_s })),
         })
     });
@@ -181,7 +188,7 @@ pub fn overview(shared: &Shared) -> Value {
         "id": state.history.id.as_str(),
         "offset": state.offset(),
         "failover": shared.replication.failover_state(),
-        "backlog": { "bytes": state.backlog.len(), "max": live.replication.backlog_bytes },
+        "backlog": { "bytes": state.backlog.len() + state.records.bytes(), "max": live.replication.backlog_bytes },
         "master": master,
         "replicas": replicas,
         "syncs": {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use darter_command::Fault;
 
 use super::replicas::{Replica, Stage};
-use crate::core::Core;
 use crate::pubsub;
 use crate::shared::Shared;
 use crate::snapshot::copy::{self, Contents, Last, Target, Wish};
 use crate::snapshot::run::{Run, Saved};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// What a replica asks for.
@@ -40,23 +40,28 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// no shard.
 ///
 /// Errors: this server has nothing to give, or cannot make a snapshot.
-pub fn serve(core: &mut Core, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Vec<u8>, Fault> {
-    let shared = core.shared;
+pub fn serve(local: &mut ThreadState, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Vec<u8>, Fault> {
+    let shared = local.shared;
     let replication = &shared.replication;
     if replication.is_replica() && !replication.link_is_up() {
         return Err(Fault::text("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
-    let card = lock(&shared.clients).get(&id).cloned().ok_or(Fault::text("ERR no such client"))?;
-    card.is_replica.store(true, Relaxed);
+    let info = lock(&shared.clients).get(&id).cloned().ok_or(Fault::text("ERR no such client"))?;
+    info.is_replica.store(true, Relaxed);
     let address = wish.address.clone().map(|address| address.to_string());
     replication.start_feeder(shared);
     if let Asks::After(history, next) = asks
         && let Ok(next) = u64::try_from(next)
     {
+        // Nothing is appended meanwhile.
+        let feeding = lock(&replication.feeding);
         let mut state = replication.state();
         let cursor = next.saturating_sub(1);
+        if state.has_backlog && state.history.covers(history, next) {
+            state.form(cursor);
+        }
         if state.has_backlog && state.history.covers(history, next) && state.backlog.has(cursor) {
-            let mut replica = Replica::new(card, wish.port, address, Stage::Online, cursor);
+            let mut replica = Replica::new(info, wish.port, address, Stage::Online, cursor);
             replica.acked = cursor;
             replica.go_online();
             tracing::info!("replica {}:{} continues at offset {cursor}", replica.ip(), replica.port);
@@ -67,6 +72,7 @@ pub fn serve(core: &mut Core, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Ve
                 false => "+CONTINUE\r\n".to_owned(),
             };
             drop(state);
+            drop(feeding);
             shared.journal.intake.poke();
             return Ok(line.into_bytes());
         }
@@ -77,16 +83,16 @@ pub fn serve(core: &mut Core, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Ve
         );
     }
     replication.counts.full.fetch_add(1, Relaxed);
-    let target = Target { shared, card: card.clone() };
+    let target = Target { shared, info: info.clone() };
     // In the table before the cut: what follows it is kept.
     let end = {
         let mut state = replication.state();
         let end = state.offset();
-        state.replicas.push(Replica::new(card, wish.port, address, Stage::Waits, end));
+        state.replicas.push(Replica::new(info, wish.port, address, Stage::Waits, end));
         end
     };
-    let known = target.card.clone();
-    begin(core, id, target, asks).inspect_err(|_| {
+    let known = target.info.clone();
+    begin(local, id, target, asks).inspect_err(|_| {
         forget(shared, id);
         known.is_replica.store(false, Relaxed);
     })?;
@@ -95,28 +101,28 @@ pub fn serve(core: &mut Core, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Ve
 }
 
 fn forget(shared: &Shared, id: u64) {
-    shared.replication.state().replicas.retain(|replica| replica.card.id != id);
+    shared.replication.state().replicas.retain(|replica| replica.info.id != id);
 }
 
 /// Begins the snapshot, or has it wait for the one under way.
-fn begin(core: &mut Core, id: u64, target: Target, asks: Asks<'_>) -> Result<(), Fault> {
-    let shared = core.shared;
+fn begin(local: &mut ThreadState, id: u64, target: Target, asks: Asks<'_>) -> Result<(), Fault> {
+    let shared = local.shared;
     let (tell, hear) = channel();
     let is_replica = shared.replication.is_replica();
     if !is_replica {
         shared.replication.begin_feeding(shared, 0);
-        pubsub::listen(core);
+        pubsub::listen(local);
     }
-    let at_cut = Box::new(move |core: &mut Core| {
-        let replication = &core.shared.replication;
-        let end = core.shared.journal.end();
+    let at_cut = Box::new(move |local: &mut ThreadState| {
+        let replication = &local.shared.replication;
+        let end = local.shared.journal.end();
         // Batches of a master hold all shards: between them the offset is that of the data.
         if !replication.mark(end, tell.clone()) {
             let _ = tell.send(replication.state().offset());
         }
-        core.shared.journal.intake.poke();
+        local.shared.journal.intake.poke();
     });
-    let (file, run, told) = copy::take(core, format!("a snapshot for replica {id}"), Some(at_cut))?;
+    let (file, run, told) = copy::take(local, format!("a snapshot for replica {id}"), Some(at_cut))?;
     let offset = if is_replica { Offset::AtCut(hear) } else { Offset::Made(hear) };
     let by_sync = asks == Asks::All;
     copy::spawn(move || send(&target, &file, run.as_deref(), &told, &offset, by_sync))
@@ -131,13 +137,13 @@ fn send(
     offset: &Offset,
     by_sync: bool,
 ) {
-    let (shared, id) = (target.shared, target.card.id);
+    let (shared, id) = (target.shared, target.info.id);
     let (Offset::Made(hear) | Offset::AtCut(hear)) = offset;
     let Some(offset) = wait(target, run, hear, false) else { return forget(shared, id) };
     {
         let mut state = shared.replication.state();
         let history = state.history.id;
-        let Some(replica) = state.replicas.iter_mut().find(|replica| replica.card.id == id) else { return };
+        let Some(replica) = state.replicas.iter_mut().find(|replica| replica.info.id == id) else { return };
         replica.cursor = offset;
         replica.stage = Stage::Receives;
         if !by_sync {
@@ -152,14 +158,14 @@ fn send(
         }
         None => return forget(shared, id),
     };
-    if let Some(replica) = shared.replication.state().replicas.iter_mut().find(|one| one.card.id == id) {
+    if let Some(replica) = shared.replication.state().replicas.iter_mut().find(|one| one.info.id == id) {
         replica.begin_snapshot(saved.bytes);
     }
     if !copy::send(target, file, saved.bytes, Last::Push) {
         return forget(shared, id);
     }
     let mut state = shared.replication.state();
-    if let Some(replica) = state.replicas.iter_mut().find(|replica| replica.card.id == id) {
+    if let Some(replica) = state.replicas.iter_mut().find(|replica| replica.info.id == id) {
         replica.go_online();
         replica.acked = offset;
         tracing::info!("replica {}:{} has its snapshot of {} bytes", replica.ip(), replica.port, saved.bytes);

@@ -46,10 +46,10 @@ pub fn begin(
 
 fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     let replication = &shared.replication;
-    let card = replication.state().master.clone().ok_or("this server follows nobody")?;
+    let info = replication.state().master.clone().ok_or("this server follows nobody")?;
     let live = shared.settings.live();
-    let failed = |error: std::io::Error| format!("{}:{}: {error}", card.host, card.port);
-    let mut wire = Wire::connect(&card.host, card.port, &live.tls).map_err(failed)?;
+    let failed = |error: std::io::Error| format!("{}:{}: {error}", info.host, info.port);
+    let mut wire = Wire::connect(&info.host, info.port, &live.tls).map_err(failed)?;
     let (login, announced, port) = link::own_place(shared, &live);
     if !login.is_empty() {
         let words: Vec<&[u8]> =
@@ -65,12 +65,12 @@ fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     ask(&mut wire, &words)?;
     let began = Instant::now();
     while replication.is_replica() {
-        if began.elapsed() > wish.timeout + GRACE || card.is_stopped() {
+        if began.elapsed() > wish.timeout + GRACE || info.is_stopped() {
             return Err("the master did not hand over in time".to_owned());
         }
         thread::sleep(LOOK);
     }
-    tracing::info!("took over from {}:{}", card.host, card.port);
+    tracing::info!("took over from {}:{}", info.host, info.port);
     if wish.saves
         && let Err(why) = ask(&mut wire, &[b"BGSAVE"])
     {

@@ -75,6 +75,22 @@ impl Wire {
         }
     }
 
+    /// Whether the other side has closed the connection, as far as can be known without waiting. For a connection on which
+    /// nothing comes any more.
+    pub fn is_closed(&self) -> bool {
+        if self.handle.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let peeked = self.handle.peek(&mut [0]);
+        let is_waiting =
+            |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+        let is_closed = match &peeked {
+            Ok(len) => *len == 0,
+            Err(error) => !is_waiting(error),
+        };
+        self.handle.set_nonblocking(false).is_err() || is_closed
+    }
+
     /// What was received and not used.
     pub fn received(&self) -> &[u8] {
         self.input.get(self.at..).unwrap_or_default()

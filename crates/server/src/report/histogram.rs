@@ -1,4 +1,4 @@
-//! How long calls of one command took: counts by ranges that double, each cut into eight.
+//! Durations of one command's calls: counts by ranges that double, each divided into eight.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a call of so many nanoseconds; only the owning thread may.
+    /// Counts a call of `nanos` nanoseconds; only the owning thread may.
     pub fn add(&self, nanos: u64) {
         if let Some(count) = self.0.get(place(nanos)) {
             count.store(count.load(Relaxed).saturating_add(1), Relaxed);

@@ -1,4 +1,4 @@
-//! Events that took longer than `latency-monitor-threshold`: what LATENCY LATEST, HISTORY and DOCTOR show.
+//! Events that took longer than `latency-monitor-threshold`: shown by LATENCY LATEST, HISTORY and DOCTOR.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub const SAMPLES: usize = 160;
 pub struct Sample {
     /// When, Unix seconds.
     pub unix_s: u64,
-    /// How long, milliseconds; the worst within that second.
+    /// Duration in milliseconds; the longest within that second.
     pub ms: u64,
 }
 
@@ -72,7 +72,7 @@ impl Monitor {
         self.series.len()
     }
 
-    /// Whether nothing happened.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where the process's memory goes: keyspace, clients, and what was there before the first key.
+//! Memory of the process by purpose: keyspace, clients, and the base before the first key.
 
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,24 +6,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use darter_reactor::process;
 
 use crate::engine::lease;
-use crate::shared::{ShardCard, Shared};
+use crate::shared::{ShardStats, Shared};
 
-/// Bytes by what they are for.
+/// Bytes by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Keyspace, clients and what the start took.
+    /// Keyspace, clients and the memory at start.
     pub used: u64,
-    /// The most `used` ever was, as far as it was looked at.
+    /// The largest `used` that was observed.
     pub peak: u64,
-    /// What was taken before the first key: code aside, tables and thread stacks.
+    /// Memory before the first key: without code, with tables and thread stacks.
     pub startup: u64,
-    /// Everything but keys and values: `startup`, clients, indexes.
+    /// Everything except keys and values: `startup`, clients, indexes.
     pub overhead: u64,
     /// Keys and values with their slack: `used` without `overhead`.
     pub dataset: u64,
     /// Clients with their buffers.
     pub clients: u64,
-    /// What the threads' Lua holds.
+    /// Memory of the threads' Lua states.
     pub lua: u64,
     /// The shards.
     pub keyspace: u64,
@@ -38,8 +38,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds up what is known, and asks the kernel for the rest.
-    pub fn of(shared: &Shared, shards: &ShardCard) -> Usage {
+    /// Adds up the known numbers, and asks the kernel for the rest.
+    pub fn of(shared: &Shared, shards: &ShardStats) -> Usage {
         let process = process::memory();
         let startup = shared.startup_bytes.load(Relaxed);
         let keyspace = shards.memory_bytes as u64;
@@ -65,7 +65,7 @@ impl Usage {
         }
     }
 
-    /// `used` beside what the dataset alone would take, in percent.
+    /// `used` in percent of the dataset alone.
     pub fn dataset_percent(&self) -> f64 {
         let variable = self.used.saturating_sub(self.startup);
         if variable == 0 { 0.0 } else { self.dataset as f64 * 100.0 / variable as f64 }
@@ -82,7 +82,7 @@ impl Usage {
     }
 }
 
-/// Remembers what the process takes before there is data. Called once, when the server is ready to serve.
+/// Records the memory of the process before there is data. Called once, when the server is ready to serve.
 pub fn note_startup(shared: &Shared) {
     let shards: u64 = shared
         .cells
@@ -97,7 +97,7 @@ pub fn note_startup(shared: &Shared) {
     shared.startup_bytes.store(anonymous_bytes().saturating_sub(shards), Relaxed);
 }
 
-/// Resident bytes that are not pages of a file, as the program itself is; 0 if `/proc` does not tell.
+/// Resident bytes that are not pages of a file such as the program; 0 without `/proc`.
 pub fn anonymous_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -1,7 +1,6 @@
 //! The server's numbers in one place: INFO, MEMORY STATS and metrics read them from here.
 //!
-//! Gathering looks at every shard that is free, at every thread's counters and at the process; nothing here writes
-//! a reply.
+//! A full report reads every free shard, every thread's counters and the process. Nothing here writes a reply.
 
 pub mod histogram;
 pub mod latency;
@@ -11,9 +10,9 @@ pub mod trend;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::job::Shards;
-use crate::shared::{ShardCard, Shared};
+use crate::shared::{ShardStats, Shared};
 use crate::stats::{Estimate, SlowStats, ThreadStats};
 use crate::worker::lock;
 
@@ -50,11 +49,11 @@ pub struct Totals {
     pub tls_begun: u64,
     /// Handshakes of TLS finished.
     pub tls_finished: u64,
-    /// Connections closed because their TLS was not in order.
+    /// Connections closed because of a TLS error.
     pub tls_failed: u64,
     /// Turns of the loops.
     pub turns: u64,
-    /// Those in which there was something to do besides housekeeping.
+    /// Turns with work besides housekeeping.
     pub lively_turns: u64,
     /// Microseconds threads were not asleep.
     pub busy_us: u64,
@@ -64,10 +63,10 @@ pub struct Totals {
     pub slow: Slow,
 }
 
-/// Commands that SLOWLOG kept since the statistics were set back.
+/// Commands that SLOWLOG kept since the statistics were reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slow {
-    /// How many.
+    /// Their number.
     pub calls: u64,
     /// Microseconds all of them took.
     pub us: u64,
@@ -116,12 +115,12 @@ impl Totals {
     }
 }
 
-/// What one command has done on all threads.
+/// Totals of one command on all threads.
 #[derive(Clone, Debug, Default)]
 pub struct CommandTotals {
     /// Times it ran.
     pub calls: u64,
-    /// Microseconds it took; estimated from a sample where calls are cheap.
+    /// Microseconds it took; estimated from a sample if calls are cheap.
     pub us: u64,
     /// Times it was refused before running.
     pub rejected: u64,
@@ -154,18 +153,18 @@ impl CommandTotals {
     }
 }
 
-/// What is known of the times of the command with the registry's number `id`, on all threads.
+/// The known times of the command with the registry's number `id`, on all threads.
 pub fn estimate_of(shared: &Shared, id: usize) -> Estimate {
     Estimate::of(shared.stats.iter().filter_map(|stats| stats.commands.get(id)))
 }
 
-/// The distribution of a command's times on all threads, and its calls; `None` when nothing is known.
+/// The distribution of a command's times on all threads, and its calls; `None` if nothing is known.
 pub fn times_of(shared: &Shared, id: usize) -> Option<(histogram::Sum, u64)> {
     let estimate = estimate_of(shared, id);
     Some((estimate.times()?, estimate.calls()))
 }
 
-/// What is known of all clients together.
+/// Totals of all clients.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     /// Connected.
@@ -191,19 +190,19 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Looks at every client's card.
+    /// Looks at every client's info.
     pub fn of(shared: &Shared) -> Clients {
         let mut sum = Clients::default();
-        lock(&shared.clients).values().for_each(|card| sum.count(card));
+        lock(&shared.clients).values().for_each(|info| sum.count(info));
         sum
     }
 
-    /// What each thread last saw of its own clients, at most a second ago. Cost: one look at each thread.
+    /// The clients as each thread last saw its own, at most a second ago. Cost: a read of each thread.
     pub fn glance(shared: &Shared) -> Clients {
         let mut sum = Clients::default();
-        for (stats, door) in shared.stats.iter().zip(&shared.doors) {
+        for (stats, handle) in shared.stats.iter().zip(&shared.handles) {
             let seen = lock(&stats.clients);
-            sum.connected += door.connections.load(Relaxed);
+            sum.connected += handle.connections.load(Relaxed);
             sum.blocked += seen.blocked;
             sum.subscribed += seen.subscribed;
             sum.watching += seen.watching;
@@ -218,15 +217,15 @@ impl Clients {
     }
 
     /// Adds a client.
-    pub fn count(&mut self, card: &ClientCard) {
-        let (input, output) = (card.query_bytes.load(Relaxed), card.pending_bytes.load(Relaxed));
-        let watched = card.watched.load(Relaxed);
-        let waits = card.is_blocked.load(Relaxed) || card.is_postponed.load(Relaxed);
+    pub fn count(&mut self, info: &ClientInfo) {
+        let (input, output) = (info.query_bytes.load(Relaxed), info.pending_bytes.load(Relaxed));
+        let watched = info.watched.load(Relaxed);
+        let waits = info.is_blocked.load(Relaxed) || info.is_postponed.load(Relaxed);
         self.connected += 1;
         self.blocked += usize::from(waits);
-        self.subscribed += usize::from(card.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
+        self.subscribed += usize::from(info.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
         self.watching += usize::from(watched > 0);
-        self.monitors += usize::from(card.is_monitor.load(Relaxed));
+        self.monitors += usize::from(info.is_monitor.load(Relaxed));
         self.watched_keys += u64::from(watched);
         self.input_bytes += input;
         self.output_bytes += output;
@@ -239,7 +238,7 @@ impl Clients {
 #[derive(Clone, Debug)]
 pub struct Report {
     /// All shards.
-    pub shards: ShardCard,
+    pub shards: ShardStats,
     /// All threads.
     pub totals: Totals,
     /// All clients.
@@ -257,7 +256,8 @@ pub fn command_us(shared: &Shared) -> u64 {
 }
 
 impl Report {
-    /// Gathers everything, with what the caller holds. Cost: a look at each shard, each client and two files of `/proc`.
+    /// Gathers everything, with the shards that the caller holds. Cost: a visit of each shard and client, and two
+    /// files of `/proc`.
     pub fn gather(shared: &Shared, held: Option<&mut Shards>) -> Report {
         let shards = shared.survey(held);
         let clients = Clients::of(shared);
@@ -265,7 +265,7 @@ impl Report {
         Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
     }
 
-    /// The same from what threads noted last, without a look at any shard or client. Cost: O(shards + threads), and
+    /// The same from the threads' latest notes, without a visit of shards or clients. Cost: O(shards + threads), and
     /// two files of `/proc`.
     pub fn glance(shared: &Shared) -> Report {
         let shards = shared.glance();
@@ -280,7 +280,7 @@ impl Report {
     }
 }
 
-/// Sets back what CONFIG RESETSTAT sets back. Counters belong to threads: one that is counting right now may survive.
+/// Resets the statistics of CONFIG RESETSTAT. Counters belong to threads: one that is counting right now may survive.
 pub fn reset(shared: &Shared, held: Option<&mut Shards>) {
     shared.stats.iter().for_each(ThreadStats::reset);
     lock(&shared.errors).clear();

@@ -1,11 +1,11 @@
-//! Rates per second over the last one and a half seconds, sampled by thread 0 while it keeps house.
+//! Rates per second over the last one and a half seconds, sampled by thread 0 as housekeeping.
 
 use std::time::{Duration, Instant};
 
 use super::Totals;
 use super::trend::{Point, Trend};
-use crate::core::unix_ms;
 use crate::shared::Shared;
+use crate::thread_state::unix_ms;
 use crate::worker::lock;
 
 /// Samples remembered.
@@ -75,7 +75,7 @@ impl History {
         &self.trend
     }
 
-    /// Starts the rates again after the counters were set back. The trend stays.
+    /// Restarts the rates after the counters were reset. The trend stays.
     pub fn restart(&mut self) {
         let trend = std::mem::take(&mut self.trend);
         *self = History { trend, ..History::default() };

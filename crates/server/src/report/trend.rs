@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Load and memory at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The end of the time that the point stands for, Unix milliseconds.
+    /// The end of the time that the point covers, Unix milliseconds.
     pub at_ms: u64,
     /// Commands per second.
     pub commands: f32,
@@ -26,7 +26,7 @@ pub struct Tier {
     pub seconds: u64,
     len_max: usize,
     points: VecDeque<Point>,
-    /// The mean of the points of the slot that is not over yet, and their number.
+    /// The mean of the points of the unfinished slot, and their number.
     open: Option<(Point, u32)>,
 }
 
@@ -35,7 +35,7 @@ impl Tier {
         Tier { seconds, len_max, points: VecDeque::new(), open: None }
     }
 
-    /// The points, oldest first. The slot that is not over yet is left out.
+    /// The points, oldest first. Without the unfinished slot.
     pub fn points(&self) -> impl ExactSizeIterator<Item = &Point> {
         self.points.iter()
     }

@@ -18,9 +18,9 @@ use darter_persist::storage::name::Format;
 use darter_persist::storage::{NewFile, Spool};
 use darter_wire::Reply;
 
-use crate::clients::ClientCard;
-use crate::core::{Core, unix_ms};
-use crate::shared::{Mail, Shared};
+use crate::clients::ClientInfo;
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
 
 use super::run::{AtCut, Order, Purpose, Run, Saved};
@@ -67,37 +67,37 @@ pub struct Target {
     /// The server.
     pub shared: &'static Shared,
     /// The client.
-    pub card: Arc<ClientCard>,
+    pub info: Arc<ClientInfo>,
 }
 
 impl Target {
     /// Whether the client is still there.
     pub fn is_there(&self) -> bool {
-        lock(&self.shared.clients).contains_key(&self.card.id)
+        lock(&self.shared.clients).contains_key(&self.info.id)
     }
 
     /// Sends bytes.
     pub fn push(&self, bytes: &[u8]) {
-        let (token, client) = (self.card.token, self.card.id);
-        self.shared.door(self.card.thread).send(Mail::Push { token, client, bytes: bytes.into() });
+        let (token, client) = (self.info.token, self.info.id);
+        self.shared.handle(self.info.thread).send(ThreadMessage::Push { token, client, bytes: bytes.into() });
     }
 
     /// The last that is sent: its connection is closed behind it.
     fn end(&self, reply: Vec<u8>) {
-        let (token, client) = (self.card.token, self.card.id);
-        self.shared.door(self.card.thread).send(Mail::Served { token, client, reply });
+        let (token, client) = (self.info.token, self.info.id);
+        self.shared.handle(self.info.thread).send(ThreadMessage::Served { token, client, reply });
     }
 
     /// Says why there is no copy, and closes the connection.
     pub fn refuse(&self, why: &str) {
-        tracing::error!("client {} gets no copy: {why}", self.card.id);
+        tracing::error!("client {} gets no copy: {why}", self.info.id);
         let mut reply = Vec::new();
         Reply::new(&mut reply, false).error(format!("ERR {why}"));
         self.push(&reply);
         // A replica does not wait for a reply.
-        let (token, client) = (self.card.token, self.card.id);
+        let (token, client) = (self.info.token, self.info.id);
         self.end(Vec::new());
-        self.shared.door(self.card.thread).send(Mail::Kill { token, client });
+        self.shared.handle(self.info.thread).send(ThreadMessage::Kill { token, client });
     }
 }
 
@@ -105,14 +105,14 @@ impl Target {
 /// client wait; its connection is closed after the copy or an error.
 ///
 /// Errors: no file can be written, or too many copies wait.
-pub fn begin(core: &mut Core, id: u64, contents: Contents) -> Result<(), Fault> {
-    let shared = core.shared;
+pub fn begin(local: &mut ThreadState, id: u64, contents: Contents) -> Result<(), Fault> {
+    let shared = local.shared;
     let failed = |why: String| Fault::Text(format!("ERR {why}").into());
-    let card = lock(&shared.clients).get(&id).cloned().ok_or_else(|| failed("no such client".into()))?;
-    let target = Target { shared, card };
+    let info = lock(&shared.clients).get(&id).cloned().ok_or_else(|| failed("no such client".into()))?;
+    let target = Target { shared, info };
     if contents != Contents::All {
-        let (spool, file) = spool(core)?;
-        let options = options(core.live.persistence.rdbcompression, core.live.persistence.rdbchecksum);
+        let (spool, file) = spool(local)?;
+        let options = options(local.live.persistence.rdbcompression, local.live.persistence.rdbchecksum);
         return spawn(move || match write_functions(shared, spool, contents, options) {
             Ok(bytes) => {
                 send(&target, &file, bytes, Last::End);
@@ -120,7 +120,7 @@ pub fn begin(core: &mut Core, id: u64, contents: Contents) -> Result<(), Fault> 
             Err(why) => target.refuse(&why),
         });
     }
-    let (file, run, told) = take(core, format!("a copy for client {id}"), None)?;
+    let (file, run, told) = take(local, format!("a copy for client {id}"), None)?;
     spawn(move || serve(&target, &file, run.as_deref(), &told))
 }
 
@@ -130,11 +130,11 @@ pub type Taken = (File, Option<Arc<Run>>, Receiver<Result<Saved, String>>);
 /// Takes a snapshot in a file without a name, or has it wait for the one under way.
 ///
 /// Errors: no file can be written, or too many copies wait.
-pub fn take(core: &mut Core, name: String, at_cut: Option<AtCut>) -> Result<Taken, Fault> {
-    let shared = core.shared;
+pub fn take(local: &mut ThreadState, name: String, at_cut: Option<AtCut>) -> Result<Taken, Fault> {
+    let shared = local.shared;
     let failed = |why: String| Fault::Text(format!("ERR {why}").into());
-    let (spool, file) = spool(core)?;
-    let persistence = &core.live.persistence;
+    let (spool, file) = spool(local)?;
+    let persistence = &local.live.persistence;
     let (teller, told) = channel();
     let order = Order {
         create: Box::new(move |_| Ok(Box::new(spool))),
@@ -151,7 +151,7 @@ pub fn take(core: &mut Core, name: String, at_cut: Option<AtCut>) -> Result<Take
         shared.snapshots.schedule(order).map_err(|_| failed("too many snapshots wait already".into()))?;
         None
     } else {
-        Some(start(core, order).map_err(|refused| match refused {
+        Some(start(local, order).map_err(|refused| match refused {
             Refused::Busy => failed("another snapshot was begun, try again".into()),
             Refused::NoThread(error) => failed(error.to_string()),
         })?)
@@ -159,8 +159,8 @@ pub fn take(core: &mut Core, name: String, at_cut: Option<AtCut>) -> Result<Take
     Ok((file, run, told))
 }
 
-fn spool(core: &Core) -> Result<(Spool, File), Fault> {
-    let persistence = &core.live.persistence;
+fn spool(local: &ThreadState) -> Result<(Spool, File), Fault> {
+    let persistence = &local.live.persistence;
     let temporary = std::env::temp_dir();
     let folder = if persistence.is_in_cloud() { &temporary } else { &persistence.dir };
     Spool::new(folder).map_err(|fault| Fault::Text(format!("ERR {fault}").into()))
@@ -230,8 +230,8 @@ pub enum Last {
 
 /// Sends `bytes` bytes of the file, as fast as the client takes them; false: it has gone, or the file cannot be read.
 pub fn send(target: &Target, file: &File, bytes: u64, last: Last) -> bool {
-    let card = &target.card;
-    let taken_before = card.output_bytes.load(Relaxed);
+    let info = &target.info;
+    let taken_before = info.output_bytes.load(Relaxed);
     target.push(format!("${bytes}\r\n").as_bytes());
     let (mut at, mut chunk) = (0, vec![0; CHUNK_BYTES]);
     while at < bytes {
@@ -239,23 +239,23 @@ pub fn send(target: &Target, file: &File, bytes: u64, last: Last) -> bool {
         let part = &mut chunk[..len as usize];
         if let Err(error) = file.read_at(at, part) {
             // In the middle of a file there is no way to say more than that it ends.
-            tracing::error!("the copy for client {} cannot be read: {error}", card.id);
+            tracing::error!("the copy for client {} cannot be read: {error}", info.id);
             target.end(Vec::new());
-            let (token, client) = (card.token, card.id);
-            target.shared.door(card.thread).send(Mail::Kill { token, client });
+            let (token, client) = (info.token, info.id);
+            target.shared.handle(info.thread).send(ThreadMessage::Kill { token, client });
             return false;
         }
         at += len;
         if at == bytes && last == Last::End {
-            tracing::info!("client {} has its copy: {bytes} bytes", card.id);
+            tracing::info!("client {} has its copy: {bytes} bytes", info.id);
             target.end(part.to_vec());
             return true;
         }
         target.push(part);
         let mut pause = Duration::from_micros(250);
         loop {
-            let taken = card.output_bytes.load(Relaxed).saturating_sub(taken_before);
-            let unsent = card.pending_bytes.load(Relaxed) as u64;
+            let taken = info.output_bytes.load(Relaxed).saturating_sub(taken_before);
+            let unsent = info.pending_bytes.load(Relaxed) as u64;
             if at.saturating_sub(taken) < AHEAD_BYTES_MAX && unsent < AHEAD_BYTES_MAX {
                 break;
             }

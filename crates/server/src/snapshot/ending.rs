@@ -13,8 +13,8 @@ use darter_script::{Killing, Watch};
 use darter_wire::Reply;
 
 use crate::config::OnSignal;
-use crate::core::Core;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 use super::run::{Order, Saved};
@@ -92,35 +92,35 @@ impl Ending {
 pub fn stop(shared: &'static Shared) {
     crate::notify::stopping();
     shared.is_stopping.store(true, Relaxed);
-    shared.door(0).send(Mail::Stop);
+    shared.handle(0).send(ThreadMessage::Stop);
 }
 
 /// Ends the server because of a signal. While it saves, another SIGTERM changes nothing, since whoever sends them may send
 /// several (`timeout` does). A second SIGINT, of a person at the keyboard, always ends it, without the snapshot.
-pub fn on_signal(core: &mut Core, how: OnSignal, signal: Signal) {
-    let ending = &core.shared.snapshots.ending;
+pub fn on_signal(local: &mut ThreadState, how: OnSignal, signal: Signal) {
+    let ending = &local.shared.snapshots.ending;
     let is_first = signal != Signal::Interrupt || ending.interrupts.fetch_add(1, Relaxed) == 0;
     if !is_first || signal == Signal::Interrupt && ending.is_on() {
         tracing::warn!("You insist... exiting without the snapshot");
-        stop(core.shared);
-        core.shared.scripts.force_all();
+        stop(local.shared);
+        local.shared.scripts.force_all();
         return;
     }
     tracing::info!("Received {}, shutting down", signal.name());
     let failing = match how {
         OnSignal { force: true, .. } => Failing::Ignored,
-        OnSignal { save: None, .. } if !schedule::is_automatic(&core.live) => Failing::Ends,
+        OnSignal { save: None, .. } if !schedule::is_automatic(&local.live) => Failing::Ends,
         _ => Failing::Stays,
     };
-    let saves = how.save.unwrap_or_else(|| schedule::saves_at_end(&core.live));
-    if !saves && !how.force && may_not_end(core.shared) {
+    let saves = how.save.unwrap_or_else(|| schedule::saves_at_end(&local.live));
+    if !saves && !how.force && may_not_end(local.shared) {
         return;
     }
-    if saves && !core.shared.snapshots.loading.is_on() {
+    if saves && !local.shared.snapshots.loading.is_on() {
         let saving = if how.save.is_some() { Saving::Always } else { Saving::Changes };
-        save_and_stop(core, saving, failing, None);
+        save_and_stop(local, saving, failing, None);
     } else {
-        stop(core.shared);
+        stop(local.shared);
     }
 }
 
@@ -148,8 +148,8 @@ pub fn may_not_end(shared: &Shared) -> bool {
 }
 
 /// Ends the server after a snapshot. Where such an end is under way, `asking` waits for that.
-pub fn save_and_stop(core: &mut Core, saving: Saving, failing: Failing, asking: Option<Asking>) {
-    let shared = core.shared;
+pub fn save_and_stop(local: &mut ThreadState, saving: Saving, failing: Failing, asking: Option<Asking>) {
+    let shared = local.shared;
     let mut state = lock(&shared.snapshots.ending.state);
     if let Some(state) = &mut *state {
         state.asking.extend(asking);
@@ -163,15 +163,15 @@ pub fn save_and_stop(core: &mut Core, saving: Saving, failing: Failing, asking: 
     shared.snapshots.ending.is_on.store(true, Relaxed);
     drop(state);
     shared.pause.hold();
-    core.refresh_gate();
+    local.refresh_gate();
     shared.snapshots.unschedule();
     shared.snapshots.cancel();
     wake(shared);
 }
 
 /// Goes on with an end that is under way; called by thread 0 once a turn.
-pub fn step(core: &mut Core) {
-    let shared = core.shared;
+pub fn step(local: &mut ThreadState) {
+    let shared = local.shared;
     if !shared.snapshots.ending.is_on() {
         return;
     }
@@ -186,7 +186,7 @@ pub fn step(core: &mut Core) {
         // A shard that is busy is looked at in the next turn.
         let is_saved = match saving {
             Saving::Always => Some(false),
-            Saving::Changes => shared.snapshots.is_saved(shared, &core.live),
+            Saving::Changes => shared.snapshots.is_saved(shared, &local.live),
         };
         match is_saved {
             None => return,
@@ -200,13 +200,13 @@ pub fn step(core: &mut Core) {
             state.turns = None;
         }
     }
-    let order = Order::of(&core.live).unwrap_or_else(|| Err("dbfilename is empty".to_owned()));
+    let order = Order::of(&local.live).unwrap_or_else(|| Err("dbfilename is empty".to_owned()));
     let mut order = match order {
         Ok(order) => order,
         Err(why) => return finish(shared, &Err(why)),
     };
     order.then.push(Box::new(finish));
-    if let Err(refused) = super::start(core, order) {
+    if let Err(refused) = super::start(local, order) {
         finish(shared, &Err(format!("{refused:?}")));
     }
 }
@@ -247,11 +247,11 @@ fn resume(shared: &'static Shared, state: State) {
     let mut reply = Vec::new();
     Reply::new(&mut reply, false).error(NO_END);
     for Asking { thread, token, client } in state.asking {
-        shared.door(thread).send(Mail::Served { token, client, reply: reply.clone() });
+        shared.handle(thread).send(ThreadMessage::Served { token, client, reply: reply.clone() });
     }
     wake(shared);
 }
 
 fn wake(shared: &Shared) {
-    shared.doors.iter().for_each(|door| door.send(Mail::Unpaused));
+    shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
 }

@@ -20,11 +20,11 @@ use darter_persist::{Chunk, Item, ReadAt, rdb};
 use darter_store::{Key, Keyed};
 
 use crate::commands::function::join;
-use crate::core::{Core, unix_ms};
 use crate::engine::lease;
 use crate::replication::position::{Found, Position};
 use crate::script_run::know_libraries;
 use crate::shared::Shared;
+use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
 
 use super::naming::Source;
@@ -209,7 +209,7 @@ fn load_as_of(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: On
             let functions = read(shared, file, Pass::Make)?;
             if !functions.is_empty() || onto == Onto::Emptied {
                 // Here and not on a thread that serves: by the time clients are served every thread knows them.
-                know_libraries(&mut Core::new(shared, 0), &functions);
+                know_libraries(&mut ThreadState::new(shared, 0), &functions);
             }
         }
         Onto::Others => add(shared, dir, name, Pass::Miss)?,
@@ -226,8 +226,8 @@ fn open(dir: &dyn Directory, name: &str) -> Result<Box<dyn ReadAt>, String> {
 fn add(shared: &'static Shared, dir: &dyn Directory, name: &str, first: Pass) -> Result<(), String> {
     let functions = read(shared, open(dir, name)?, first)?;
     let replaces = first != Pass::Miss;
-    let joined =
-        join(&mut Core::new(shared, 0), &functions, replaces).map_err(|fault| fault.line().into_owned())?;
+    let joined = join(&mut ThreadState::new(shared, 0), &functions, replaces)
+        .map_err(|fault| fault.line().into_owned())?;
     if replaces {
         read(shared, open(dir, name)?, Pass::Remove)?;
     }
@@ -264,8 +264,63 @@ pub fn replicated(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<(), 
     loading.as_of_ms.store(1, Relaxed);
     let functions = read(shared, file, Pass::Make);
     loading.as_of_ms.store(0, Relaxed);
-    know_libraries(&mut Core::new(shared, 0), &functions?);
+    know_libraries(&mut ThreadState::new(shared, 0), &functions?);
     Ok(())
+}
+
+/// A full sync whose blocks are loaded as they come, by any number of threads at once, in the place of all that is here. The
+/// same holds as for [`replicated`].
+pub struct BlockLoad {
+    shared: &'static Shared,
+    functions: Mutex<Vec<Vec<u8>>>,
+    is_finished: AtomicBool,
+}
+
+impl BlockLoad {
+    /// Empties what is here.
+    pub fn begin(shared: &'static Shared) -> BlockLoad {
+        empty(shared);
+        shared.snapshots.loading.as_of_ms.store(1, Relaxed);
+        BlockLoad { shared, functions: Mutex::default(), is_finished: AtomicBool::new(false) }
+    }
+
+    /// Loads a block of the file `id`. BlockLoad that are to be read in order come from one thread.
+    ///
+    /// Errors: what is wrong with it; some of it is loaded then.
+    pub fn take(&self, id: u64, bytes: &[u8]) -> Result<(), String> {
+        let shared = self.shared;
+        let block = native::Block::alone(id, bytes).map_err(|error| error.to_string())?;
+        let facts = block.facts().map_err(|error| error.to_string())?;
+        let functions = facts.into_iter().filter_map(|item| take_fact(shared, item));
+        lock(&self.functions).extend(functions);
+        let mut groups = groups(shared);
+        for segment in block.segments().map_err(|error| error.to_string())? {
+            let piece = Piece { db: segment.db, bytes: segment.bytes, offset: 0 };
+            visit(shared, &mut groups, &piece, Pass::Make)?;
+        }
+        shared.snapshots.loading.loaded_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    /// All blocks are loaded.
+    pub fn finish(&self) {
+        self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+        know_libraries(&mut ThreadState::new(self.shared, 0), &lock(&self.functions));
+        self.is_finished.store(true, Relaxed);
+    }
+
+    /// Whether they are.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished.load(Relaxed)
+    }
+}
+
+impl Drop for BlockLoad {
+    fn drop(&mut self) {
+        if !self.is_finished() {
+            self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+        }
+    }
 }
 
 /// Goes over the keys of a file; returns the code of its functions.
@@ -282,7 +337,7 @@ fn read_rdb(
     reader: &mut rdb::Reader<Front<Counted>>,
     pass: Pass,
 ) -> Result<Vec<Vec<u8>>, String> {
-    let builders = shared.doors.len();
+    let builders = shared.handles.len();
     let (sender, receiver) = sync_channel::<Chunk>(builders * PIECES_AHEAD);
     let receiver = Arc::new(Mutex::new(receiver));
     let fault = Mutex::new(None::<String>);
@@ -367,7 +422,7 @@ fn read_native(
         true
     };
     thread::scope(|scope| {
-        for builder in 0..shared.doors.len() {
+        for builder in 0..shared.handles.len() {
             let (ordered, free, next, take_block, fault) = (&ordered, &free, &next, &take_block, &fault);
             scope.spawn(move || {
                 let mut next_report = Instant::now() + REPORT_EVERY;

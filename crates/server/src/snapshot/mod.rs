@@ -29,12 +29,12 @@ use darter_reactor::cpu;
 use darter_txn::LockSet;
 
 use crate::config::Live;
-use crate::core::Core;
 use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job, Shards};
 use crate::registry::Entry;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 use collector::Collector;
@@ -161,23 +161,23 @@ impl Snapshots {
 
     /// A load has ended: what it made is on disk, and clients are served. All of it is in `file`, if that is one file.
     pub fn note_loaded(&self, shared: &Shared, file: Option<String>) {
-        let card = shared.survey(None);
+        let info = shared.survey(None);
         let functions = functions_hash(shared);
         let mut history = lock(&self.history);
-        history.changes = card.changes;
+        history.changes = info.changes;
         history.kept =
-            file.map(|file| Kept { file, keys: card.keys.iter().sum::<usize>() as u64, functions });
+            file.map(|file| Kept { file, keys: info.keys.iter().sum::<usize>() as u64, functions });
         drop(history);
         self.loading.end();
     }
 
     /// Whether everything there is stands in the file that the next start would load. `None` if a shard is busy now.
     pub fn is_saved(&self, shared: &Shared, live: &Live) -> Option<bool> {
-        let card = shared.survey_all()?;
-        let keys = card.keys.iter().sum::<usize>() as u64;
+        let info = shared.survey_all()?;
+        let keys = info.keys.iter().sum::<usize>() as u64;
         let functions = functions_hash(shared);
         let history = lock(&self.history);
-        let is_same = card.changes == history.changes;
+        let is_same = info.changes == history.changes;
         let Some(kept) = &history.kept else {
             // Nothing was ever there.
             return Some(is_same && keys == 0 && functions == history::hash_functions(std::iter::empty()));
@@ -209,14 +209,14 @@ fn functions_hash(shared: &Shared) -> u64 {
 
 /// Changes since the start, as housekeeping last saw them.
 pub fn changes_of(shared: &Shared) -> u64 {
-    shared.cards.iter().map(|card| lock(card).changes).sum()
+    shared.shard_stats.iter().map(|info| lock(info).changes).sum()
 }
 
 /// Begins the snapshot of `order`. The cut has been made when this returns, or is made as soon as the shards are free.
 ///
 /// The caller must hold no shard.  Errors: `order` is dropped, and nobody is told of its end.
-pub fn start(core: &mut Core, mut order: Order) -> Result<Arc<Run>, Refused> {
-    let shared = core.shared;
+pub fn start(local: &mut ThreadState, mut order: Order) -> Result<Arc<Run>, Refused> {
+    let shared = local.shared;
     let snapshots = &shared.snapshots;
     let run = {
         let mut current = lock(&snapshots.current);
@@ -232,10 +232,10 @@ pub fn start(core: &mut Core, mut order: Order) -> Result<Arc<Run>, Refused> {
     let wanted = LockSet::all(shared.router.shards_len());
     match lease::take_patiently(shared, &wanted, SPINS) {
         Ok(mut grant) => {
-            cut(core, &mut grant, &run);
-            lease::release(core, grant);
+            cut(local, &mut grant, &run);
+            lease::release(local, grant);
         }
-        Err(grant) => post(core, run.clone(), wanted, grant),
+        Err(grant) => post(local, run.clone(), wanted, grant),
     }
     Ok(run)
 }
@@ -244,8 +244,8 @@ pub fn start(core: &mut Core, mut order: Order) -> Result<Arc<Run>, Refused> {
 const SPINS: u32 = 5000;
 
 /// Leaves the cut to whoever has the shards.
-fn post(core: &mut Core, run: Arc<Run>, wanted: LockSet, grant: Shards) {
-    Job::new(Origin::nobody(core.thread), Body::Cut(run), wanted, grant).enqueue(core);
+fn post(local: &mut ThreadState, run: Arc<Run>, wanted: LockSet, grant: Shards) {
+    Job::new(Origin::nobody(local.thread), Body::Cut(run), wanted, grant).enqueue(local);
 }
 
 /// FLUSHALL makes a snapshot of what there was pointless, one under way and one on disk: the first is given up, as in
@@ -259,7 +259,7 @@ pub fn note_run(shared: &Shared, entry: &Entry) {
 }
 
 /// Makes the cut, with all shards held.
-pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
+pub fn cut(local: &mut ThreadState, grant: &mut Shards, run: &Arc<Run>) {
     let (mut sizes, mut changes) = (Vec::new(), 0);
     for part in grant.iter_mut() {
         let id = part.id();
@@ -274,16 +274,16 @@ pub fn cut(core: &mut Core, grant: &mut Shards, run: &Arc<Run>) {
         shard.begin_cut(run.epoch, Box::new(Collector::new(run.clone(), id)));
     }
     // Who changes them holds a shard.
-    let libraries = core.shared.scripts.libraries();
+    let libraries = local.shared.scripts.libraries();
     let functions = libraries.iter().map(|library| library.source.to_vec()).collect();
     drop(libraries);
     if let Some(at_cut) = run.take_at_cut() {
-        at_cut(core);
+        at_cut(local);
     }
-    run.note_position(core.shared.replication.position_at_cut(core));
+    run.note_position(local.shared.replication.position_at_cut(local));
     run.note_cut(Facts { sizes, functions }, changes);
-    for door in &core.shared.doors {
-        door.send(Mail::Snapshot);
+    for handle in &local.shared.handles {
+        handle.send(ThreadMessage::Snapshot);
     }
 }
 
@@ -305,7 +305,7 @@ fn end(shared: &'static Shared, run: &Arc<Run>, outcome: Result<Saved, String>) 
     for told in then {
         told(shared, &outcome);
     }
-    for door in &shared.doors {
-        door.send(Mail::Snapshot);
+    for handle in &shared.handles {
+        handle.send(ThreadMessage::Snapshot);
     }
 }

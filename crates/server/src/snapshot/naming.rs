@@ -4,7 +4,7 @@ use darter_persist::storage::name::{Format, Pattern};
 use darter_persist::storage::{self, Directory, Facts, Fault};
 
 use crate::config::Live;
-use crate::core::unix_ms;
+use crate::thread_state::unix_ms;
 
 use super::run::{Order, Purpose};
 

@@ -7,15 +7,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{Fault, NewFile};
 
-use crate::core::Core;
 use crate::replication::position::{AtCut as PositionAtCut, Position};
 use crate::shared::Shared;
+use crate::thread_state::ThreadState;
 
 use super::history::hash_functions;
 use super::pipe::Pipe;
 
 /// Called with all shards held, at the point in time that the snapshot shows.
-pub type AtCut = Box<dyn FnOnce(&mut Core) + Send>;
+pub type AtCut = Box<dyn FnOnce(&mut ThreadState) + Send>;
 
 /// Makes the file that a snapshot is written to, by its name.
 pub type Create = Box<dyn FnOnce(&str) -> Result<Box<dyn NewFile>, Fault> + Send>;

@@ -8,7 +8,7 @@ use chrono::{DateTime, Timelike, Utc};
 use croner::Cron;
 
 use crate::config::Live;
-use crate::core::Core;
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 use super::run::Order;
@@ -36,42 +36,42 @@ impl Default for Schedule {
 
 impl Schedule {
     /// Begins what is due; called by thread 0 once a second.
-    pub fn step(&mut self, core: &mut Core) {
-        let snapshots = &core.shared.snapshots;
+    pub fn step(&mut self, local: &mut ThreadState) {
+        let snapshots = &local.shared.snapshots;
         if snapshots.current().is_some() || snapshots.loading.is_on() || snapshots.ending.is_on() {
             return;
         }
         let scheduled = snapshots.take_scheduled();
         // Whatever the reason, the one that begins now comes after it.
-        let is_outdated = is_outdated(core);
+        let is_outdated = is_outdated(local);
         let why = match () {
             _ if scheduled.is_some() => "asked for while another was taken",
-            _ if self.is_time(core) => "by the clock",
-            _ if is_changed_enough(core) => "by count of changes",
+            _ if self.is_time(local) => "by the clock",
+            _ if is_changed_enough(local) => "by count of changes",
             _ if is_outdated => "all databases were emptied",
-            _ if is_worth_another(core) => "writes are refused until one succeeds",
+            _ if is_worth_another(local) => "writes are refused until one succeeds",
             _ => return,
         };
-        let Some(order) = scheduled.map(Ok).or_else(|| Order::of(&core.live)) else { return };
+        let Some(order) = scheduled.map(Ok).or_else(|| Order::of(&local.live)) else { return };
         tracing::info!("taking a snapshot: {why}");
-        let begun = order.map(|order| super::start(core, order).map_err(|refused| format!("{refused:?}")));
+        let begun = order.map(|order| super::start(local, order).map_err(|refused| format!("{refused:?}")));
         if let Err(why) | Ok(Err(why)) = begun {
             tracing::warn!("the snapshot was not begun: {why}");
         }
     }
 
     /// Whether the clock says so; true once a minute at most.
-    fn is_time(&mut self, core: &Core) -> bool {
+    fn is_time(&mut self, local: &ThreadState) -> bool {
         let now = DateTime::<Utc>::from(SystemTime::now());
         let minute = now.timestamp() / 60;
-        if self.version != core.live.version {
-            self.version = core.live.version;
-            self.cron = cron_of(&core.live);
+        if self.version != local.live.version {
+            self.version = local.live.version;
+            self.cron = cron_of(&local.live);
         }
         if std::mem::replace(&mut self.minute, minute) == minute {
             return false;
         }
-        let persistence = &core.live.persistence;
+        let persistence = &local.live.persistence;
         match &self.cron {
             Some(cron) => cron.is_time_matching(&start_of_minute(now)).unwrap_or(false),
             None => is_scheduled(&persistence.save_schedule, now),
@@ -112,13 +112,13 @@ fn is_scheduled(pattern: &str, now: DateTime<Utc>) -> bool {
 }
 
 /// Whether one of the `save` rules is met.
-fn is_changed_enough(core: &Core) -> bool {
-    let points = &core.live.persistence.save;
+fn is_changed_enough(local: &ThreadState) -> bool {
+    let points = &local.live.persistence.save;
     if points.is_empty() {
         return false;
     }
-    let shared = core.shared;
-    let now_s = core.now_ms / 1000;
+    let shared = local.shared;
+    let now_s = local.now_ms / 1000;
     let history = lock(&shared.snapshots.history).clone();
     if history.error.is_some() && now_s < history.tried_s + RETRY_S {
         return false;
@@ -129,18 +129,18 @@ fn is_changed_enough(core: &Core) -> bool {
 }
 
 /// Whether there are `save` rules and FLUSHALL came since the last snapshot was begun.
-fn is_outdated(core: &Core) -> bool {
-    let is_outdated = core.shared.snapshots.is_outdated.swap(false, Ordering::Relaxed);
-    is_outdated && !core.live.persistence.save.is_empty()
+fn is_outdated(local: &ThreadState) -> bool {
+    let is_outdated = local.shared.snapshots.is_outdated.swap(false, Ordering::Relaxed);
+    is_outdated && !local.live.persistence.save.is_empty()
 }
 
 /// Whether writes are refused as the last one failed, and it is time to see whether the disk has room again.
-fn is_worth_another(core: &Core) -> bool {
-    if !core.refuses_writes() {
+fn is_worth_another(local: &ThreadState) -> bool {
+    if !local.refuses_writes() {
         return false;
     }
-    let history = lock(&core.shared.snapshots.history);
-    core.now_ms / 1000 >= history.tried_s + rest_s(history.took_s.unwrap_or(0))
+    let history = lock(&local.shared.snapshots.history);
+    local.now_ms / 1000 >= history.tried_s + rest_s(history.took_s.unwrap_or(0))
 }
 
 /// Seconds between a snapshot that took `took_s` to fail and the next attempt: a tenth of the time is spent on attempts.

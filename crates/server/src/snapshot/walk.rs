@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use darter_latch::Held;
 use darter_txn::Part;
 
-use crate::core::Core;
 use crate::engine::lease;
 use crate::job::Job;
+use crate::thread_state::ThreadState;
 
 use super::run::Run;
 
@@ -40,21 +40,21 @@ impl Walker {
     }
 
     /// Goes on for one visit if it is time.
-    pub fn step(&mut self, core: &mut Core, rooms: impl Iterator<Item = u16>) {
-        let generation = core.shared.snapshots.generation();
+    pub fn step(&mut self, local: &mut ThreadState, rooms: impl Iterator<Item = u16>) {
+        let generation = local.shared.snapshots.generation();
         if generation == self.generation && self.run.is_none() {
             return;
         }
         if generation != self.generation {
             self.generation = generation;
-            self.run = core.shared.snapshots.current();
+            self.run = local.shared.snapshots.current();
             self.left = if self.run.is_some() { rooms.collect() } else { Vec::new() };
         }
         let Some(run) = self.run.clone() else {
             self.next_at = None;
             return;
         };
-        let (now, was_idle) = (Instant::now(), core.is_quiet);
+        let (now, was_idle) = (Instant::now(), local.is_quiet);
         if self.next_at.is_some_and(|at| at > now) && !run.is_cancelled() {
             return;
         }
@@ -63,7 +63,7 @@ impl Walker {
             return;
         }
         let budget = if was_idle { IDLE_VISIT_MAX } else { VISIT_MAX };
-        self.visit(core, &run, now + budget);
+        self.visit(local, &run, now + budget);
         if self.left.is_empty() {
             self.run = None;
             self.next_at = None;
@@ -74,10 +74,10 @@ impl Walker {
     }
 
     /// Writes keys of one shard, or of several small ones, until the time is up.
-    fn visit(&mut self, core: &mut Core, run: &Arc<Run>, until: Instant) {
+    fn visit(&mut self, local: &mut ThreadState, run: &Arc<Run>, until: Instant) {
         for _ in 0..self.left.len() {
             let Some(id) = self.left.pop() else { return };
-            let Some(mut part) = lease::try_one(&core.shared.cells[usize::from(id)]) else {
+            let Some(mut part) = lease::try_one(&local.shared.cells[usize::from(id)]) else {
                 self.left.insert(0, id);
                 continue;
             };
@@ -87,7 +87,7 @@ impl Walker {
             } else {
                 self.left.push(id);
             }
-            lease::release_one(core, part);
+            lease::release_one(local, part);
             if !is_done || Instant::now() >= until {
                 return;
             }

@@ -9,8 +9,8 @@ use darter_reactor::Reactor;
 use super::Channel;
 use super::channel::Heard;
 use crate::conn::Conn;
-use crate::core::Core;
-use crate::speech::{self, Allowed, Speech};
+use crate::protocol::{self, Allowed, Protocol};
+use crate::thread_state::ThreadState;
 use crate::window::Window;
 
 /// The first byte of every handshake.
@@ -22,22 +22,22 @@ const HANDSHAKE_MS_MAX: u64 = 10_000;
 #[inline(never)]
 pub fn receive(
     conn: &mut Conn,
-    core: &mut Core,
+    local: &mut ThreadState,
     window: &mut Window,
     bytes: &[u8],
-    take: impl Fn(&mut Conn, &mut Core, &mut Window, &[u8]),
+    take: impl Fn(&mut Conn, &mut ThreadState, &mut Window, &[u8]),
 ) {
     let Some(mut channel) = conn.channel.take() else { return };
     match (channel.awaits(), bytes.first()) {
         (Some(is_required), Some(&first)) if first != HANDSHAKE => {
             if !is_required {
-                return take(conn, core, window, bytes);
+                return take(conn, local, window, bytes);
             }
-            core.stats().tls_failed.add(1);
+            local.stats().tls_failed.add(1);
             return refuse(conn, bytes);
         }
         (Some(_), Some(_)) => {
-            core.stats().tls_begun.add(1);
+            local.stats().tls_begun.add(1);
             conn.was_active = true;
             if let Err(error) = channel.begin() {
                 tracing::warn!("TLS cannot begin: {error}");
@@ -47,15 +47,15 @@ pub fn receive(
         }
         _ => {}
     }
-    let mut scratch = std::mem::take(&mut core.tls);
-    let heard = channel.receive(&mut scratch, bytes, |plain| take(conn, core, window, plain));
-    core.tls = scratch;
+    let mut scratch = std::mem::take(&mut local.tls);
+    let heard = channel.receive(&mut scratch, bytes, |plain| take(conn, local, window, plain));
+    local.tls = scratch;
     match heard {
         Ok(Heard::More) => {}
-        Ok(Heard::Opened) => core.stats().tls_finished.add(1),
+        Ok(Heard::Opened) => local.stats().tls_finished.add(1),
         Ok(Heard::Ended) => conn.session.is_closing = true,
         Err(error) => {
-            core.stats().tls_failed.add(1);
+            local.stats().tls_failed.add(1);
             note_failure(conn.session.id, &error);
             conn.session.is_closing = true;
         }
@@ -79,18 +79,18 @@ fn note_failure(client: u64, error: &rustls::Error) {
 
 /// Tells a client that does not speak TLS, in its own protocol, that it must.
 fn refuse(conn: &mut Conn, bytes: &[u8]) {
-    let speech = speech::recognise(conn.session.listener, Allowed { http: true }, bytes);
-    if speech == Some(Speech::MemcachedBinary) {
+    let protocol = protocol::recognise(conn.session.listener, Allowed { http: true }, bytes);
+    if protocol == Some(Protocol::MemcachedBinary) {
         conn.output.extend_from_slice(&crate::memcached::binary::refusal(bytes));
         conn.session.is_closing = true;
         return;
     }
-    let text: &[u8] = match speech {
-        Some(Speech::Http) => {
+    let text: &[u8] = match protocol {
+        Some(Protocol::Http) => {
             b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
               This port speaks HTTPS, not HTTP\n"
         }
-        Some(Speech::Memcached) => b"SERVER_ERROR this port speaks TLS only\r\n",
+        Some(Protocol::Memcached) => b"SERVER_ERROR this port speaks TLS only\r\n",
         _ => b"-ERR Bad TLS header, double check if you enabled TLS for your client.\r\n",
     };
     conn.output.extend_from_slice(text);
@@ -103,14 +103,14 @@ fn refuse(conn: &mut Conn, bytes: &[u8]) {
 /// Errors: the connection is broken.
 #[inline(never)]
 pub fn send(
-    core: &mut Core,
+    local: &mut ThreadState,
     reactor: &mut Reactor,
     conn: &mut Conn,
     end: usize,
 ) -> io::Result<(usize, bool)> {
     let (token, plain) = (conn.token, &conn.output[conn.sent..end]);
     let Some(channel) = &mut conn.channel else { return Ok((0, false)) };
-    channel.send(&mut core.tls, plain, |bytes| reactor.send(token, bytes))
+    channel.send(&mut local.tls, plain, |bytes| reactor.send(token, bytes))
 }
 
 /// Says that nothing more will come, as far as the kernel takes it.
@@ -126,10 +126,10 @@ pub fn say_goodbye(reactor: &mut Reactor, conn: &mut Conn) {
 }
 
 /// Whether a client takes too long for its handshake.
-pub fn is_late(core: &Core, conn: &Conn) -> bool {
+pub fn is_late(local: &ThreadState, conn: &Conn) -> bool {
     conn.channel.as_ref().is_some_and(|channel| {
         let must_speak = channel.awaits().unwrap_or(true);
-        must_speak && !channel.is_open() && core.now_ms.saturating_sub(channel.began_ms) > HANDSHAKE_MS_MAX
+        must_speak && !channel.is_open() && local.now_ms.saturating_sub(channel.began_ms) > HANDSHAKE_MS_MAX
     })
 }
 

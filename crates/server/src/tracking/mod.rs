@@ -3,13 +3,13 @@
 //! The executor calls it with shards held: before a read of a tracking client, and after changes. What a client is
 //! told goes by mail through its own thread, which alone knows how it wants to be told.
 
+mod direct_push;
 mod message;
 mod numbers;
-mod spout;
 mod table;
 
+pub use direct_push::{DirectPush, Told};
 pub use message::{Invalidation, deliver, redirected};
-pub use spout::{Spout, Told};
 pub use table::Table;
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use darter_store::change::{Change, Class};
 use darter_txn::{Reader, Readers};
 use darter_wire::{Args, Reply};
 
-use crate::core::Core;
 use crate::engine::origin::ChangedBy;
 use crate::job::Shards;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 /// How a connection tracks.
@@ -125,7 +125,7 @@ pub struct Tracker {
     /// It hears of prefixes, not of what it has read.
     pub is_broadcast: bool,
     /// The way to it past its thread.
-    pub spout: Arc<Spout>,
+    pub direct_push: Arc<DirectPush>,
 }
 
 /// As whom the client of `session` is remembered with the keys of `entry`, run now; `None`: it is not.
@@ -137,59 +137,59 @@ pub fn reader_of(session: &Session, entry: &Entry) -> Option<Reader> {
 
 /// Remembers that `reader` reads the keys of a command. Their shards are in `grant`, so that no change comes between
 /// this and the read.
-pub fn remember(core: &Core, grant: &mut Shards, reader: Reader, entry: &Entry, args: Args<'_>) {
-    let router = &core.shared.router;
+pub fn remember(local: &ThreadState, grant: &mut Shards, reader: Reader, entry: &Entry, args: Args<'_>) {
+    let router = &local.shared.router;
     entry.spec.each_key(args, &mut |at| {
         let key = router.key(args.at(at));
         // Without its shard there will be no read.
         if let Some(part) = grant.get_mut(router.shard_of(key.hash)) {
-            remember_key(core, &mut part.readers, reader, key);
+            remember_key(local, &mut part.readers, reader, key);
         }
     });
 }
 
 /// As [`remember`], for one key, whose shard has the table `readers`. Cost: some 20 ns where the key is known.
 #[inline(always)]
-pub fn remember_key(core: &Core, readers: &mut Readers, reader: Reader, key: Key<'_>) {
+pub fn remember_key(local: &ThreadState, readers: &mut Readers, reader: Reader, key: Key<'_>) {
     if !readers.note(key, reader) {
-        add(core, readers, reader, key);
+        add(local, readers, reader, key);
     }
 }
 
 /// Remembers a key that is new, or all that is not plain. With too many keys another one of the shard is given up; the
 /// key itself stays, as its value is on its way to the client.
 #[inline(never)]
-fn add(core: &Core, readers: &mut Readers, reader: Reader, key: Key<'_>) {
-    let table = &core.shared.tracking;
+fn add(local: &ThreadState, readers: &mut Readers, reader: Reader, key: Key<'_>) {
+    let table = &local.shared.tracking;
     if readers.add(key, reader)
-        && table.count_in(core.live.tracking_table_max_keys)
+        && table.count_in(local.live.tracking_table_max_keys)
         && let Some((other, gone)) = readers.give_up(Some(key.bytes))
     {
         table.count_out(1);
-        tell(core.shared, &gone, &other, ChangedBy::SERVER);
+        tell(local.shared, &gone, &other, ChangedBy::SERVER);
     }
 }
 
 /// Tells all who have read a key, or want to hear of its prefix, that it has changed. Called with the shards of the
 /// keys in `grant`; `by` made the changes.
-pub fn invalidate(core: &Core, grant: &mut Shards, changes: &[Change], by: ChangedBy) {
-    let table = &core.shared.tracking;
+pub fn invalidate(local: &ThreadState, grant: &mut Shards, changes: &[Change], by: ChangedBy) {
+    let table = &local.shared.tracking;
     if !table.is_in_use() {
         return;
     }
     // What expires or is evicted is nobody's own change, whoever met it.
     let is_loss = |change: &Change| change.event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0;
-    invalidate_by(core, grant, changes.iter().filter(|change| !is_loss(change)), by);
-    invalidate_by(core, grant, changes.iter().filter(|change| is_loss(change)), ChangedBy::SERVER);
+    invalidate_by(local, grant, changes.iter().filter(|change| !is_loss(change)), by);
+    invalidate_by(local, grant, changes.iter().filter(|change| is_loss(change)), ChangedBy::SERVER);
 }
 
 fn invalidate_by<'a>(
-    core: &Core,
+    local: &ThreadState,
     grant: &mut Shards,
     changes: impl Iterator<Item = &'a Change>,
     by: ChangedBy,
 ) {
-    let (table, router) = (&core.shared.tracking, &core.shared.router);
+    let (table, router) = (&local.shared.tracking, &local.shared.router);
     let mut keys: Vec<&[u8]> = Vec::new();
     let is_change =
         |change: &&Change| change.event.class != Class::KEY_MISS && change.event.class != Class::NEW;
@@ -210,25 +210,25 @@ fn invalidate_by<'a>(
         let readers = part.map_or(Vec::new(), |part| part.readers.forget(key_hashed));
         if !readers.is_empty() {
             table.count_out(1);
-            tell(core.shared, &readers, key, by);
+            tell(local.shared, &readers, key, by);
         }
     }
     for hit in table.prefixed(&keys) {
-        send(core.shared, &hit.trackers, &array_of(&hit.keys), by);
+        send(local.shared, &hit.trackers, &array_of(&hit.keys), by);
     }
 }
 
 /// Looks after the table of one shard, a stretch at a time: gives keys up while all tables together hold more than
 /// `tracking-table-max-keys`, and forgets clients that have gone. `swept` is the last round of sweeping that this shard
 /// is through with. Returns whether there is more to sweep.
-pub fn keep(core: &Core, readers: &mut Readers, swept: &mut u64) -> bool {
-    let (table, keys_max) = (&core.shared.tracking, core.live.tracking_table_max_keys);
+pub fn keep(local: &ThreadState, readers: &mut Readers, swept: &mut u64) -> bool {
+    let (table, keys_max) = (&local.shared.tracking, local.live.tracking_table_max_keys);
     if keys_max > 0 {
         for _ in 0..KEYS_GIVEN_UP_MAX {
             let is_over = table.keys_len() as u64 > keys_max;
             let Some((key, gone)) = is_over.then(|| readers.give_up(None)).flatten() else { break };
             table.count_out(1);
-            tell(core.shared, &gone, &key, ChangedBy::SERVER);
+            tell(local.shared, &gone, &key, ChangedBy::SERVER);
         }
     }
     if let Some((round, gone)) = table.numbers.sweep().filter(|(round, _)| round != swept) {
@@ -255,12 +255,12 @@ const KEYS_GIVEN_UP_MAX: usize = 1000;
 const PLACES_SWEPT_MAX: usize = 8192;
 
 /// Tells all tracking clients that every key may have changed; all shards are in `grant`.
-pub fn invalidate_all(core: &Core, grant: &mut Shards) {
-    let table = &core.shared.tracking;
+pub fn invalidate_all(local: &ThreadState, grant: &mut Shards) {
+    let table = &local.shared.tracking;
     if table.is_in_use() {
         let keys = grant.iter_mut().map(|part| part.readers.clear()).sum();
         table.count_out(keys);
-        send(core.shared, &table.all_trackers(), &[], ChangedBy::SERVER);
+        send(local.shared, &table.all_trackers(), &[], ChangedBy::SERVER);
     }
 }
 
@@ -277,9 +277,10 @@ fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], by: ChangedBy) {
     for tracker in trackers.iter().filter(|tracker| !(tracker.noloop && ChangedBy(tracker.client) == by)) {
         let other = tracker.redirect.and_then(|id| lock(&shared.clients).get(&id).cloned());
         match other {
-            Some(card) => {
-                let mail = Mail::Redirected { token: card.token, client: card.id, keys: keys.clone() };
-                shared.door(card.thread).send(mail);
+            Some(info) => {
+                let mail =
+                    ThreadMessage::Redirected { token: info.token, client: info.id, keys: keys.clone() };
+                shared.handle(info.thread).send(mail);
             }
             None => tell_itself(shared, tracker, &keys),
         }
@@ -288,18 +289,18 @@ fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], by: ChangedBy) {
 
 /// Tells a client that gets its messages itself, or whose other one has gone: at once where nothing is in between.
 fn tell_itself(shared: &Shared, tracker: &Tracker, keys: &Arc<[u8]>) {
-    let door = shared.door(tracker.thread);
-    let told = if tracker.redirect.is_none() { tracker.spout.tell(door, keys) } else { Told::NotNow };
+    let handle = shared.handle(tracker.thread);
+    let told = if tracker.redirect.is_none() { tracker.direct_push.tell(handle, keys) } else { Told::NotNow };
     match told {
         Told::Sent => {}
         // There is nothing to add to what it finds with the client.
         Told::InPart => {
             let (token, client) = (tracker.token, tracker.client);
-            door.send(Mail::Push { token, client, bytes: Arc::default() });
+            handle.send(ThreadMessage::Push { token, client, bytes: Arc::default() });
         }
         Told::NotNow => {
             let message = Invalidation { to: tracker.clone(), keys: keys.clone() };
-            door.send(Mail::Invalidate(Box::new(message)));
+            handle.send(ThreadMessage::Invalidate(Box::new(message)));
         }
     }
 }
@@ -314,43 +315,43 @@ fn array_of(keys: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Starts tracking, or changes how.
-pub fn begin(core: &mut Core, session: &mut Session, token: Token, wanted: Tracking) {
-    end(core, session);
-    let numbers = &core.shared.tracking.numbers;
+pub fn begin(local: &mut ThreadState, session: &mut Session, token: Token, wanted: Tracking) {
+    end(local, session);
+    let numbers = &local.shared.tracking.numbers;
     let reader = *session.reader.get_or_insert_with(|| numbers.take());
     let (redirect, noloop) = (wanted.redirect, wanted.noloop);
-    if let Some(listener) = redirect.and_then(|id| lock(&core.shared.clients).get(&id).cloned()) {
+    if let Some(listener) = redirect.and_then(|id| lock(&local.shared.clients).get(&id).cloned()) {
         listener.is_redirected_to.store(true, Relaxed);
     }
     let is_broadcast = wanted.mode == Mode::Broadcast;
-    let (thread, client) = (core.thread, session.id);
-    let spout = session.spout.get_or_insert_default().clone();
-    let tracker = Tracker { thread, token, client, reader, redirect, noloop, is_broadcast, spout };
-    core.shared.tracking.add(tracker, &wanted.prefixes);
+    let (thread, client) = (local.thread, session.id);
+    let direct_push = session.direct_push.get_or_insert_default().clone();
+    let tracker = Tracker { thread, token, client, reader, redirect, noloop, is_broadcast, direct_push };
+    local.shared.tracking.add(tracker, &wanted.prefixes);
     session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
     session.tracking = Some(Box::new(Tracking { reader, ..wanted }));
-    crate::pubsub::listen(core);
+    crate::pubsub::listen(local);
 }
 
 /// Ends tracking. The keys it has read are forgotten when they change, unless it tracks again before.
-pub fn end(core: &Core, session: &mut Session) {
+pub fn end(local: &ThreadState, session: &mut Session) {
     if let Some(own) = session.tracking.take() {
-        if let Some(spout) = &session.spout {
-            spout.close();
+        if let Some(direct_push) = &session.direct_push {
+            direct_push.close();
         }
-        core.shared.tracking.remove(own.reader, session.id, &own.prefixes);
+        local.shared.tracking.remove(own.reader, session.id, &own.prefixes);
         session.gate.set(Gate::TRACKING, false);
     }
 }
 
 /// Ends tracking for a client that leaves.
-pub fn leave(core: &Core, session: &mut Session) {
-    end(core, session);
-    if let Some(spout) = session.spout.take() {
-        spout.shut();
+pub fn leave(local: &ThreadState, session: &mut Session) {
+    end(local, session);
+    if let Some(direct_push) = session.direct_push.take() {
+        direct_push.shut();
     }
     if let Some(reader) = session.reader.take() {
-        core.shared.tracking.numbers.give_back(reader);
+        local.shared.tracking.numbers.give_back(reader);
     }
 }
 

@@ -14,7 +14,7 @@ fn trackers() -> (Reactor, Vec<Tracker>) {
             redirect: None,
             noloop: false,
             is_broadcast: false,
-            spout: Arc::default(),
+            direct_push: Arc::default(),
         }
     });
     let all = all.collect();

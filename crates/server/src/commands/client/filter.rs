@@ -1,7 +1,7 @@
-//! The filters of CLIENT LIST and CLIENT KILL: which clients fit everything that is asked.
+//! The filters of CLIENT LIST and CLIENT KILL: the clients that match all filters.
 //!
-//! Valkey's words, Redis' among them; each may be turned round by `NOT-`. A word said again takes the place of the first,
-//! but for ID, where the numbers add up. Called by `list` and `kill`.
+//! Valkey's words, which include Redis'; each may be negated by `NOT-`. A repeated word replaces the first, except
+//! ID, whose numbers accumulate. Called by `list` and `kill`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,10 +12,10 @@ use darter_wire::Args;
 
 use super::list::{self, ClientType};
 use crate::acl::Acl;
-use crate::clients::ClientCard;
+use crate::clients::ClientInfo;
 use crate::worker::lock;
 
-/// What a word asks about.
+/// The subject of a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Id,
@@ -34,7 +34,7 @@ enum Kind {
     Idle,
 }
 
-/// The words, and those that turn them round.
+/// The words, and their negations.
 const WORDS: [(&str, &str, Kind); 12] = [
     ("ID", "NOT-ID", Kind::Id),
     ("TYPE", "NOT-TYPE", Kind::Type),
@@ -65,7 +65,7 @@ struct Term<'a> {
     value: Value<'a>,
 }
 
-/// What CLIENT LIST and CLIENT KILL do differently.
+/// The differences between CLIENT LIST and CLIENT KILL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Shows the caller too, and takes any number for an id.
@@ -74,14 +74,14 @@ pub(super) enum Form {
     Kill,
 }
 
-/// What is asked of a client.
+/// The conditions on a client.
 pub(super) struct Filter<'a> {
     terms: Vec<Term<'a>>,
     spares_caller: bool,
 }
 
 impl<'a> Filter<'a> {
-    /// The old form of CLIENT KILL: whoever comes from `addr`.
+    /// The old form of CLIENT KILL: all clients from `addr`.
     pub fn from_addr(addr: &'a [u8]) -> Filter<'a> {
         let term = Term { kind: Kind::Addr, is_negated: false, value: Value::Text(addr) };
         Filter { terms: vec![term], spares_caller: false }
@@ -127,7 +127,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// The numbers asked for, if they are.
+    /// The requested ids, if any.
     pub fn ids(&self) -> Option<&[u64]> {
         self.terms.iter().find_map(|term| match &term.value {
             Value::Ids(ids) if !term.is_negated => Some(&ids[..]),
@@ -135,37 +135,37 @@ impl<'a> Filter<'a> {
         })
     }
 
-    /// Whether a client is one of those.
-    pub fn fits(&self, card: &ClientCard, caller: u64, now_ms: u64) -> bool {
-        !(self.spares_caller && card.id == caller)
-            && self.terms.iter().all(|term| term.fits(card, now_ms) != term.is_negated)
+    /// Returns true if a client matches.
+    pub fn fits(&self, info: &ClientInfo, caller: u64, now_ms: u64) -> bool {
+        !(self.spares_caller && info.id == caller)
+            && self.terms.iter().all(|term| term.fits(info, now_ms) != term.is_negated)
     }
 }
 
 impl Term<'_> {
-    fn fits(&self, card: &ClientCard, now_ms: u64) -> bool {
+    fn fits(&self, info: &ClientInfo, now_ms: u64) -> bool {
         let seconds = |since_ms: u64| (now_ms / 1000).saturating_sub(since_ms / 1000);
         match &self.value {
-            Value::Ids(ids) => ids.contains(&card.id),
-            Value::Type(kind) => *kind == ClientType::of(card),
+            Value::Ids(ids) => ids.contains(&info.id),
+            Value::Type(kind) => *kind == ClientType::of(info),
             Value::Number(number) => match self.kind {
-                Kind::Age => seconds(card.since_ms) >= *number,
-                Kind::Idle => seconds(card.active_ms.load(Relaxed)) >= *number,
-                _ => card.db.load(Relaxed) as u64 == *number,
+                Kind::Age => seconds(info.since_ms) >= *number,
+                Kind::Idle => seconds(info.active_ms.load(Relaxed)) >= *number,
+                _ => info.db.load(Relaxed) as u64 == *number,
             },
             Value::Text(text) => {
-                let words = lock(&card.words);
+                let words = lock(&info.words);
                 match self.kind {
-                    Kind::Addr => *text == card.peer.as_bytes(),
-                    Kind::Laddr => *text == card.local.as_bytes(),
-                    Kind::Ip => *text == ip_of(&card.peer).as_bytes(),
+                    Kind::Addr => *text == info.peer.as_bytes(),
+                    Kind::Laddr => *text == info.local.as_bytes(),
+                    Kind::Ip => *text == ip_of(&info.peer).as_bytes(),
                     Kind::User => *text == words.user.as_bytes(),
                     Kind::Name => *text == words.name.as_bytes(),
                     Kind::LibName => *text == words.lib_name.as_bytes(),
                     Kind::LibVer => *text == words.lib_ver.as_bytes(),
-                    Kind::Capa => text.is_empty() || card.takes_redirects.load(Relaxed),
+                    Kind::Capa => text.is_empty() || info.takes_redirects.load(Relaxed),
                     _ => {
-                        let flags = list::flags(card);
+                        let flags = list::flags(info);
                         text.iter().all(|letter| flags.as_bytes().contains(letter))
                     }
                 }

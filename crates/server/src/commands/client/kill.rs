@@ -1,4 +1,4 @@
-//! CLIENT KILL, UNBLOCK: what one client does to others.
+//! CLIENT KILL, UNBLOCK: actions of one client on others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,10 +8,10 @@ use darter_command::reader::{int, is};
 use darter_wire::{Args, Reply};
 
 use super::filter::{Filter, Form};
-use crate::clients::ClientCard;
-use crate::core::unix_ms;
+use crate::clients::ClientInfo;
 use crate::dispatch::Caller;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage, UnblockReason};
+use crate::thread_state::unix_ms;
 use crate::worker::lock;
 
 /// CLIENT KILL
@@ -20,17 +20,17 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     let filter = if is_old_form {
         Filter::from_addr(args.at(2))
     } else {
-        Filter::parse(args, &caller.core.shared.acl, Form::Kill)?
+        Filter::parse(args, &caller.local.shared.acl, Form::Kill)?
     };
     let now_ms = unix_ms();
-    let shared = caller.core.shared;
-    let fits = |card: &&Arc<ClientCard>| filter.fits(card, caller.session.id, now_ms);
-    let chosen: Vec<Arc<ClientCard>> = lock(&shared.clients).values().filter(fits).cloned().collect();
-    for card in &chosen {
-        if card.id == caller.session.id {
+    let shared = caller.local.shared;
+    let fits = |info: &&Arc<ClientInfo>| filter.fits(info, caller.session.id, now_ms);
+    let chosen: Vec<Arc<ClientInfo>> = lock(&shared.clients).values().filter(fits).cloned().collect();
+    for info in &chosen {
+        if info.id == caller.session.id {
             caller.session.is_closing = true;
         } else {
-            close(shared, card);
+            close(shared, info);
         }
     }
     let is_master = |at: usize| {
@@ -45,30 +45,34 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-/// Closes a client; from here on nobody can find it, and none of its commands begins.
-pub(crate) fn close(shared: &Shared, card: &ClientCard) {
-    lock(&shared.clients).remove(&card.id);
-    card.is_killed.store(true, Relaxed);
+/// Closes a client. From here on it cannot be found, and none of its commands begins.
+pub(crate) fn close(shared: &Shared, info: &ClientInfo) {
+    lock(&shared.clients).remove(&info.id);
+    info.is_killed.store(true, Relaxed);
     shared.acl.have_all_settled();
-    shared.door(card.thread).send(Mail::Kill { token: card.token, client: card.id });
+    shared.handle(info.thread).send(ThreadMessage::Kill { token: info.token, client: info.id });
 }
 
 /// CLIENT UNBLOCK
 pub fn unblock(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let with_error = match args.get(3) {
+    let reason = match args.get(3) {
         _ if args.len() > 4 => return Err(Fault::wrong_form(args)),
-        None => false,
-        Some(arg) if is(arg, "TIMEOUT") => false,
-        Some(arg) if is(arg, "ERROR") => true,
+        None => UnblockReason::Timeout,
+        Some(arg) if is(arg, "TIMEOUT") => UnblockReason::Timeout,
+        Some(arg) if is(arg, "ERROR") => UnblockReason::Error,
         Some(_) => return Err(Fault::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     };
     let id = int(args.at(2))?;
-    let shared = caller.core.shared;
-    let card = u64::try_from(id).ok().and_then(|id| lock(&shared.clients).get(&id).cloned());
+    let shared = caller.local.shared;
+    let info = u64::try_from(id).ok().and_then(|id| lock(&shared.clients).get(&id).cloned());
     // Cleared here, so that of two calls only one says it has ended the wait.
-    let is_blocked = card.as_ref().is_some_and(|card| card.is_blocked.swap(false, Relaxed));
-    if let Some(card) = card.filter(|_| is_blocked) {
-        shared.door(card.thread).send(Mail::Unblock { token: card.token, client: card.id, with_error });
+    let is_blocked = info.as_ref().is_some_and(|info| info.is_blocked.swap(false, Relaxed));
+    if let Some(info) = info.filter(|_| is_blocked) {
+        shared.handle(info.thread).send(ThreadMessage::Unblock {
+            token: info.token,
+            client: info.id,
+            reason,
+        });
     }
     reply.int(i64::from(is_blocked));
     Ok(())

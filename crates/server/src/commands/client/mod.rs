@@ -24,6 +24,7 @@ const ADMIN: Flags = ANY.with(Flags::ADMIN);
 pub const FAMILY: &[ServerCommand] = &[
     row(
         Spec::other("client", -2)
+            .mark(Marks::NO_GROUP_CATEGORY)
             .doc(Group::Connection, "2.4.0", "", "Questions and settings about connections.")
             .cost("Depends on subcommand."),
         explain,
@@ -46,7 +47,7 @@ pub const FAMILY: &[ServerCommand] = &[
         ANY,
         "8.0.0",
         "capability [capability ...]",
-        "Tells what the client can do.",
+        "Sets the abilities of the client.",
         own::capa,
     ),
     sub("client|getname", 2, ANY, "2.6.9", "", "Returns the connection's name.", own::getname),
@@ -78,13 +79,15 @@ pub const FAMILY: &[ServerCommand] = &[
         "Shows expired keys to the connection while data is imported.",
         own::import_source,
     ),
-    sub("client|info", 2, ANY, "6.2.0", "", "Describes the connection.", list::info),
+    sub("client|info", 2, ANY, "6.2.0", "", "Describes the connection.", list::info)
+        .tips(&["nondeterministic_output"]),
     row(
         spec("client|kill", -3, ADMIN, "2.4.0", KILL_SYNTAX, "Closes connections.").cost(BY_CLIENTS),
         kill::kill,
     ),
     row(
         spec("client|list", -2, ADMIN, "2.4.0", LIST_SYNTAX, "Describes the open connections.")
+            .tips(&["nondeterministic_output"])
             .mark(Marks::ONLY_TELLS)
             .cost(BY_CLIENTS),
         list::list,

@@ -19,14 +19,14 @@ pub fn id(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result
 
 /// CLIENT GETNAME
 pub fn getname(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let words = lock(&caller.card.words);
+    let words = lock(&caller.info.words);
     reply.bulk_or_null((!words.name.is_empty()).then_some(words.name.as_bytes()));
     Ok(())
 }
 
 /// CLIENT SETNAME
 pub fn setname(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    lock(&caller.card.words).name = login::client_name(args.at(2))?;
+    lock(&caller.info.words).name = login::client_name(args.at(2))?;
     reply.ok();
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn setinfo(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         let text = format!("ERR {shown} cannot contain spaces, newlines or special characters.");
         return Err(Fault::Text(text.into()));
     };
-    let mut words = lock(&caller.card.words);
+    let mut words = lock(&caller.info.words);
     if is_name {
         words.lib_name = word;
     } else {
@@ -91,7 +91,7 @@ pub fn no_touch(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 
 /// CLIENT IMPORT-SOURCE: a mark that has no effect once `import-mode` is off.
 pub fn import_source(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if !caller.core.live.import_mode {
+    if !caller.local.live.import_mode {
         return Err(Fault::text("ERR Server is not in import mode"));
     }
     let is_on = on_or_off(args.at(2))?;
@@ -100,11 +100,11 @@ pub fn import_source(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
-/// CLIENT CAPA: no command is redirected to a master here, but others may ask who could be. What is not known is passed
-/// over.
+/// CLIENT CAPA: no command is redirected to a master here, but others may ask which clients support that. Unknown
+/// words are ignored.
 pub fn capa(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.iter().skip(2).any(|word| is(word, "REDIRECT")) {
-        caller.card.takes_redirects.store(true, Relaxed);
+        caller.info.takes_redirects.store(true, Relaxed);
     }
     reply.ok();
     Ok(())

@@ -5,9 +5,9 @@ use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
 
-use crate::core::unix_ms;
 use crate::dispatch::Caller;
-use crate::shared::Mail;
+use crate::shared::ThreadMessage;
+use crate::thread_state::unix_ms;
 
 /// CLIENT PAUSE
 pub fn pause(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -25,18 +25,18 @@ pub fn pause(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     let now_ms = unix_ms();
     let until_ms = timeout_ms.checked_add(now_ms as i64).ok_or(Fault::text("ERR timeout is out of range"))?;
-    caller.core.shared.pause.begin(now_ms, until_ms, reads_too);
-    caller.core.refresh_gate();
+    caller.local.shared.pause.begin(now_ms, until_ms, reads_too);
+    caller.local.refresh_gate();
     reply.ok();
     Ok(())
 }
 
 /// CLIENT UNPAUSE
 pub fn unpause(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    caller.core.shared.pause.end();
-    caller.core.refresh_gate();
-    for door in &caller.core.shared.doors {
-        door.send(Mail::Unpaused);
+    caller.local.shared.pause.end();
+    caller.local.refresh_gate();
+    for handle in &caller.local.shared.handles {
+        handle.send(ThreadMessage::Unpaused);
     }
     reply.ok();
     Ok(())

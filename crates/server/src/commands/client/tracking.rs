@@ -17,9 +17,9 @@ pub fn tracking(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     match args.at(2) {
         arg if is(arg, "ON") => {
             let wanted = options.settle(caller.session.tracking.as_deref())?;
-            tracking::begin(caller.core, caller.session, caller.card.token, wanted);
+            tracking::begin(caller.local, caller.session, caller.info.token, wanted);
         }
-        arg if is(arg, "OFF") => tracking::end(caller.core, caller.session),
+        arg if is(arg, "OFF") => tracking::end(caller.local, caller.session),
         _ => return Err(Fault::Syntax),
     }
     reply.ok();
@@ -46,7 +46,7 @@ impl<'a> Options<'a> {
                     return Err(Fault::text("ERR A client can only redirect to a single other client"));
                 }
                 options.redirect = reader.int()?;
-                let clients = lock(&caller.core.shared.clients);
+                let clients = lock(&caller.local.shared.clients);
                 if !u64::try_from(options.redirect).is_ok_and(|id| clients.contains_key(&id)) {
                     return Err(Fault::text("ERR The client ID you want redirect to does not exist"));
                 }
@@ -67,7 +67,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// What the options mean for a connection that tracks as `before`, or not yet.
+    /// The effect of the options on a connection that tracks as `before`, or not yet.
     fn settle(self, before: Option<&Tracking>) -> Result<Tracking, Fault> {
         if !self.bcast && !self.prefixes.is_empty() {
             return Err(Fault::text("ERR PREFIX option requires BCAST mode to be enabled"));
@@ -98,7 +98,7 @@ impl<'a> Options<'a> {
             refuse_overlaps(&prefixes, &self.prefixes)?;
             prefixes.extend(self.prefixes.iter().map(|prefix| Box::from(*prefix)));
             if self.prefixes.is_empty() {
-                // All keys from now on: what it asked for before is among them.
+                // All keys from now on, which include its former prefixes.
                 prefixes = vec![Box::default()];
             }
         }
@@ -117,7 +117,8 @@ impl<'a> Options<'a> {
 /// Bytes of a prefix beside its text.
 const PREFIX_BYTES: usize = 64;
 
-/// A key must not have two prefixes of one client, or it would hear of it twice. Cost: a search for each prefix.
+/// A key must not have two prefixes of one client, or its changes would be sent twice. Cost: a search for each
+/// prefix.
 fn refuse_overlaps(old: &[Box<[u8]>], new: &[&[u8]]) -> Result<(), Fault> {
     let refuse = |prefix: &[u8], what: &str, other: &[u8]| {
         let (prefix, other) = (String::from_utf8_lossy(prefix), String::from_utf8_lossy(other));
@@ -140,8 +141,8 @@ fn refuse_overlaps(old: &[Box<[u8]>], new: &[&[u8]]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One of `prefixes`, none of which begins with another, that begins with `prefix` or is the beginning of it. Whatever
-/// lies between a text and its beginning in their order begins with that too, so looking at the neighbours is enough.
+/// One of `prefixes`, none of which begins with another, that begins with `prefix` or is the beginning of it. Any
+/// text between a text and one of its beginnings has the same beginning, so it suffices to check the neighbours.
 fn overlapping<'a>(prefixes: &BTreeSet<&'a [u8]>, prefix: &[u8]) -> Option<&'a [u8]> {
     let before = prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
     let after = prefixes.range::<[u8], _>((Bound::Excluded(prefix), Bound::Unbounded)).next();
@@ -184,7 +185,7 @@ pub fn trackinginfo(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// The client that gets the messages: 0 is the same one, -1 is none as nothing is tracked.
+/// The client that gets the messages: 0 for the same one, -1 without tracking.
 fn redirection(own: Option<&Tracking>) -> i64 {
     own.map_or(-1, |own| own.redirect.map_or(0, |id| i64::try_from(id).unwrap_or(i64::MAX)))
 }

@@ -20,7 +20,7 @@ pub fn entry(entry: &Entry, reply: &mut Reply<'_>) {
     let categories: Vec<&str> = spec.categories().names().collect();
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.status(format!("@{name}")));
-    let tips: Vec<&str> = spec.tips().collect();
+    let tips = spec.tips;
     reply.set(tips.len());
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     let key_specs = spec.key_specs();

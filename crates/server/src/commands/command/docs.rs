@@ -9,7 +9,7 @@ use crate::registry::Entry;
 
 /// COMMAND DOCS.
 pub fn docs(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let registry = &caller.core.shared.registry;
+    let registry = &caller.local.shared.registry;
     if args.len() == 2 {
         reply.map(registry.commands().len());
         registry.commands().iter().for_each(|entry| write(entry, reply));
@@ -33,7 +33,7 @@ fn write(entry: &Entry, reply: &mut Reply<'_>) {
         text(reply, name);
         text(reply, value);
     }
-    if let Some((since, instead)) = spec.deprecated() {
+    if let Some((since, instead)) = spec.deprecated {
         pairs += 3;
         text(reply, "doc_flags");
         reply.set(1);
@@ -58,7 +58,7 @@ fn write(entry: &Entry, reply: &mut Reply<'_>) {
     reply.end_map(begun, pairs);
 }
 
-/// Numbers the key arguments by the group of keys they stand for.
+/// Numbers the key arguments by their group of keys.
 struct KeyNumbers {
     next: usize,
     len: usize,

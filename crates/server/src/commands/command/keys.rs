@@ -37,7 +37,7 @@ pub fn getkeysandflags(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Repl
 
 fn spec_of(caller: &Caller<'_>, asked: Args<'_>) -> Result<Spec, Fault> {
     const UNKNOWN: Fault = Fault::text("ERR Invalid command specified");
-    let command = caller.core.shared.registry.find(asked.at(0)).ok_or(UNKNOWN)?;
+    let command = caller.local.shared.registry.find(asked.at(0)).ok_or(UNKNOWN)?;
     let entry: &Entry =
         if command.subs.is_empty() { command } else { command.sub(asked.at(1)).ok_or(UNKNOWN)? };
     if matches!(entry.spec.keys, Keys::None) {

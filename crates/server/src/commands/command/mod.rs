@@ -1,4 +1,4 @@
-//! COMMAND: what commands there are, from the registry alone.
+//! COMMAND: the list of commands, from the registry alone.
 
 mod describe;
 mod docs;
@@ -18,12 +18,14 @@ use crate::registry::{Entry, Registry};
 pub const FAMILY: &[ServerCommand] = &[
     row(
         spec("command", -1, "2.8.13", "", "Returns detailed information about all commands.")
+            .tips(&["nondeterministic_output_order"])
             .cost("O(N) where N is the total number of commands"),
         all,
     ),
     row(spec("command|count", 2, "2.8.13", "", "Returns a count of commands."), count),
     row(
         spec("command|list", -2, "7.0.0", LIST_SYNTAX, "Returns a list of command names.")
+            .tips(&["nondeterministic_output_order"])
             .cost("O(N) where N is the total number of commands"),
         list,
     ),
@@ -35,6 +37,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "[command-name [command-name ...]]",
             "Returns information about one, multiple or all commands.",
         )
+        .tips(&["nondeterministic_output_order"])
         .cost("O(N) where N is the number of commands to look up"),
         info,
     ),
@@ -46,6 +49,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "[command-name [command-name ...]]",
             "Returns documentary information about one, multiple or all commands.",
         )
+        .tips(&["nondeterministic_output_order"])
         .cost("O(N) where N is the number of commands to look up"),
         docs::docs,
     ),
@@ -71,7 +75,7 @@ pub const FAMILY: &[ServerCommand] = &[
         .cost("O(N) where N is the number of arguments to the command"),
         keys::getkeysandflags,
     ),
-    row(super::help_row("command|help", "5.0.0"), help),
+    row(super::help_row("command|help", "5.0.0").category(Categories::CONNECTION), help),
 ];
 
 const LIST_SYNTAX: &str = "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]";
@@ -83,23 +87,22 @@ const fn spec(
     syntax: &'static str,
     summary: &'static str,
 ) -> Spec {
-    Spec::other(name, arity).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).doc(
-        Group::Server,
-        since,
-        syntax,
-        summary,
-    )
+    Spec::other(name, arity)
+        .flag(Flags::LOADING.with(Flags::STALE))
+        .mark(Marks::ONLY_TELLS)
+        .category(Categories::CONNECTION)
+        .doc(Group::Server, since, syntax, summary)
 }
 
 fn all(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let commands = caller.core.shared.registry.commands();
+    let commands = caller.local.shared.registry.commands();
     reply.array(commands.len());
     commands.iter().for_each(|entry| describe::entry(entry, reply));
     Ok(())
 }
 
 fn count(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.int_len(caller.core.shared.registry.commands().len());
+    reply.int_len(caller.local.shared.registry.commands().len());
     Ok(())
 }
 
@@ -109,7 +112,7 @@ fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     }
     reply.array(args.len() - 2);
     for name in args.iter().skip(2) {
-        match named(&caller.core.shared.registry, name) {
+        match named(&caller.local.shared.registry, name) {
             Some(entry) => describe::entry(entry, reply),
             None => reply.null(),
         }
@@ -118,7 +121,7 @@ fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 }
 
 fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let entries = caller.core.shared.registry.entries();
+    let entries = caller.local.shared.registry.entries();
     let is_shown: Filter<'_> = match args.len() {
         2 => Box::new(|_| true),
         5 if reader::is(args.at(2), "filterby") => filter(args.at(3), args.at(4)).ok_or(Fault::Syntax)?,
@@ -131,7 +134,7 @@ fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
-/// Whether COMMAND LIST shows a command.
+/// Returns true if COMMAND LIST shows a command.
 type Filter<'a> = Box<dyn Fn(&Entry) -> bool + 'a>;
 
 fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Filter<'a>> {

@@ -11,11 +11,11 @@ use darter_script::{Kind, Library};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help_row, no_subcommand, row};
-use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::journal::note::note_functions;
 use crate::script_run;
 use crate::scripts::busy_line;
+use crate::thread_state::ThreadState;
 
 mod payload;
 
@@ -24,11 +24,17 @@ pub use payload::join;
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
     row(
-        Spec::other("function", -2).doc(Group::Scripting, "7.0.0", "", "A container for function commands."),
+        Spec::other("function", -2).mark(Marks::NO_GROUP_CATEGORY).doc(
+            Group::Scripting,
+            "7.0.0",
+            "",
+            "A container for function commands.",
+        ),
         no_subcommand,
     ),
     row(
         function("function|load", -3, "[REPLACE] function-code", "Creates a library.")
+            .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
             .flag(Flags::WRITE.with(Flags::DENYOOM))
             .mark(Marks::REPLAYED)
             .effect(Effect::Nothing)
@@ -38,6 +44,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         function("function|delete", 3, "library-name", "Deletes a library and its functions.")
+            .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
             .flag(Flags::WRITE)
             .mark(Marks::REPLAYED)
             .effect(Effect::Nothing)
@@ -46,6 +53,7 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         function("function|flush", -2, "[ASYNC | SYNC]", "Deletes all libraries and functions.")
+            .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
             .flag(Flags::WRITE)
             .mark(Marks::REPLAYED)
             .effect(Effect::Nothing)
@@ -60,6 +68,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "[LIBRARYNAME library-name-pattern] [WITHCODE]",
             "Returns information about all libraries.",
         )
+        .tips(&["nondeterministic_output_order"])
         .cost("O(N) where N is the number of functions"),
         list,
     ),
@@ -75,6 +84,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "serialized-value [FLUSH | APPEND | REPLACE]",
             "Restores all libraries from a payload.",
         )
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flag(Flags::WRITE.with(Flags::DENYOOM))
         .mark(Marks::REPLAYED)
         .effect(Effect::Nothing)
@@ -84,12 +94,14 @@ pub const FAMILY: &[ServerCommand] = &[
     ),
     row(
         function("function|stats", 2, "", "Returns information about a function during execution.")
+            .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
             .flag(Flags::ALLOW_BUSY)
             .cost("O(1)"),
         stats,
     ),
     row(
         function("function|kill", 2, "", "Ends a function that has run for long and has written nothing.")
+            .tips(&["request_policy:all_shards", "response_policy:one_succeeded"])
             .flag(Flags::ALLOW_BUSY)
             .cost("O(1)"),
         kill,
@@ -97,39 +109,39 @@ pub const FAMILY: &[ServerCommand] = &[
     row(help_row("function|help", "7.0.0"), help),
 ];
 
-/// Who changes libraries holds the first shard, to the end of a transaction that does: so their changes have their place in
-/// the journal in the order in which they were made, and a base shows all that come before its cut.
+/// Changes of libraries hold the first shard, to the end of their transaction. They therefore have their place in the
+/// journal in the order of their execution, and a base contains all changes before its cut.
 const LIBRARIES: Reach = Reach::Run(|_, _| (0, 1));
 
 const fn function(name: &'static str, arity: i16, syntax: &'static str, summary: &'static str) -> Spec {
     Spec::other(name, arity).flag(Flags::NOSCRIPT).doc(Group::Scripting, "7.0.0", syntax, summary)
 }
 
-/// Runs LOAD, DELETE, FLUSH or RESTORE for nobody: the journal is read back.
+/// Runs LOAD, DELETE, FLUSH or RESTORE without a client, while the journal is replayed.
 ///
-/// Errors: what a client would be told.
-pub fn change(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+/// Errors: the text for a client.
+pub fn change(local: &mut ThreadState, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     match args.at(1).to_ascii_lowercase().as_slice() {
-        b"load" => load_in(core, args, reply),
-        b"delete" => delete_in(core, args, reply),
-        b"restore" => payload::restore_in(core, args, reply),
-        _ => flush_in(core, args, reply),
+        b"load" => load_in(local, args, reply),
+        b"delete" => delete_in(local, args, reply),
+        b"restore" => payload::restore_in(local, args, reply),
+        _ => flush_in(local, args, reply),
     }
 }
 
 fn load(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    load_in(caller.core, args, reply)
+    load_in(caller.local, args, reply)
 }
 
 fn delete(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    delete_in(caller.core, args, reply)
+    delete_in(caller.local, args, reply)
 }
 
 fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    flush_in(caller.core, args, reply)
+    flush_in(caller.local, args, reply)
 }
 
-fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn load_in(local: &mut ThreadState, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut reader = Reader::new(args, 2);
     let mut replaces = false;
     while reader.left() > 1 {
@@ -140,40 +152,40 @@ fn load_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         }
         replaces = true;
     }
-    let library = script_run::load_library(core, reader.bytes()?)?;
-    let mut libraries = core.shared.scripts.libraries_mut();
+    let library = script_run::load_library(local, reader.bytes()?)?;
+    let mut libraries = local.shared.scripts.libraries_mut();
     if !replaces && libraries.contains(&library.name) {
         return Err(Fault::Text(format!("ERR Library '{}' already exists", library.name).into()));
     }
     let library = Arc::new(library);
     libraries.insert(library.clone())?;
     reply.bulk(library.name.as_bytes());
-    // As a replacement: then it can be read back whatever is there.
-    note_functions(core, &[b"function", b"load", b"replace", &library.source]);
+    // Recorded as a replacement, which can be replayed in any state.
+    note_functions(local, &[b"function", b"load", b"replace", &library.source]);
     Ok(())
 }
 
-fn delete_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn delete_in(local: &mut ThreadState, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let name = String::from_utf8_lossy(args.at(2));
-    let mut libraries = core.shared.scripts.libraries_mut();
+    let mut libraries = local.shared.scripts.libraries_mut();
     if !libraries.remove(&name) {
         return Err(Fault::text("ERR Library not found"));
     }
-    note_functions(core, &[b"function", b"delete", args.at(2)]);
+    note_functions(local, &[b"function", b"delete", args.at(2)]);
     reply.ok();
     Ok(())
 }
 
-fn flush_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn flush_in(local: &mut ThreadState, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     match args.len() {
         2 => {}
         3 if is_sync_or_async(args.at(2)) => {}
         4.. => return Err(Fault::wrong_form(args)),
         _ => return Err(Fault::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
     }
-    let mut libraries = core.shared.scripts.libraries_mut();
+    let mut libraries = local.shared.scripts.libraries_mut();
     libraries.clear();
-    note_functions(core, &[b"function", b"flush"]);
+    note_functions(local, &[b"function", b"flush"]);
     reply.ok();
     Ok(())
 }
@@ -192,7 +204,7 @@ fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
             return Err(Fault::Text(format!("ERR Unknown argument {word}").into()));
         }
     }
-    let libraries = caller.core.shared.scripts.libraries();
+    let libraries = caller.local.shared.scripts.libraries();
     let shown: Vec<&Arc<Library>> = libraries
         .iter()
         .filter(|library| pattern.is_none_or(|pattern| glob::matches(pattern, library.name.as_bytes(), true)))
@@ -227,10 +239,10 @@ fn show(library: &Library, with_code: bool, reply: &mut Reply<'_>) {
 }
 
 fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.core.busy == Some(Kind::Script) {
+    if caller.local.busy == Some(Kind::Script) {
         return Err(Fault::Text(busy_line(Kind::Script).into()));
     }
-    let (scripts, now_ms) = (&caller.core.shared.scripts, crate::core::unix_ms());
+    let (scripts, now_ms) = (&caller.local.shared.scripts, crate::thread_state::unix_ms());
     let running = scripts.watches.iter().filter_map(|watch| watch.running_function(now_ms));
     reply.map(2);
     reply.bulk(b"running_script");
@@ -261,8 +273,8 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let busy_ms = caller.core.live.busy_reply_threshold_ms;
-    caller.core.shared.scripts.kill(Kind::Function, busy_ms, crate::core::unix_ms())?;
+    let busy_ms = caller.local.live.busy_reply_threshold_ms;
+    caller.local.shared.scripts.kill(Kind::Function, busy_ms, crate::thread_state::unix_ms())?;
     reply.ok();
     Ok(())
 }

@@ -10,18 +10,18 @@ use darter_store::rdb;
 use darter_wire::{Args, Reply};
 
 use super::note_functions;
-use crate::core::Core;
 use crate::dispatch::Caller;
 use crate::libraries::Libraries;
 use crate::script_run;
+use crate::thread_state::ThreadState;
 
-/// What stands before a library's code.
+/// The byte before a library's code.
 const FUNCTION: u8 = 0xf5;
 
 /// FUNCTION DUMP
 pub(super) fn dump(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut payload = Vec::new();
-    for library in caller.core.shared.scripts.libraries().iter() {
+    for library in caller.local.shared.scripts.libraries().iter() {
         payload.push(FUNCTION);
         rdb::write_text(&mut payload, &library.source);
     }
@@ -32,11 +32,15 @@ pub(super) fn dump(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) 
 
 /// FUNCTION RESTORE payload [FLUSH | APPEND | REPLACE]
 pub(super) fn restore(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    restore_in(caller.core, args, reply)
+    restore_in(caller.local, args, reply)
 }
 
-/// The same for nobody. All libraries are taken, or none.
-pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+/// The same without a client. Adds all libraries, or none.
+pub(super) fn restore_in(
+    local: &mut ThreadState,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
     if args.len() > 4 {
         return Err(Fault::wrong_form(args));
     }
@@ -47,25 +51,28 @@ pub(super) fn restore_in(core: &mut Core, args: Args<'_>, reply: &mut Reply<'_>)
             "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
         ));
     }
-    let restored = read(core, args.at(2))?;
-    let shared = core.shared;
+    let restored = read(local, args.at(2))?;
+    let shared = local.shared;
     let mut libraries = shared.scripts.libraries_mut();
     let joined = joined(if flushes { Libraries::default() } else { libraries.clone() }, restored, replaces)?;
-    // As a replacement: then it can be read back whatever is there.
-    note_functions(core, &[b"function", b"restore", args.at(2), if flushes { b"flush" } else { b"replace" }]);
+    // Recorded as a replacement, which can be replayed in any state.
+    note_functions(
+        local,
+        &[b"function", b"restore", args.at(2), if flushes { b"flush" } else { b"replace" }],
+    );
     *libraries = joined;
     reply.ok();
     Ok(())
 }
 
-/// The libraries there are with others of these sources. Errors: one cannot be loaded, or is there already and is not to
-/// be replaced, or has a function of another one.
-pub fn join(core: &mut Core, sources: &[Vec<u8>], replaces: bool) -> Result<Libraries, Fault> {
+/// The present libraries plus those of these sources. Errors: one cannot be loaded, exists already without
+/// `replaces`, or has a function of another one.
+pub fn join(local: &mut ThreadState, sources: &[Vec<u8>], replaces: bool) -> Result<Libraries, Fault> {
     let mut more = Libraries::default();
     for source in sources {
-        add(&mut more, script_run::load_library(core, source)?)?;
+        add(&mut more, script_run::load_library(local, source)?)?;
     }
-    let known = core.shared.scripts.libraries().clone();
+    let known = local.shared.scripts.libraries().clone();
     joined(known, more, replaces)
 }
 
@@ -92,9 +99,9 @@ fn add(libraries: &mut Libraries, library: Library) -> Result<(), Fault> {
     libraries.insert(Arc::new(library))
 }
 
-fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
+fn read(local: &mut ThreadState, payload: &[u8]) -> Result<Libraries, Fault> {
     const TORN: Fault = Fault::text("ERR failed loading the given functions payload");
-    let mut source = rdb::open(payload, core.env.restored_versions)
+    let mut source = rdb::open(payload, local.env.restored_versions)
         .map_err(|_| Fault::text("ERR DUMP payload version or checksum are wrong"))?
         .source;
     let mut libraries = Libraries::default();
@@ -103,7 +110,7 @@ fn read(core: &mut Core, payload: &[u8]) -> Result<Libraries, Fault> {
             return Err(Fault::text("ERR given type is not a function"));
         }
         let code = source.text().map_err(|_| TORN)?;
-        add(&mut libraries, script_run::load_library(core, &code)?)?;
+        add(&mut libraries, script_run::load_library(local, &code)?)?;
     }
     Ok(libraries)
 }

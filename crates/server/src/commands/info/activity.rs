@@ -1,4 +1,4 @@
-//! INFO persistence, stats, replication, cluster, keyspace and Dragonfly's transaction and acl: what happened so far.
+//! INFO persistence, stats, replication, cluster, keyspace and Dragonfly's transaction and acl: totals of events.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -72,7 +72,7 @@ fn journal(journal: &Figures, out: &mut Text) {
     }
 }
 
-/// The part of INFO persistence about a load that is under way.
+/// The part of INFO persistence about a running load.
 fn loading(source: &Source<'_>, out: &mut Text) {
     let loading = &source.shared.snapshots.loading;
     out.field("loading", u8::from(loading.is_on()));
@@ -201,8 +201,8 @@ pub fn keyspace(source: &Source<'_>, out: &mut Text) {
     }
 }
 
-/// INFO transaction: how commands found their shards, and how long slices of long answers, and whole
-/// commands that were timed, held theirs.
+/// INFO transaction: how often commands found their shards free or busy, and the hold times of slices and of timed
+/// commands.
 pub fn transaction(source: &Source<'_>, out: &mut Text) {
     let totals = &source.report.totals;
     out.field("tx_inline_runs_total", totals.commands.saturating_sub(totals.contended));
@@ -250,7 +250,7 @@ pub fn search(_: &Source<'_>, out: &mut Text) {
     out.zeros(&["search_memory", "search_num_indices", "search_num_entries"]);
 }
 
-/// INFO acl: how many users and rules there are.
+/// INFO acl: numbers of users and rules.
 pub fn acl(source: &Source<'_>, out: &mut Text) {
     let users = source.shared.acl.all();
     let channels = |selector: &crate::acl::Selector| selector.channels().len();

@@ -1,6 +1,6 @@
-//! INFO keysizes: how many values are how long, by ranges that double, as Redis 8 tells it.
+//! INFO keysizes: the number of values by length, in ranges that double, as in Redis 8.
 //!
-//! Nothing is counted while values change: who names this section has every key looked at, by a thread of its own, a
+//! Nothing is counted while values change. A request for this section makes a separate thread examine every key, a
 //! slice of a shard at a time, and waits for it. So neither `all` nor `everything` shows it.
 
 use std::sync::atomic::AtomicBool;
@@ -12,19 +12,19 @@ use darter_wire::Reply;
 
 use super::Text;
 use crate::commands::persistence::{asking, wait};
-use crate::core::unix_ms;
 use crate::dispatch::Caller;
 use crate::engine::lease;
-use crate::shared::{Mail, Shared};
+use crate::shared::{Shared, ThreadMessage};
+use crate::thread_state::unix_ms;
 
 /// The name it is asked for by.
 pub const NAME: &str = "keysizes";
 
-/// Index lines looked at while a shard is held: some tens of microseconds.
+/// Index lines examined while a shard is held: some tens of microseconds.
 const LINES_PER_SLICE: usize = 192;
-/// Lengths of 0, and for each bit those whose highest it is.
+/// One range for length 0, and one for each highest bit.
 const RANGES_LEN: usize = 65;
-/// The types in the order they are told in, with the names of their lines.
+/// The types in order of output, with the names of their lines.
 const LINES: [(Type, &str); 5] = [
     (Type::String, "strings_sizes"),
     (Type::List, "lists_items"),
@@ -36,7 +36,7 @@ const LINES: [(Type, &str); 5] = [
 /// Counts of one database.
 type Counts = [[u64; RANGES_LEN]; LINES.len()];
 
-/// The right to look at all keys: a thread for each that asks would be too many.
+/// The right to examine all keys: a thread for each request would be too many.
 struct Claim(&'static AtomicBool);
 
 impl Claim {
@@ -51,17 +51,17 @@ impl Drop for Claim {
     }
 }
 
-/// Answers with `text` and this section behind it, once all keys have been looked at.
+/// Answers with `text` and this section after it, once all keys have been examined.
 pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> {
     if !caller.may_wait {
         return Err(Fault::text(
             "ERR INFO keysizes looks at all keys and cannot run in a transaction or script",
         ));
     }
-    let (shared, to, resp3) = (caller.core.shared, asking(caller), caller.session.resp3);
+    let (shared, to, resp3) = (caller.local.shared, asking(caller), caller.session.resp3);
     let claim = Claim::lay(&shared.is_sizing)
         .ok_or(Fault::text("ERR all keys are being looked at for another INFO keysizes, ask again"))?;
-    let dbs_len = caller.core.live.dbnum as usize;
+    let dbs_len = caller.local.live.dbnum as usize;
     let body = move || {
         let mut text = Text(text);
         if !text.0.is_empty() {
@@ -73,7 +73,7 @@ pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> 
         write(&counts, &mut text);
         let mut reply = Vec::new();
         Reply::new(&mut reply, resp3).verbatim(*b"txt", text.0.as_bytes());
-        shared.door(to.thread).send(Mail::Served { token: to.token, client: to.client, reply });
+        shared.handle(to.thread).send(ThreadMessage::Served { token: to.token, client: to.client, reply });
     };
     let spawned = std::thread::Builder::new().name("darter-sizes".into()).spawn(body);
     spawned.map_err(|error| Fault::Text(format!("ERR cannot start a thread: {error}").into()))?;
@@ -81,7 +81,7 @@ pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Looks at all keys of `dbs_len` databases.
+/// Examines all keys of `dbs_len` databases.
 fn count(shared: &'static Shared, dbs_len: usize) -> Vec<Counts> {
     let mut counts = vec![[[0; RANGES_LEN]; LINES.len()]; dbs_len];
     let now_ms = unix_ms();
@@ -98,7 +98,7 @@ fn count(shared: &'static Shared, dbs_len: usize) -> Vec<Counts> {
     counts
 }
 
-/// Counts the values of some index lines from `at` on; returns where to go on.
+/// Counts the values of some index lines from `at` on; returns the next position.
 fn slice(shard: &Shard, db: usize, mut at: Position, now_ms: u64, counts: &mut Counts) -> Option<Position> {
     if shard.db(db).is_empty() {
         return None;

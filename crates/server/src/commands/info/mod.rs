@@ -6,6 +6,7 @@ mod keysizes;
 mod replication;
 mod system;
 
+use darter_command::category::Categories;
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 
@@ -22,22 +23,27 @@ use crate::shared::Shared;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(
-    Spec::other("info", -1).flag(Flags::LOADING.with(Flags::STALE)).mark(Marks::ONLY_TELLS).doc(
-        Group::Server,
-        "1.0.0",
-        "[section [section ...]]",
-        "Returns information and statistics about the server.",
-    ),
+    Spec::other("info", -1)
+        .category(Categories::DANGEROUS)
+        .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
+        .flag(Flags::LOADING.with(Flags::STALE))
+        .mark(Marks::ONLY_TELLS)
+        .doc(
+            Group::Server,
+            "1.0.0",
+            "[section [section ...]]",
+            "Returns information and statistics about the server.",
+        ),
     info,
 )];
 
-/// What a section is written from.
+/// The data for a section.
 struct Source<'a> {
     shared: &'a Shared,
     live: &'a Live,
     report: Report,
     now_ms: u64,
-    /// The mean time to live of each database, unless it is not asked for.
+    /// The mean time to live of each database, if requested.
     ttls_ms: Vec<u64>,
 }
 
@@ -49,7 +55,7 @@ impl<'a> Source<'a> {
         asked: &[&[u8]],
         mut held: Option<&mut Shards>,
     ) -> Self {
-        let now_ms = crate::core::unix_ms();
+        let now_ms = crate::thread_state::unix_ms();
         let mut ttls_ms = Vec::new();
         if is_asked(&KEYSPACE, asked) {
             let mean = |(db, &expiring): (usize, &usize)| match expiring {
@@ -108,9 +114,9 @@ const SECTIONS: &[Section] = &[
 
 fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let asked: Vec<&[u8]> = args.iter().skip(1).collect();
-    let core = &caller.core;
-    let report = Report::gather(core.shared, caller.held.as_deref_mut());
-    let source = Source::new(core.shared, &core.live, report, &asked, caller.held.as_deref_mut());
+    let local = &caller.local;
+    let report = Report::gather(local.shared, caller.held.as_deref_mut());
+    let source = Source::new(local.shared, &local.live, report, &asked, caller.held.as_deref_mut());
     let text = render(&source, &asked);
     if asked.iter().any(|word| word.eq_ignore_ascii_case(keysizes::NAME.as_bytes())) {
         return keysizes::answer_later(caller, text);
@@ -171,7 +177,7 @@ impl Text {
         fields.iter().for_each(|(name, value)| self.field(name, value));
     }
 
-    /// Fields that are zero as long as what they count is not there.
+    /// Fields that stay zero because their feature is missing.
     fn zeros(&mut self, names: &[&str]) {
         names.iter().for_each(|name| self.field(name, 0));
     }

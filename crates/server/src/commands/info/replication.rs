@@ -63,7 +63,7 @@ fn replicas(source: &Source<'_>, out: &mut Text) {
 
 fn history(source: &Source<'_>, out: &mut Text) {
     let state = source.shared.replication.state();
-    let (id, offset) = match state.history.before {
+    let (id, offset) = match state.history.before() {
         Some((id, offset)) => (id.to_string(), offset as i64),
         None => ("0".repeat(40), -1),
     };
@@ -74,7 +74,10 @@ fn history(source: &Source<'_>, out: &mut Text) {
     out.field("second_repl_offset", offset);
     out.field("repl_backlog_active", u8::from(state.has_backlog));
     out.field("repl_backlog_size", source.live.replication.backlog_bytes);
-    let first = if state.has_backlog { state.backlog.first() + 1 } else { 0 };
-    out.field("repl_backlog_first_byte_offset", first);
-    out.field("repl_backlog_histlen", state.backlog.len());
+    let (len, first) = state.kept();
+    out.field("repl_backlog_first_byte_offset", if state.has_backlog { first + 1 } else { 0 });
+    out.field("repl_backlog_histlen", len);
+    if state.knows_sequences {
+        out.field("sequence", state.records.next());
+    }
 }

@@ -8,9 +8,9 @@ use darter_reactor::process as usage;
 
 use super::{Source, Text};
 use crate::config::Policy;
-use crate::core::COMPAT_VERSION;
 use crate::memcached::Counter;
 use crate::stats::ThreadStats;
+use crate::thread_state::COMPAT_VERSION;
 
 /// INFO server.
 pub fn server(source: &Source<'_>, out: &mut Text) {
@@ -31,7 +31,7 @@ pub fn server(source: &Source<'_>, out: &mut Text) {
     out.field("multiplexing_api", shared.driver_name.get().unwrap_or(&"unknown"));
     if !hides_machine {
         out.field("process_id", process::id());
-        out.field("thread_count", shared.doors.len());
+        out.field("thread_count", shared.handles.len());
     }
     out.field("process_supervised", "no");
     out.field("run_id", &shared.run_id);
@@ -48,7 +48,7 @@ pub fn server(source: &Source<'_>, out: &mut Text) {
         out.field("executable", env::current_exe().unwrap_or_default().display());
         out.field("config_file", shared.settings.config_file().unwrap_or_default().display());
     }
-    out.field("io_threads_active", u8::from(shared.doors.len() > 1));
+    out.field("io_threads_active", u8::from(shared.handles.len() > 1));
     out.field("availability_zone", &live.availability_zone);
 }
 
@@ -142,14 +142,14 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     out.field("mem_allocator", "mimalloc+slab");
     out.zeros(&["mem_overhead_db_hashtable_rehashing"]);
-    // As in Redis the share of a core that it may take, in percent.
+    // As in Redis, the share of a core that it may use, in percent.
     let shards = &source.report.shards;
-    out.field("active_defrag_running", if shards.tidying > 0 { crate::house::SHARE_PERCENT } else { 0 });
-    out.field("lazyfree_pending_objects", shards.graves);
+    out.field("active_defrag_running", if shards.tidying > 0 { crate::cron::SHARE_PERCENT } else { 0 });
+    out.field("lazyfree_pending_objects", shards.lazy_free_len);
     out.field("lazyfreed_objects", shards.tidied.buried);
 }
 
-/// What scripts take: their texts, and what each thread's Lua holds, functions with it.
+/// Memory of scripts: their texts, and each thread's Lua state, including functions.
 fn lua(source: &Source<'_>, out: &mut Text) {
     let (scripts, bytes) = source.shared.scripts.size();
     let lua = source.report.memory.lua;

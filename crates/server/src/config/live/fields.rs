@@ -1,12 +1,13 @@
 //! Reads values out of the table by name and builds the groups of `Live`.
 //!
-//! The names are literals of this module and its parent; one that the table lacks, or of another kind, is a fault of
-//! the program that the first `Live` brings to light, so it panics.
+//! The names are literals of this module and its parent; one that the table lacks, or of another kind, is a
+//! programming error that the first `Live` reveals, so it panics.
 
 use super::parts::{
-    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Log, LogLevel, OnSignal, OomScore,
+    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, OnSignal, OomScore,
     Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
+use darter_durability::Fsync;
 use darter_persist::storage::{CloudOptions, is_cloud};
 use darter_store::rdb::Versions;
 
@@ -26,7 +27,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Whether the setting was ever set.
+    /// Returns true if the setting was ever set.
     fn is_given(&self, name: &str) -> bool {
         table::find_id(name).is_some_and(|id| self.0.is_given(id))
     }
@@ -59,7 +60,7 @@ impl Fields<'_> {
         }
     }
 
-    /// A port: 0 is none, -1 any.
+    /// A port: 0 for none, -1 for any.
     pub(super) fn port(&self, name: &str) -> Option<u16> {
         match self.i64(name) {
             0 => None,
@@ -94,7 +95,7 @@ impl Fields<'_> {
         (!text.is_empty()).then(|| PathBuf::from(text))
     }
 
-    /// A path as seen from the folder of snapshots; from the current folder where that is in a cloud.
+    /// A path relative to the folder of snapshots, or to the current folder if that is in a cloud.
     pub(super) fn in_dir(&self, path: PathBuf) -> PathBuf {
         let Value::Dir(dir) = self.get("dir") else { panic!("dir is no folder") };
         absolute(if is_cloud(dir) { "" } else { dir }).join(path)
@@ -284,7 +285,7 @@ impl Log {
 }
 
 impl LogLevel {
-    /// `v` opens what `loglevel` would hide; `minloglevel` has the last word.
+    /// `v` opens what `loglevel` would hide; `minloglevel` takes precedence.
     fn new(v: &Fields<'_>) -> Self {
         let wanted = match v.choice("loglevel") {
             "debug" => LogLevel::Trace,

@@ -1,14 +1,15 @@
-//! The settings as plain fields: what the rest of the server reads.
+//! The settings as plain fields, for the rest of the server.
 //!
-//! Rebuilt whole after every change and shared as `Arc<Live>`; a worker thread keeps its own and looks at a version
-//! number to learn that there is a newer one (see `Watch`).
+//! Rebuilt whole after every change and shared as `Arc<Live>`; a worker thread keeps its own and compares a version
+//! number to detect a newer one (see `Watch`).
 
 mod fields;
 mod parts;
 mod replication;
 
+pub use darter_durability::Fsync;
 pub use parts::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Log, LogLevel, OnSignal,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, OnSignal,
     OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use replication::Replication;
@@ -36,11 +37,11 @@ pub struct Live {
     pub admin: Admin,
     /// Path of the Unix socket.
     pub unixsocket: Option<PathBuf>,
-    /// Its permissions, when they are to be set.
+    /// Its permissions, if they must be set.
     pub unixsocketperm: Option<u32>,
     /// Threads, 0 = one per CPU.
     pub threads: u32,
-    /// When threads stay on one CPU each: `on`, `off` or `auto`.
+    /// Binding of each thread to one CPU: `on`, `off` or `auto`.
     pub affinity: &'static str,
     /// Shards, 0 = chosen by the server.
     pub shards: u32,
@@ -59,13 +60,13 @@ pub struct Live {
     pub requirepass: String,
     /// Refuse clients from other machines while there is no password.
     pub protected_mode: bool,
-    /// Who may call DEBUG.
+    /// The clients that may call DEBUG.
     pub enable_debug_command: Allowed,
-    /// Who may call MODULE.
+    /// The clients that may call MODULE.
     pub enable_module_command: Allowed,
-    /// Who may set protected settings.
+    /// The clients that may set protected settings.
     pub enable_protected_configs: Allowed,
-    /// Commands that go by another name: old and new; an empty new name disables the command.
+    /// Renamed commands: old and new name; an empty new name disables the command.
     pub renamed_commands: Vec<(String, String)>,
     /// Commands that only the admin port takes.
     pub restricted_commands: Vec<String>,
@@ -78,7 +79,7 @@ pub struct Live {
     /// New ACL users may use all channels.
     pub acl_pubsub_all: bool,
 
-    /// How likely the kernel is to kill the process.
+    /// The likelihood that the kernel kills the process.
     pub oom_score: OomScore,
     /// Databases.
     pub dbnum: u32,
@@ -101,20 +102,20 @@ pub struct Live {
 
     /// Memory limit in bytes, 0 = chosen by the server.
     pub maxmemory: u64,
-    /// What goes at the limit.
+    /// The eviction policy at the limit.
     pub maxmemory_policy: Policy,
-    /// What all clients may take together, 0 = anything.
+    /// The memory of all clients together, 0 = no limit.
     pub maxmemory_clients: Share,
     /// Move values together to free pages.
     pub activedefrag: bool,
-    /// Drop what is least likely to be read instead of refusing writes.
+    /// Evict the values least likely to be read instead of refusing writes.
     pub cache_mode: bool,
     /// Data is imported from another server: nothing expires or is evicted.
     pub import_mode: bool,
     /// Housekeeping turns per second, 1 to 500.
     pub hz: u32,
 
-    /// How values are laid out.
+    /// The layout of values.
     pub encoding: Encoding,
 
     /// The logs of commands that took long or were large.
@@ -136,7 +137,7 @@ pub struct Live {
 
     /// Snapshots and the append-only file.
     pub persistence: Persistence,
-    /// What the signals to stop do.
+    /// The effects of the signals to stop.
     pub shutdown: Shutdown,
 
     /// Encryption.
@@ -153,7 +154,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// The fields that `values` amount to, as change number `version`.
+    /// The fields for `values`, as change number `version`.
     pub(super) fn new(values: &Values, version: u64) -> Live {
         let v = &Fields(values);
         Live {
@@ -222,13 +223,13 @@ impl Live {
 }
 
 impl Live {
-    /// Bytes that the scripts of one thread may hold together; 0 is no limit.
+    /// Bytes that the scripts of one thread may hold together; 0 for no limit.
     pub fn script_memory_max(&self) -> usize {
         let bytes = if self.lua_memory_limit > 0 { self.lua_memory_limit } else { self.maxmemory };
         usize::try_from(bytes).unwrap_or(0)
     }
 
-    /// Where the admin port listens, in the words of `bind`; empty = all addresses.
+    /// The addresses of the admin port, in the words of `bind`; empty = all addresses.
     pub fn admin_addresses(&self) -> Vec<String> {
         if self.admin.follows_bind() {
             return self.bind.clone();
@@ -253,7 +254,7 @@ impl Live {
     }
 }
 
-/// Whether a word of `bind` names this machine only. A name other than `localhost` may stand for anything.
+/// Returns true if a word of `bind` names this machine only. A name other than `localhost` may mean any machine.
 fn is_loopback(word: &str) -> bool {
     let name = word.strip_prefix('-').unwrap_or(word);
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())

@@ -2,6 +2,7 @@
 
 use super::super::compound::SavePoint;
 use crate::command_log::Measure;
+use darter_durability::Fsync;
 use darter_persist::storage::{CloudOptions, is_cloud};
 use darter_store::rdb::Versions;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// How long a client may be silent before it is probed; `None`: it is not.
+    /// Silence of a client before it is probed; `None`: no probes.
     pub fn keepalive(&self) -> Option<Duration> {
         (self.keepalive_s > 0).then(|| Duration::from_secs(u64::from(self.keepalive_s)))
     }
@@ -64,7 +65,7 @@ impl Slowlog {
 pub struct Persistence {
     /// Folder of snapshots, absolute, or its address in a cloud.
     pub dir: PathBuf,
-    /// How a cloud is reached.
+    /// The access to a cloud.
     pub cloud: CloudOptions,
     /// Their name; empty = no snapshots.
     pub dbfilename: String,
@@ -76,13 +77,13 @@ pub struct Persistence {
     pub save_schedule: String,
     /// Schedule by count of changes.
     pub save: Vec<SavePoint>,
-    /// `save ""` was said: no snapshot unless one is asked for, not at the end either.
+    /// `save ""` was set: no snapshot unless requested, not even at the end.
     pub never_saves: bool,
     /// Bytes per second and thread that a snapshot may grow, 0 = as fast as it can.
     pub egress_bytes_per_s_max: u64,
     /// Refuse writes after a failed snapshot.
     pub stop_writes_on_bgsave_error: bool,
-    /// Microseconds to sleep for each key that is saved; negative: one for so many keys.
+    /// Microseconds to sleep for each saved key; negative: one for this many keys.
     pub key_save_delay_us: i64,
     /// Compress native files.
     pub native_compression: bool,
@@ -98,26 +99,26 @@ pub struct Persistence {
     pub appendonly: bool,
     /// When that file is synced.
     pub appendfsync: Fsync,
-    /// Name of that file where Redis wrote it.
+    /// Name of that file as written by Redis.
     pub appendfilename: String,
     /// Folder of that file, in `dir`.
     pub appenddirname: String,
     /// Folder of backups, in `dir`.
     pub backupdirname: String,
-    /// Seconds that a sealed backup is kept; 0 = until somebody removes it.
+    /// Seconds that a sealed backup is kept; 0 = until it is removed by command.
     pub backup_sealed_ttl_s: u64,
-    /// It is not synced while it gets a new base.
+    /// It is not synced while a new base is written.
     pub no_appendfsync_on_rewrite: bool,
     /// Growth in percent that gives it a new base; 0 = never.
     pub auto_aof_rewrite_percentage: u32,
     /// Bytes below which it never gets one.
     pub auto_aof_rewrite_min_bytes: u64,
-    /// A torn end is left out rather than refused.
+    /// A torn end is left out instead of refused.
     pub aof_load_truncated: bool,
 }
 
 impl Persistence {
-    /// Whether snapshots go to a cloud.
+    /// Returns true if snapshots are written to a cloud.
     pub fn is_in_cloud(&self) -> bool {
         is_cloud(&self.dir.to_string_lossy())
     }
@@ -135,7 +136,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Whether it has no addresses of its own.
+    /// Returns true if it has no separate addresses.
     pub fn follows_bind(&self) -> bool {
         self.bind.trim().is_empty()
     }
@@ -154,7 +155,7 @@ pub struct Http {
     pub api: bool,
 }
 
-/// Who may do something.
+/// The clients that may do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allowed {
     /// Nobody.
@@ -166,7 +167,7 @@ pub enum Allowed {
 }
 
 impl Allowed {
-    /// Whether a client that is (not) on this machine may.
+    /// Returns true if a client of this place may.
     pub const fn lets(self, caller: Caller) -> bool {
         match self {
             Allowed::No => false,
@@ -176,7 +177,7 @@ impl Allowed {
     }
 }
 
-/// Where a client is.
+/// The place of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// On this machine: loopback or Unix socket.
@@ -185,59 +186,48 @@ pub enum Caller {
     Remote,
 }
 
-/// What goes when the memory limit is reached.
+/// The eviction policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Writes that need memory are refused.
     NoEviction,
-    /// What was read longest ago.
+    /// The key read longest ago.
     AllKeysLru,
-    /// What is read least often.
+    /// The key read least often.
     AllKeysLfu,
     /// Anything.
     AllKeysRandom,
-    /// What was read longest ago among what expires.
+    /// The key read longest ago, of those with a deadline.
     VolatileLru,
-    /// What is read least often among what expires.
+    /// The key read least often, of those with a deadline.
     VolatileLfu,
     /// Anything that expires.
     VolatileRandom,
-    /// What expires soonest.
+    /// The key that expires soonest.
     VolatileTtl,
-    /// What was written longest ago.
+    /// The key written longest ago.
     AllKeysLrm,
-    /// What was written longest ago among what expires.
+    /// The key written longest ago, of those with a deadline.
     VolatileLrm,
 }
 
 /// An amount of memory, or a part of `maxmemory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many percent.
+    /// A percentage.
     Percent(u8),
 }
 
-/// When the append-only file is synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fsync {
-    /// Before a write is answered.
-    Always,
-    /// Once a second.
-    EverySecond,
-    /// When the system likes.
-    No,
-}
-
-/// Up to where values keep their small layout.
+/// The limits up to which values keep their small layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoding {
     /// Fields of a hash.
     pub hash_max_listpack_entries: u64,
     /// Bytes of its fields and values.
     pub hash_max_listpack_value: u64,
-    /// Elements of a list node when positive, a size class (-1 to -5 = 4 to 64 KB) when negative.
+    /// Elements of a list node if positive, a size class (-1 to -5 = 4 to 64 KB) if negative.
     pub list_max_listpack_size: i32,
     /// Members of a set of integers.
     pub set_max_intset_entries: u64,
@@ -261,7 +251,7 @@ pub struct Encoding {
     pub hll_sparse_max_bytes: u64,
 }
 
-/// What lines are logged and where.
+/// The lines that are logged, and their destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     /// The least important line that is logged.
@@ -274,24 +264,24 @@ pub struct Log {
     pub rotate_bytes: Option<u64>,
 }
 
-/// How important a line must be.
+/// The importance of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Everything.
     Trace,
-    /// What helps to find a fault.
+    /// For finding a fault.
     Debug,
-    /// What an operator wants to know.
+    /// For operators.
     Info,
-    /// What should not be.
+    /// Unwanted conditions.
     Warning,
-    /// What went wrong.
+    /// Failures.
     Error,
     /// Nothing is logged.
     Nothing,
 }
 
-/// What the signals to stop do.
+/// The effects of the signals to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shutdown {
     /// On SIGINT.
@@ -300,21 +290,21 @@ pub struct Shutdown {
     pub on_sigterm: OnSignal,
 }
 
-/// How likely the kernel is to kill the process when memory runs out.
+/// The likelihood that the kernel kills the process when memory runs out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OomScore {
-    /// As it was started.
+    /// As at start.
     Untouched,
-    /// As it was started, and so much more.
+    /// As at start, plus this amount.
     Relative(i32),
-    /// So much.
+    /// This amount.
     Absolute(i32),
 }
 
-/// What one signal does.
+/// The effect of one signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnSignal {
-    /// Save first, or surely not; `None` = when there are rules for saving.
+    /// True to save first, false not to; `None` = save if there are save points.
     pub save: Option<bool>,
     /// Do not wait for replicas.
     pub now: bool,
@@ -339,19 +329,19 @@ pub struct Tls {
     pub ca_cert_file: Option<PathBuf>,
     /// Folder of such authorities.
     pub ca_cert_dir: Option<PathBuf>,
-    /// Whether clients must show a certificate when authorities are given; `None` = they may.
+    /// True if clients must show a certificate when authorities are given; `None` = they may.
     pub auth_clients: Option<bool>,
     /// Versions to offer, by name; empty = all that are safe.
     pub protocols: String,
     /// Suites of TLS 1.3, between colons; empty = all.
     pub ciphersuites: String,
-    /// Our order of suites goes before the client's.
+    /// Our order of suites takes precedence over the client's.
     pub prefers_own_ciphers: bool,
     /// Clients may resume sessions.
     pub session_caching: bool,
     /// Sessions remembered for clients without tickets.
     pub session_cache_size: u32,
-    /// What the master is shown; else `cert_file`.
+    /// The certificate shown to the master; else `cert_file`.
     pub client_cert_file: Option<PathBuf>,
     /// Its key.
     pub client_key_file: Option<PathBuf>,
@@ -359,21 +349,21 @@ pub struct Tls {
     pub replication: bool,
 }
 
-/// What cluster clients are told to connect to.
+/// The address that cluster clients connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
     /// The address.
     Ip,
     /// The host name.
     Hostname,
-    /// Nothing: where they are connected already.
+    /// None: the one they are connected to.
     Unknown,
 }
 
 /// Cluster mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
-    /// Which one.
+    /// The mode.
     pub mode: ClusterMode,
     /// Address told to clients; empty = the one they came by.
     pub announce_ip: String,
@@ -383,13 +373,13 @@ pub struct Cluster {
     pub announce_bus_port: u16,
     /// Host name told to clients; empty = none.
     pub announce_hostname: String,
-    /// What clients are told to connect to.
+    /// The address that clients connect to.
     pub endpoint: Endpoint,
     /// Id of this node; empty = chosen by the server.
     pub node_id: String,
 }
 
-/// Which cluster mode.
+/// The cluster mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterMode {
     /// One server, no cluster commands.

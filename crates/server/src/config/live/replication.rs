@@ -17,7 +17,7 @@ pub struct Replication {
     pub announce_port: u16,
     /// Sentinel may see this replica.
     pub is_announced: bool,
-    /// What Sentinel goes by.
+    /// The priority for Sentinel.
     pub priority: u32,
     /// Clients may not write on a replica.
     pub read_only: bool,
@@ -29,11 +29,11 @@ pub struct Replication {
     pub ping_s: u64,
     /// Bytes kept for replicas that come back.
     pub backlog_bytes: u64,
-    /// Seconds they are kept without replicas, 0 = for ever.
+    /// Seconds that they are kept without replicas, 0 = forever.
     pub backlog_ttl_s: u64,
     /// Replicas without which writes are refused.
     pub min_replicas: u32,
-    /// Seconds such a replica may lag.
+    /// Largest lag of such a replica, in seconds.
     pub max_lag_s: u64,
 }
 

@@ -27,7 +27,7 @@ impl Loader {
                 return Err(Usage(unexpected(before, argument)));
             };
             rest = self.read_flag(argument, body, after)?;
-            // It has taken no argument of its own.
+            // It has taken no argument.
             before = (rest.len() == after.len()).then_some(body);
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Loader {
         Ok(after)
     }
 
-    /// Reads the flags that are no settings: they name files or other flags. `None`: it is none of them.
+    /// Reads the flags that are not settings: they name files or other flags. `None`: not one of them.
     fn read_file_flag<'a>(
         &mut self,
         name: &str,
@@ -121,13 +121,13 @@ impl Loader {
         }
         let shown = argument.split('=').next().unwrap_or(argument);
         self.unknown.push((name.to_owned(), unknown_name(&format!("flag '{shown}'"), name, "--")));
-        // the value of an unknown flag must not be taken for something else
+        // the value of an unknown flag must not be taken for another argument
         let skip = usize::from(value.is_none() && after.first().is_some_and(|next| !looks_like_flag(next)));
         Ok(after.get(skip..).unwrap_or_default())
     }
 }
 
-/// What is said of an argument that is no flag: the one before may be on or off, and this neither.
+/// The error for an argument that is not a flag, after a flag that takes on or off.
 fn unexpected(before: Option<&str>, argument: &str) -> String {
     let on_or_off = before.filter(|name| table::find_id(name).is_some_and(is_bool));
     match on_or_off {
@@ -177,12 +177,12 @@ fn take_values(id: Id, after: &[String]) -> Result<(Vec<&str>, &[String]), Strin
     }
 }
 
-/// Whether `argument` is a flag rather than a word that starts with a dash, like the address `-::1`.
+/// Returns true if `argument` is a flag rather than a word that starts with a dash, like the address `-::1`.
 fn looks_like_flag(argument: &str) -> bool {
     argument.starts_with("--") || (argument.starts_with('-') && is_known(argument))
 }
 
-/// Whether `argument` is the flag of a setting.
+/// Returns true if `argument` is the flag of a setting.
 fn is_known(argument: &str) -> bool {
     let body = argument.trim_start_matches('-');
     let name = body.split(['=', ' ']).next().unwrap_or(body);

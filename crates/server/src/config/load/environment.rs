@@ -49,7 +49,7 @@ fn text(key: &str, value: &OsStr) -> Result<String, Usage> {
     value.to_str().map(str::to_owned).ok_or_else(|| Usage(format!("{key} is not UTF-8")))
 }
 
-/// The setting called exactly so, case included; underscores stand for dashes, which variables cannot hold.
+/// The setting of exactly this name, including case; underscores replace dashes, which variables cannot contain.
 fn find_exactly(name: &str) -> Option<Id> {
     let id = table::find_id(name)?;
     let setting = table::setting(id);

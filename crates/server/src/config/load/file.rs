@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A longer file is no configuration.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// How deep files may include files; a loop ends here.
+/// Deepest nesting of included files; a loop ends here.
 const DEPTH_MAX: usize = 16;
 
 impl Loader {
@@ -30,13 +30,13 @@ impl Loader {
         self.read_lines(path, |loader, line, blame| loader.read_flag_line(line).map_err(blame))
     }
 
-    /// CONFIG REWRITE goes into the first file that is named.
+    /// CONFIG REWRITE writes to the first file named.
     fn remember(&mut self, path: &str, style: Style) {
         let path = absolute(path);
         self.file.get_or_insert_with(|| File::new(path, style));
     }
 
-    /// Gives every line of a file that is not blank and no comment to `read`.
+    /// Passes every line of a file that is neither blank nor a comment to `read`.
     fn read_lines(
         &mut self,
         path: &str,

@@ -1,4 +1,4 @@
-//! Start-up: the configuration file, the environment, then the command line; what comes later wins.
+//! Start-up: the configuration file, the environment, then the command line; the later wins.
 
 mod arguments;
 mod environment;
@@ -12,14 +12,14 @@ use super::{Settings, USER_SEPARATOR, help, refuse_missing_feature};
 use std::collections::HashSet;
 use std::ffi::OsString;
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug)]
 pub enum Startup {
     /// Serve with these settings, after logging the notes, a line each.
     Serve {
         /// The settings.
         settings: Box<Settings>,
-        /// What the operator should know: settings that were taken and have no effect.
+        /// Notes for the operator: settings that were accepted and have no effect.
         notes: Vec<String>,
     },
     /// Print this text to stdout and exit with 0.
@@ -32,7 +32,7 @@ pub enum Startup {
 pub struct Usage(String);
 
 impl Usage {
-    /// What the process exits with.
+    /// The exit code of the process.
     pub const EXIT_CODE: u8 = 1;
 }
 
@@ -66,7 +66,7 @@ pub(super) fn load(
     loader.finish()
 }
 
-/// The text that `--help` and its kin print.
+/// The text that `--help` and similar flags print.
 fn wants_text(arguments: &[String]) -> Option<String> {
     let asked = |names: &[&str]| arguments.iter().any(|a| names.contains(&a.as_str()));
     if asked(&["--version", "-version"]) || arguments == ["-v"] {
@@ -91,7 +91,7 @@ struct Loader {
     undefok: Vec<String>,
     unknown: Vec<(String, Usage)>,
     files_open: usize,
-    // A file was read that was written for Redis.
+    // A file written for Redis was read.
     is_of_redis: bool,
 }
 
@@ -110,7 +110,7 @@ impl Loader {
         }
     }
 
-    /// Gives the setting at `id` a value. Errors: what is wrong with it, in Redis' words.
+    /// Sets the value of the setting at `id`. Errors: the fault, in Redis' words.
     fn give(&mut self, id: Id, words: &[&str]) -> Result<(), String> {
         let setting = table::setting(id);
         let first = self.given.insert(id);
@@ -137,7 +137,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Gives the setting at `id` a value that is one text, of several words if its kind takes them.
+    /// Sets the setting at `id` to a value that is one text, of several words if its kind takes them.
     fn give_text(&mut self, id: Id, text: &str) -> Result<(), String> {
         if !table::setting(id).takes_words() {
             return self.give(id, &[text]);
@@ -173,7 +173,7 @@ impl Loader {
 }
 
 impl Loader {
-    /// Gives what depends on other settings its value; returns a note for the log.
+    /// Sets the values that depend on other settings; returns a note for the log.
     fn settle_defaults(&mut self) -> Option<String> {
         let find = |name| table::find_id(name).map(|id| (id, table::setting(id)));
         let is_cache = find("cache_mode").is_some_and(|(id, _)| !self.values.is_default(id));
@@ -199,12 +199,12 @@ impl Loader {
     }
 }
 
-/// A smaller limit of memory is taken for a mistake.
+/// A smaller memory limit is considered a mistake.
 const MEMORY_DOUBTED: u64 = 16 << 20;
-/// What Redis does where its file says nothing about saving.
+/// Redis' save points without any in its file.
 const SAVE_POINTS_OF_REDIS: &str = "3600 1 300 100 60 10000";
 
-/// The error about a name nobody knows.
+/// The error for an unknown name.
 fn unknown_name(shown: &str, name: &str, prefix: &str) -> Usage {
     match table::nearest(name) {
         Some(near) => Usage(format!("unknown {shown}; did you mean {prefix}{near}?")),
@@ -212,7 +212,7 @@ fn unknown_name(shown: &str, name: &str, prefix: &str) -> Usage {
     }
 }
 
-/// Whether the setting at `id` is a boolean.
+/// Returns true if the setting at `id` is a boolean.
 fn is_bool(id: Id) -> bool {
     matches!(table::setting(id).kind, Kind::Bool)
 }

@@ -33,14 +33,14 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect(NO_CLUSTER)
         .help(Cluster, "name of this node in logs"),
     Setting::choice("cluster-preferred-endpoint-type", &["ip", "hostname", "unknown-endpoint"], "ip")
-        .help(Cluster, "what cluster clients are told first"),
+        .help(Cluster, "form of the address for cluster clients"),
     Setting::checked("cluster_node_id", "", check::printable)
         .dragonfly()
         .fixed()
         .help(Cluster, "id of this node; empty means the replication id"),
     Setting::int("cluster-port", 0, PORT_MAX, "0")
         .fixed()
-        .help(Cluster, "port of the bus that cluster clients are told; there is no bus"),
+        .help(Cluster, "port of the bus shown to cluster clients; there is no bus"),
     Setting::checked("cluster-config-file", "nodes.conf", check::cluster_config_file)
         .fixed()
         .no_effect(NO_CLUSTER)
@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Cluster, "moves of slots that are remembered"),
     Setting::int("cluster-compatibility-sample-ratio", 0, 100, "0")
         .no_effect(NO_CLUSTER)
-        .help(Cluster, "commands looked at for what a cluster refuses, percent"),
+        .help(Cluster, "commands checked for errors of a cluster, percent"),
     Setting::choice("cluster-config-save-behavior", &["sync", "best-effort"], "sync")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "whether a change waits for the file of the nodes"),

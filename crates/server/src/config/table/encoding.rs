@@ -1,4 +1,4 @@
-//! How values are laid out, as OBJECT ENCODING tells.
+//! The layout of values, as shown by OBJECT ENCODING.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
 use crate::config::setting::{Group::Encoding, Setting};
@@ -67,12 +67,12 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("huffman_table", "")
         .dragonfly()
         .fixed()
-        .no_effect("text is packed to 7 bits where that pays")
+        .no_effect("text is packed to 7 bits if that saves memory")
         .help(Encoding, "Huffman tables for keys or values"),
     Setting::bool("experimental_flat_json", "false")
         .dragonfly()
         .fixed()
-        .no_effect("JSON has one layout of its own")
+        .no_effect("JSON has a single layout")
         .help(Encoding, "compact JSON"),
     Setting::int("container_iteration_yield_interval_usec", 0, U32_MAX, "500")
         .dragonfly()

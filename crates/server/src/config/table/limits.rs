@@ -1,4 +1,4 @@
-//! What bounds one client or one command.
+//! The limits of one client or one command.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
 use crate::config::setting::{Group::Limits, Kind, Setting};
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::memory("max_client_iobuf_len", 1024, BYTES_MAX, "32kb")
         .dragonfly()
         .fixed()
-        .no_effect("input is read where it will be parsed")
+        .no_effect("input is received into the parse buffer")
         .help(Limits, "bytes of one client's input buffer"),
     Setting::memory("pipeline_buffer_limit", 0, BYTES_MAX, "128mb")
         .dragonfly()

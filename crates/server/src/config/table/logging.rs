@@ -35,7 +35,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .no_effect("see alsologtostderr")
-        .help(Logging, "level from which lines go to stderr too"),
+        .help(Logging, "level from which lines are also written to stderr"),
     Setting::int("logbuflevel", -1, 3, "0")
         .dragonfly()
         .fixed()
@@ -49,7 +49,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("syslog-enabled", "no").fixed().not_yet("syslog").help(Logging, "log to syslog"),
     Setting::text("syslog-ident", "darter")
         .fixed()
-        .no_effect("syslog is not there yet")
+        .no_effect("syslog is not supported yet")
         .help(Logging, "name used there"),
     Setting::choice(
         "syslog-facility",
@@ -57,10 +57,10 @@ pub(super) const ROWS: &[Setting] = &[
         "local0",
     )
     .fixed()
-    .no_effect("syslog is not there yet")
+    .no_effect("syslog is not supported yet")
     .help(Logging, "facility used there"),
     Setting::bool("crash-log-enabled", "yes")
-        .no_effect("a crash always says where")
+        .no_effect("a crash always reports its place")
         .help(Logging, "report crashes in the log"),
     Setting::bool("crash-memcheck-enabled", "yes")
         .no_effect("memory is not tested")

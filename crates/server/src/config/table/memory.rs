@@ -23,13 +23,13 @@ const OWN_EVICTION: &str = "eviction runs in the write that needs the memory";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::memory("maxmemory", 0, u64::MAX, "0")
-        .help(Memory, "memory limit, as in 100mb or 12gb; 0 decides by what the machine has"),
+        .help(Memory, "memory limit, as in 100mb or 12gb; 0 chooses by the memory of the machine"),
     Setting::choice("maxmemory-policy", POLICIES, "noeviction")
-        .help(Memory, "what goes when the limit is reached"),
-    Setting::bool("cache_mode", "false")
-        .dragonfly()
-        .fixed()
-        .help(Memory, "at the limit, drop what is least likely to be read again instead of refusing writes"),
+        .help(Memory, "the keys that are evicted at the limit"),
+    Setting::bool("cache_mode", "false").dragonfly().fixed().help(
+        Memory,
+        "at the limit, evict the keys least likely to be read again instead of refusing writes",
+    ),
     Setting::int("maxmemory-samples", 1, I32_MAX, "5")
         .no_effect("eviction does not sample")
         .help(Memory, "keys Redis samples for eviction"),
@@ -142,7 +142,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .no_effect(NO_DEFRAG)
-        .help(Memory, "leave JSON values where they are"),
+        .help(Memory, "do not move JSON values"),
     Setting::bool("activerehashing", "yes")
         .no_effect("the index grows in steps of 4 KiB, so nothing is rehashed")
         .help(Memory, "rehash in the background"),

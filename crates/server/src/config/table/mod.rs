@@ -1,7 +1,7 @@
 //! The settings table: every name the server knows, one file per subject.
 //!
-//! Built once, at the first question. Names are looked up without regard to case, and dashes, underscores and dots are
-//! the same character.
+//! Built once, at the first use. Names are looked up without regard to case, and dashes, underscores and dots are the
+//! same character.
 
 mod cluster;
 mod encoding;
@@ -42,7 +42,7 @@ pub(super) fn ids() -> impl Iterator<Item = Id> {
     (0..TABLE.rows.len()).map(Id)
 }
 
-/// Where `name` stands.
+/// The index of `name`.
 pub(super) fn find_id(name: &str) -> Option<Id> {
     TABLE.places.get(&plain(name)).copied()
 }
@@ -90,12 +90,12 @@ impl Values {
         self.given[id.0] = true;
     }
 
-    /// Whether the value at `id` was ever set, be it to the default.
+    /// Returns true if the value at `id` was ever set, even to the default.
     pub(super) fn is_given(&self, id: Id) -> bool {
         self.given[id.0]
     }
 
-    /// Whether the value at `id` is the default.
+    /// Returns true if the value at `id` is the default.
     pub(super) fn is_default(&self, id: Id) -> bool {
         self.get(id) == default_of(id)
     }

@@ -1,4 +1,4 @@
-//! Ports, sockets, threads and what clients may do before they know a password.
+//! Ports, sockets, threads and the rights of clients before login.
 
 use super::{BYTES_MAX, I32_MAX, LOCAL_ACTIONS, PORT_MAX, U32_MAX};
 use crate::config::check;
@@ -122,11 +122,11 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Network, "I/O threads from which Valkey sends values without copying"),
     Setting::int("min-string-size-avoid-copy-reply", 0, I32_MAX, "16384")
         .hidden()
-        .no_effect("long replies go in slices")
+        .no_effect("long replies are sent in slices")
         .help(Network, "bytes from which Valkey sends a value without copying"),
     Setting::int("min-string-size-avoid-copy-reply-threaded", 0, I32_MAX, "65536")
         .hidden()
-        .no_effect("long replies go in slices")
+        .no_effect("long replies are sent in slices")
         .help(Network, "the same for its I/O threads"),
     Setting::int("events-per-io-thread", 0, I32_MAX, "2")
         .no_effect("every thread serves clients and data; see proactor_threads")
@@ -141,13 +141,13 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Security, "refuse clients from other machines while there is no password"),
     Setting::choice("enable-debug-command", LOCAL_ACTIONS, "local")
         .fixed()
-        .help(Security, "who may call DEBUG: no one, clients on this machine, everyone"),
+        .help(Security, "clients that may call DEBUG: none, those on this machine, all"),
     Setting::choice("enable-module-command", LOCAL_ACTIONS, "no")
         .fixed()
-        .help(Security, "who may call MODULE"),
+        .help(Security, "clients that may call MODULE"),
     Setting::choice("enable-protected-configs", LOCAL_ACTIONS, "no")
         .fixed()
-        .help(Security, "who may change dir and dbfilename by CONFIG SET"),
+        .help(Security, "clients that may change dir and dbfilename by CONFIG SET"),
     Setting::text("aclfile", "").fixed().help(Security, "file of ACL users"),
     Setting::int("acllog-max-len", 0, i64::MAX, "128").help(Security, "entries of ACL LOG"),
     Setting::choice("acl-pubsub-default", &["allchannels", "resetchannels"], "resetchannels")

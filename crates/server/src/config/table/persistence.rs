@@ -4,13 +4,13 @@ use super::{BYTES_MAX, I32_MAX};
 use crate::config::check;
 use crate::config::setting::{Change, Group::Persistence, Kind, Setting};
 
-const OTHER_AOF: &str = "the journal has a format of its own";
+const OTHER_AOF: &str = "the journal has another format";
 const NO_CLOUD: &str = "this way to Google Cloud Storage";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::new("dir", Kind::Dir, "")
         .change(Change::Protected)
-        .help(Persistence, "folder of snapshots; empty means where the server was started"),
+        .help(Persistence, "folder of snapshots; empty means the folder at start"),
     Setting::checked("dbfilename", "dump", check::dbfilename).change(Change::Protected).help(
         Persistence,
         "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off",
@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .help(Persistence, "native snapshot files instead of one .rdb file"),
     Setting::new("save", Kind::Save, "")
-        .help(Persistence, "snapshot when so many changes happened in so many seconds; \"\" means never"),
+        .help(Persistence, "snapshot after a number of changes within a number of seconds; \"\" means never"),
     Setting::checked("snapshot_cron", "", check::cron)
         .dragonfly()
         .fixed()
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Setting] = &[
         "write keys into .rdb files that only servers with modules, or Redis 8.8, can read",
     ),
     Setting::bool("rdb-save-incremental-fsync", "yes")
-        .no_effect("snapshots are synced as they are written")
+        .no_effect("snapshots are always synced while they are written")
         .help(Persistence, "sync while writing"),
     Setting::bool("rdb-del-sync-files", "no")
         .no_effect("replicas are synced without files")
@@ -155,6 +155,6 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "upload nothing in the end"),
 ];
 
-/// How Dragonfly compresses what it saves, by number and by name. It has LZF, ZSTD and LZ4; here it is LZ4 or nothing.
+/// Dragonfly's compression of snapshots, by number and by name. It has LZF, ZSTD and LZ4; here it is LZ4 or none.
 const COMPRESSION_MODES: &[&str] =
     &["0", "1", "2", "3", "NONE", "SINGLE_ENTRY", "MULTI_ENTRY_ZSTD", "MULTI_ENTRY_LZ4"];

@@ -3,7 +3,7 @@
 use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
 use crate::config::setting::{Group::Replication, Kind, Setting};
 
-const NO_REPLICATION: &str = "replication is not there yet";
+const NO_REPLICATION: &str = "Darter's replication has no use for it";
 const DISKLESS: &str = "replicas are synced from memory";
 
 pub(super) const ROWS: &[Setting] = &[
@@ -42,11 +42,11 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "flush in the background before a sync"),
     Setting::bool("replica-ignore-disk-write-errors", "no")
         .no_effect(NO_REPLICATION)
-        .help(Replication, "follow on when the disk fails"),
+        .help(Replication, "continue when the disk fails"),
     Setting::bool("replica_partial_sync", "true")
         .dragonfly()
         .no_effect(NO_REPLICATION)
-        .help(Replication, "go on where a lost connection ended"),
+        .help(Replication, "continue after a lost connection"),
     Setting::bool("replica_delete_expired", "true")
         .dragonfly()
         .fixed()
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("break_replication_on_master_restart", "false")
         .dragonfly()
         .fixed()
-        .not_yet("replication")
+        .no_effect("a replica follows a master that restarted, as in Redis")
         .help(Replication, "stop following a master that restarted"),
     Setting::int("repl-timeout", 1, I32_MAX, "60").help(Replication, "seconds of silence that end a link"),
     Setting::int("repl-ping-replica-period", 1, I32_MAX, "10")
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::memory("repl-backlog-size", 1, BYTES_MAX, "1mb")
         .help(Replication, "bytes kept for replicas that come back"),
     Setting::int("repl-backlog-ttl", 0, i64::MAX, "3600")
-        .help(Replication, "seconds they are kept without replicas; 0 means for ever"),
+        .help(Replication, "seconds they are kept without replicas; 0 means forever"),
     Setting::memory("shard_repl_backlog_max_bytes", 0, BYTES_MAX, "0")
         .dragonfly()
         .fixed()
@@ -94,7 +94,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "replicas that end that wait"),
     Setting::choice("repl-diskless-load", &["disabled", "on-empty-db", "swapdb"], "disabled")
         .no_effect(DISKLESS)
-        .help(Replication, "how a replica loads what it gets"),
+        .help(Replication, "how a replica loads a snapshot"),
     Setting::bool("dual-channel-replication-enabled", "no")
         .no_effect(NO_REPLICATION)
         .help(Replication, "snapshot and journal on two connections"),
@@ -107,13 +107,13 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "bytes a replica keeps while it loads"),
     Setting::choice("propagation-error-behavior", &["ignore", "panic", "panic-on-replicas"], "ignore")
         .no_effect(NO_REPLICATION)
-        .help(Replication, "what to do when a journal entry fails"),
+        .help(Replication, "reaction to a failed journal entry"),
     Setting::int("min-replicas-to-write", 0, I32_MAX, "0")
         .alias(&["min-slaves-to-write"])
         .help(Replication, "replicas without which writes are refused"),
     Setting::int("min-replicas-max-lag", 0, I32_MAX, "10")
         .alias(&["min-slaves-max-lag"])
-        .help(Replication, "seconds such a replica may lag"),
+        .help(Replication, "largest lag of these replicas, in seconds"),
     Setting::int("master_connect_timeout_ms", 0, I32_MAX, "20000")
         .dragonfly()
         .fixed()
@@ -151,7 +151,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("experimental_cascaded_partial_sync", "false")
         .dragonfly()
         .fixed()
-        .not_yet("replicas of replicas")
+        .no_effect("chains always resume by a partial sync if they can")
         .help(Replication, "partial sync through chains"),
     Setting::bool("import-mode", "no").help(
         Replication,

@@ -5,14 +5,14 @@ use crate::config::check;
 use crate::config::setting::{Group::Scripting, Kind, Setting};
 
 const ANY_KEYS: &str = "every script may touch any key";
-const ATOMIC: &str = "a call is a function call, there is nothing to wait for";
+const ATOMIC: &str = "a call is a function call and never waits";
 const ONE_STATE: &str = "a thread has one interpreter, tidied when it holds more than 4 MiB";
 const WHOLE_NUMBERS: &str = "scripts return whole numbers, as those of Redis do";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("busy-reply-threshold", 0, i64::MAX, "5000")
         .alias(&["lua-time-limit"])
-        .help(Scripting, "milliseconds after which other clients are told BUSY"),
+        .help(Scripting, "milliseconds after which other clients get BUSY"),
     Setting::memory("lua_memory_limit", 0, BYTES_MAX, "0").dragonfly().help(
         Scripting,
         "bytes that the scripts of one thread may hold together; 0 means as many as maxmemory",

@@ -3,8 +3,8 @@
 use super::{BYTES_MAX, U32_MAX};
 use crate::config::setting::{Group::Search, Setting};
 
-const NO_SEARCH: &str = "search is not there yet";
-const NO_FILTERS: &str = "filters are not there yet";
+const NO_SEARCH: &str = "search is not supported yet";
+const NO_FILTERS: &str = "filters are not supported yet";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("cf_bucket_size", 0, U32_MAX, "2")

@@ -10,11 +10,11 @@ const PINNED: &str = "pinning to given CPUs; taskset does it";
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("daemonize", "no")
         .fixed()
-        .no_effect("the process stays in the foreground: the service manager or the shell sends it to the background")
+        .no_effect("the process stays in the foreground: the service manager or the shell puts it into the background")
         .help(System, "go to the background"),
     Setting::choice("supervised", &["upstart", "systemd", "auto", "no"], "no")
         .fixed()
-        .no_effect("systemd is told about start and stop wherever NOTIFY_SOCKET is set")
+        .no_effect("systemd is notified of start and stop if NOTIFY_SOCKET is set")
         .help(System, "supervisor to tell about start and stop"),
     Setting::text("pidfile", "").fixed().help(System, "file to write the process id to"),
     Setting::bool("set-proc-title", "yes")
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::choice("proactor_affinity_mode", &["on", "off", "auto"], "auto")
         .dragonfly()
         .fixed()
-        .help(System, "keep each thread on a CPU of its own; auto: where a CPU is left for others"),
+        .help(System, "bind each thread to a CPU; auto: if a CPU is left for other processes"),
     Setting::text("server-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of the server"),
     Setting::text("bio-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of background threads"),
     Setting::text("aof-rewrite-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of rewrites"),

@@ -3,7 +3,7 @@
 use super::{BYTES_MAX, U32_MAX};
 use crate::config::setting::{Group::Tiering, Kind, Setting};
 
-const NO_TIERING: &str = "tiering is not there yet";
+const NO_TIERING: &str = "tiering is missing";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("backing_file_direct", "true")
@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .no_effect(NO_TIERING)
-        .help(Tiering, "nodes of a list before its middle goes to disk; 0 means never"),
+        .help(Tiering, "nodes of a list before its middle is moved to disk; 0 means never"),
     Setting::bool("tiered_experimental_cooling", "true")
         .dragonfly()
         .fixed()
@@ -30,12 +30,12 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .no_effect(NO_TIERING)
-        .help(Tiering, "hashes go to disk"),
+        .help(Tiering, "move hashes to disk"),
     Setting::bool("tiered_experimental_list_support", "false")
         .dragonfly()
         .fixed()
         .no_effect(NO_TIERING)
-        .help(Tiering, "lists go to disk"),
+        .help(Tiering, "move lists to disk"),
     Setting::memory("tiered_max_file_size", 0, BYTES_MAX, "0")
         .dragonfly()
         .fixed()
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .no_effect(NO_TIERING)
-        .help(Tiering, "free share of memory below which values go to disk"),
+        .help(Tiering, "free share of memory below which values are moved to disk"),
     Setting::text("tiered_prefix", "")
         .dragonfly()
         .fixed()

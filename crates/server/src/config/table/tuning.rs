@@ -1,4 +1,4 @@
-//! Knobs of Dragonfly's engine. Darter's has none of these joints, so they are taken and change nothing.
+//! Knobs of Dragonfly's engine. Darter has no use for them, so they are accepted and change nothing.
 
 use super::{BYTES_MAX, U32_MAX};
 use crate::config::setting::{Group::Tuning, Setting};
@@ -209,7 +209,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .no_effect(LOCKS)
-        .help(Tuning, "prefix of keys spread in turn; deprecated by Dragonfly"),
+        .help(Tuning, "prefix of keys distributed round robin; deprecated by Dragonfly"),
     Setting::int("fiber_safety_margin", 0, U32_MAX, "0")
         .dragonfly()
         .fixed()

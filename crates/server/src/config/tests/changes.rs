@@ -229,7 +229,7 @@ fn whoever_applies_a_change_may_refuse_it() {
     };
     settings.config_set(&pairs, Caller::Remote, seen).expect("a free port");
     assert_eq!(settings.live().port, Some(1));
-    // nothing to apply, so nobody is asked
+    // no effect to apply, so `refuse` is not called
     settings.config_set(&pairs, Caller::Remote, refuse).expect("the same values");
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the configuration, and what they share.
+//! Tests of the configuration, and their common parts.
 
 mod changes;
 mod files;
@@ -9,7 +9,7 @@ use super::*;
 use std::fs;
 use std::path::PathBuf;
 
-/// A fresh folder that goes away with the value.
+/// A fresh folder that is removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! What is a request of commands.
+//! Tests of requests with commands.
 
 use super::*;
 

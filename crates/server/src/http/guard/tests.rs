@@ -1,4 +1,4 @@
-//! What other sites may not do.
+//! Tests of requests from other sites.
 
 use super::*;
 use crate::http::request::{Step, parse};

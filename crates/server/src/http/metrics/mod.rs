@@ -1,8 +1,8 @@
 //! `/metrics`: the server's numbers for Prometheus.
 //!
 //! Called by the routes. Names, types and labels are Dragonfly's where it has the same thing, so that its dashboards
-//! work; what is our own begins with `darter_`. Nothing is asked of a shard or a client: threads note what they see
-//! while they keep house, and this adds it up.
+//! work; our own begin with `darter_`. No shard or client is asked: threads note their numbers during housekeeping,
+//! and this adds them up.
 
 mod own;
 mod table;
@@ -20,29 +20,29 @@ use crate::shared::Shared;
 use crate::worker::lock;
 use text::{Kind, Page, Samples};
 
-/// Everything the families are written from, looked at once.
-struct Scene<'a> {
+/// The data of all families, read once.
+struct Scrape<'a> {
     shared: &'a Shared,
     live: &'a Live,
     report: Report,
     /// Commands that were called, refused or failed, by id.
     commands: Vec<(&'static str, CommandTotals)>,
-    /// How long turns of all threads took.
+    /// Durations of turns of all threads.
     turns: Sum,
     cpu: CpuTimes,
     /// Fields of INFO persistence and replication.
     info: HashMap<String, String>,
     errors: Vec<(String, u64)>,
-    /// Who follows this server.
+    /// The replicas of this server.
     followers: Vec<Follower>,
 }
 
-/// How a family gets its samples.
+/// The source of a family's samples.
 enum Value {
     /// Its one number.
-    Number(fn(&Scene<'_>) -> f64),
+    Number(fn(&Scrape<'_>) -> f64),
     /// Samples with labels.
-    Many(fn(&Scene<'_>, &mut Samples<'_>)),
+    Many(fn(&Scrape<'_>, &mut Samples<'_>)),
     /// Zeros for what Darter does not have, one for each value of a label.
     Zero(&'static str, &'static [&'static str]),
 }
@@ -54,11 +54,11 @@ struct Family {
     value: Value,
 }
 
-const fn gauge(name: &'static str, help: &'static str, value: fn(&Scene<'_>) -> f64) -> Family {
+const fn gauge(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
     Family { name, kind: Kind::Gauge, help, value: Value::Number(value) }
 }
 
-const fn counter(name: &'static str, help: &'static str, value: fn(&Scene<'_>) -> f64) -> Family {
+const fn counter(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
     Family { name, kind: Kind::Counter, help, value: Value::Number(value) }
 }
 
@@ -66,13 +66,13 @@ const fn many(
     name: &'static str,
     kind: Kind,
     help: &'static str,
-    value: fn(&Scene<'_>, &mut Samples<'_>),
+    value: fn(&Scrape<'_>, &mut Samples<'_>),
 ) -> Family {
     Family { name, kind, help, value: Value::Many(value) }
 }
 
-impl<'a> Scene<'a> {
-    fn look(shared: &'a Shared, live: &'a Live) -> Scene<'a> {
+impl<'a> Scrape<'a> {
+    fn look(shared: &'a Shared, live: &'a Live) -> Scrape<'a> {
         let report = Report::glance(shared);
         let is_used = |totals: &CommandTotals| totals.calls + totals.rejected + totals.failed > 0;
         let commands = shared
@@ -86,7 +86,7 @@ impl<'a> Scene<'a> {
         shared.stats.iter().for_each(|stats| turns.add(&stats.turn_times));
         let mut errors: Vec<_> = lock(&shared.errors).iter().map(|(word, n)| (word.clone(), *n)).collect();
         errors.sort_unstable();
-        Scene {
+        Scrape {
             shared,
             live,
             followers: followers(shared),
@@ -99,7 +99,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// A number of INFO; 0 when it is not there.
+    /// A number of INFO; 0 if it is missing.
     fn number(&self, field: &str) -> f64 {
         self.info.get(field).and_then(|text| text.parse().ok()).unwrap_or(0.0)
     }
@@ -107,7 +107,7 @@ impl<'a> Scene<'a> {
 
 /// The whole page. Cost: every counter of every command of every thread, and two files of `/proc`.
 pub fn render(shared: &Shared, live: &Live) -> String {
-    let scene = Scene::look(shared, live);
+    let scene = Scrape::look(shared, live);
     let mut page = Page::new();
     for family in table::DRAGONFLY.iter().chain(own::OWN) {
         let mut samples = page.family(family.name, family.kind, family.help);
@@ -121,7 +121,7 @@ pub fn render(shared: &Shared, live: &Live) -> String {
     page.into_text()
 }
 
-/// How long the calls of one command took.
+/// Durations of the calls of one command.
 pub(super) struct Timed {
     pub(super) name: &'static str,
     /// Calls, of which some were timed.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
-use super::{Family, Kind, Samples, Scene, counter, gauge, many, most_called};
+use super::{Family, Kind, Samples, Scrape, counter, gauge, many, most_called};
 use crate::command_log::Measure;
 use crate::pubsub;
 use crate::replication::show::Follower;
@@ -13,7 +13,7 @@ pub(super) const OWN: &[Family] = &[
     many(
         "darter_command_duration_seconds",
         Kind::Histogram,
-        "Time in a command, of the commands called most; one call in 127 is timed where calls are cheap.",
+        "Time in a command, of the commands called most. One call in 127 is timed if calls are cheap.",
         |s, out| {
             for timed in most_called(s.shared) {
                 out.histogram(&[("cmd", timed.name)], &timed.times, timed.nanos);
@@ -34,7 +34,7 @@ pub(super) const OWN: &[Family] = &[
     }),
     many("darter_thread_connections", Kind::Gauge, "Connections by thread.", |s, out| {
         each_thread(s, |thread, at| {
-            out.with("thread", thread, s.shared.doors[at].connections.load(Relaxed));
+            out.with("thread", thread, s.shared.handles[at].connections.load(Relaxed));
         })
     }),
     many("darter_thread_commands_total", Kind::Counter, "Commands by thread.", |s, out| {
@@ -89,6 +89,12 @@ pub(super) const OWN: &[Family] = &[
         |s, out| each_follower(s, out, |one| one.lag_ms as f64 / 1000.0),
     ),
     many(
+        "dragonfly_connected_replica_lag_records",
+        Kind::Gauge,
+        "Changes that a replica of the same kind has not applied.",
+        |s, out| each_follower(s, out, |one| one.behind_records.unwrap_or(0) as f64),
+    ),
+    many(
         "darter_replica_behind_bytes",
         Kind::Gauge,
         "Bytes of the stream that a replica lacks.",
@@ -107,7 +113,9 @@ pub(super) const OWN: &[Family] = &[
         out.with("kind", "refused", counts.partial_refused.load(Relaxed));
     }),
     many("darter_backlog_bytes", Kind::Gauge, "Bytes kept for replicas.", |s, out| {
-        out.with("where", "memory", s.shared.replication.state().backlog.len());
+        let state = s.shared.replication.state();
+        out.with("where", "memory", state.backlog.len() + state.records.bytes());
+        drop(state);
         out.with("where", "queue", s.shared.journal.intake.bytes());
     }),
     counter("darter_failovers_total", "Failovers in which this server gave its role away.", |s| {
@@ -124,7 +132,7 @@ pub(super) const OWN: &[Family] = &[
     }),
 ];
 
-fn each_follower(s: &Scene<'_>, out: &mut Samples<'_>, value: fn(&Follower) -> f64) {
+fn each_follower(s: &Scrape<'_>, out: &mut Samples<'_>, value: fn(&Follower) -> f64) {
     for one in &s.followers {
         let port = one.port.to_string();
         let labels = [("replica_ip", one.ip.as_str()), ("replica_port", &port), ("replica_state", one.state)];
@@ -132,6 +140,6 @@ fn each_follower(s: &Scene<'_>, out: &mut Samples<'_>, value: fn(&Follower) -> f
     }
 }
 
-fn each_thread(s: &Scene<'_>, mut write: impl FnMut(&str, usize)) {
-    (0..s.shared.doors.len()).for_each(|at| write(&at.to_string(), at));
+fn each_thread(s: &Scrape<'_>, mut write: impl FnMut(&str, usize)) {
+    (0..s.shared.handles.len()).for_each(|at| write(&at.to_string(), at));
 }

@@ -1,14 +1,14 @@
 //! Dragonfly's families, in the order of its own page.
 //!
-//! A family that counts something Darter does not have is zero where a dashboard asks for it, and says so.
+//! A family that counts something Darter does not have is zero if a dashboard uses it, and its help says so.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
-use super::{Family, Kind, Samples, Scene, Value, counter, gauge, many};
+use super::{Family, Kind, Samples, Scrape, Value, counter, gauge, many};
 use crate::listening::ListenerKind;
-use crate::shared::Door;
+use crate::shared::ThreadHandle;
 use crate::worker::lock;
 
 const fn zero(
@@ -72,7 +72,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     }),
     gauge(
         "dragonfly_memory_max_bytes",
-        "Bytes that may be used: maxmemory, or what stands for 0.",
+        "Bytes that may be used: maxmemory, or the limit that replaces 0.",
         memory_max,
     ),
     gauge("dragonfly_used_memory_rss_bytes", "Resident bytes of the process.", |s| {
@@ -195,7 +195,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     ),
     counter("dragonfly_lua_blocked_total", "Always 0: each thread has its own Lua.", |_| 0.0),
     gauge("dragonfly_lua_interpreter_cnt", "Threads, each with its own Lua when it needs one.", |s| {
-        s.shared.doors.len() as f64
+        s.shared.handles.len() as f64
     }),
     gauge("dragonfly_used_memory_lua", "Bytes of scripts' texts.", |s| s.shared.scripts.size().1 as f64),
     many("dragonfly_oom_errors_total", Kind::Counter, "Commands refused for want of memory.", |s, out| {
@@ -292,26 +292,26 @@ const INTERNED: &str = "Always 0: no string is shared.";
 const SLOTS: &str = "Always 0: no slot moves.";
 const TIERED: &str = "Always 0: no value is on disk.";
 
-/// Hits and the like are counted for all databases together.
+/// Hits and similar counts cover all databases together.
 const ALL_DBS: &str = "all";
 
-fn connected(s: &Scene<'_>, out: &mut Samples<'_>) {
-    let main = |door: &Door| {
-        let of = |kind: ListenerKind| door.by_kind[kind as usize].load(Relaxed);
+fn connected(s: &Scrape<'_>, out: &mut Samples<'_>) {
+    let main = |handle: &ThreadHandle| {
+        let of = |kind: ListenerKind| handle.by_kind[kind as usize].load(Relaxed);
         of(ListenerKind::Main) + of(ListenerKind::Tls)
     };
-    let main: usize = s.shared.doors.iter().map(main).sum();
+    let main: usize = s.shared.handles.iter().map(main).sum();
     out.with("listener", "main", main);
     out.with("listener", "other", s.report.clients.connected.saturating_sub(main));
 }
 
-/// Clients looked at one by one for their libraries.
+/// Clients examined one by one for their libraries.
 const LIBRARY_CLIENTS_MAX: usize = 1000;
 
-fn libraries(s: &Scene<'_>, out: &mut Samples<'_>) {
+fn libraries(s: &Scrape<'_>, out: &mut Samples<'_>) {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for card in lock(&s.shared.clients).values().take(LIBRARY_CLIENTS_MAX) {
-        let words = lock(&card.words);
+    for info in lock(&s.shared.clients).values().take(LIBRARY_CLIENTS_MAX) {
+        let words = lock(&info.words);
         if !words.lib_name.is_empty() {
             *counts.entry(format!("{}:{}", words.lib_name, words.lib_ver)).or_default() += 1;
         }
@@ -319,11 +319,11 @@ fn libraries(s: &Scene<'_>, out: &mut Samples<'_>) {
     counts.iter().for_each(|(library, count)| out.with("lib", library, count));
 }
 
-fn memory_max(s: &Scene<'_>) -> f64 {
+fn memory_max(s: &Scrape<'_>) -> f64 {
     s.shared.limit.max_bytes(s.live) as f64
 }
 
-fn by_class(s: &Scene<'_>, out: &mut Samples<'_>) {
+fn by_class(s: &Scrape<'_>, out: &mut Samples<'_>) {
     let (memory, clients) = (&s.report.memory, &s.report.clients);
     let buffers = (clients.input_bytes + clients.output_bytes) as u64;
     for (class, bytes) in [
@@ -340,7 +340,7 @@ fn by_class(s: &Scene<'_>, out: &mut Samples<'_>) {
 }
 
 /// Databases that hold a key, and the first.
-fn by_db(s: &Scene<'_>, values: &[usize], out: &mut Samples<'_>) {
+fn by_db(s: &Scrape<'_>, values: &[usize], out: &mut Samples<'_>) {
     for (db, value) in values.iter().enumerate() {
         if db == 0 || s.report.shards.keys.get(db).is_some_and(|keys| *keys > 0) {
             out.with("db", &format!("db{db}"), value);
@@ -348,7 +348,7 @@ fn by_db(s: &Scene<'_>, values: &[usize], out: &mut Samples<'_>) {
     }
 }
 
-fn pipelined_seconds(s: &Scene<'_>) -> f64 {
+fn pipelined_seconds(s: &Scrape<'_>) -> f64 {
     let all_us: u64 = s.commands.iter().map(|(_, totals)| totals.us).sum();
     let totals = &s.report.totals;
     all_us as f64 / 1e6 * totals.pipelined as f64 / totals.commands.max(1) as f64

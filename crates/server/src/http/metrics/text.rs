@@ -4,10 +4,10 @@ use std::fmt::{Display, Write};
 
 use crate::report::histogram::Sum;
 
-/// What kind of numbers a family holds.
+/// The kind of numbers in a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Only grows, but for restarts and CONFIG RESETSTAT.
+    /// Only grows, except for restarts and CONFIG RESETSTAT.
     Counter,
     /// May go either way.
     Gauge,
@@ -62,7 +62,7 @@ pub struct Samples<'a> {
 const BOUNDS_BITS: [u32; 12] = [10, 12, 14, 16, 17, 18, 20, 22, 24, 26, 28, 32];
 
 impl Samples<'_> {
-    /// The one number of a family without labels.
+    /// The only number of a family without labels.
     pub fn one(&mut self, value: impl Display) {
         let _ = writeln!(self.out, "{} {value}", self.name);
     }
@@ -117,7 +117,7 @@ impl Samples<'_> {
     }
 }
 
-/// Seconds of so many nanoseconds.
+/// Nanoseconds as seconds.
 pub fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }

@@ -1,4 +1,4 @@
-//! What is a request, and what is refused.
+//! Tests of valid and refused requests.
 
 use super::*;
 

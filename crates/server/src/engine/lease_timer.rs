@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use darter_store::touched;
 
-use crate::core::Core;
+use crate::thread_state::ThreadState;
 
 /// A time that shards are held.
-pub struct Hold {
+pub struct LeaseTimer {
     began: Instant,
     blocks: u64,
 }
 
-impl Hold {
+impl LeaseTimer {
     /// Begins now.
     #[inline]
-    pub fn begin() -> Hold {
-        Hold { began: Instant::now(), blocks: touched::blocks() }
+    pub fn begin() -> LeaseTimer {
+        LeaseTimer { began: Instant::now(), blocks: touched::blocks() }
     }
 
     /// How long it has lasted.
@@ -29,15 +29,15 @@ impl Hold {
     }
 
     /// Ends it and notes it in the thread's counters; returns how long it was.
-    pub fn end(self, core: &Core) -> Duration {
+    pub fn end(self, local: &ThreadState) -> Duration {
         let took = self.took();
-        self.note(core, took);
+        self.note(local, took);
         took
     }
 
     /// Notes it, as long as `took`.
-    pub fn note(&self, core: &Core, took: Duration) {
-        let stats = core.stats();
+    pub fn note(&self, local: &ThreadState, took: Duration) {
+        let stats = local.stats();
         stats.hold_times.add(took.as_nanos() as u64);
         let blocks = touched::blocks().wrapping_sub(self.blocks);
         if blocks > stats.hold_blocks_max.get() {

@@ -6,12 +6,12 @@ use darter_store::Key;
 use darter_txn::{LockSet, Part, Router, ShardSet};
 use darter_wire::Args;
 
-use crate::exec;
+use crate::engine::plan;
 use crate::job::Shards;
 use crate::registry::{Entry, Run};
 
 /// The shards that one command needs, of those held for all.
-pub enum Wanted<'a> {
+pub enum LockScope<'a> {
     /// That of its only key.
     One(u16, Key<'a>),
     /// Those of its keys.
@@ -20,17 +20,17 @@ pub enum Wanted<'a> {
     Any,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> LockScope<'a> {
     /// What `entry` needs for `args`.
     #[inline]
-    pub fn of(entry: &Entry, args: Args<'a>, router: &Router) -> Wanted<'a> {
+    pub fn of(entry: &Entry, args: Args<'a>, router: &Router) -> LockScope<'a> {
         if entry.is_single_of(args.len() as u32) {
             let key = router.key(args.at(1));
-            return Wanted::One(router.shard_of(key.hash), key);
+            return LockScope::One(router.shard_of(key.hash), key);
         }
         match entry.run {
-            Run::Data(_) => Wanted::Some(exec::lock_set(&entry.spec, args, router)),
-            _ => Wanted::Any,
+            Run::Data(_) => LockScope::Some(plan::lock_set(&entry.spec, args, router)),
+            _ => LockScope::Any,
         }
     }
 
@@ -42,9 +42,9 @@ impl<'a> Wanted<'a> {
         grant: &'s mut Shards,
     ) -> Option<(ShardSet<'s>, Option<Key<'a>>)> {
         match self {
-            Wanted::One(id, key) => Some((ShardSet::one(router, *id, grant.get_mut(*id)?), Some(*key))),
-            Wanted::Some(ids) if !grant.covers(ids.ids()) => None,
-            Wanted::Some(_) | Wanted::Any => Some((exec::set_of(router, grant), None)),
+            LockScope::One(id, key) => Some((ShardSet::one(router, *id, grant.get_mut(*id)?), Some(*key))),
+            LockScope::Some(ids) if !grant.covers(ids.ids()) => None,
+            LockScope::Some(_) | LockScope::Any => Some((plan::set_of(router, grant), None)),
         }
     }
 
@@ -53,9 +53,9 @@ impl<'a> Wanted<'a> {
     pub fn is_journalled(&self, grant: &mut Shards) -> bool {
         let is = |part: &Part| part.shard.changes.is_journalled();
         match self {
-            Wanted::One(id, _) => grant.get(*id).is_some_and(is),
-            Wanted::Some(ids) => ids.ids().iter().any(|id| grant.get(*id).is_some_and(is)),
-            Wanted::Any => grant.iter_mut().any(|held| is(held)),
+            LockScope::One(id, _) => grant.get(*id).is_some_and(is),
+            LockScope::Some(ids) => ids.ids().iter().any(|id| grant.get(*id).is_some_and(is)),
+            LockScope::Any => grant.iter_mut().any(|held| is(held)),
         }
     }
 }

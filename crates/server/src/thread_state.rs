@@ -11,11 +11,11 @@ use darter_script::Kind;
 use darter_store::evict::Order;
 
 use crate::config::{ClusterMode, Live, Policy, Watch};
-use crate::floor::Floor;
+use crate::event_loop::EventLoop;
 use crate::journal::log::ThreadLog;
 use crate::large::Large;
 use crate::limit;
-use crate::many;
+use crate::multi_key;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
 use crate::shared::Shared;
@@ -24,7 +24,7 @@ use crate::stats::ThreadStats;
 use crate::tls::Scratch;
 
 /// A thread's own copy of what commands read, refreshed each turn.
-pub struct Core {
+pub struct ThreadState {
     /// Shared by all threads.
     pub shared: &'static Shared,
     stats: &'static ThreadStats,
@@ -72,7 +72,7 @@ pub struct Core {
     /// Connections whose next command may run a script, which waits until the reactor is at hand.
     pub due: Vec<Token>,
     /// The reactor and the connections, lent while commands run that may run a script.
-    pub floor: Option<Box<Floor>>,
+    pub event_loop: Option<Box<EventLoop>>,
     /// A script of this thread is overdue, and others are served for a moment.
     pub is_inside: bool,
     /// The signals that nobody has looked at yet; thread 0's alone.
@@ -90,16 +90,16 @@ pub struct Core {
     /// Buffers for encrypted connections.
     pub tls: Scratch,
     /// What MGET and MSET use again.
-    pub many: Option<Box<many::Scratch>>,
+    pub many: Option<Box<multi_key::Scratch>>,
     /// Chance for what no shard does.
     pub rng: Rng,
 }
 
-impl Core {
+impl ThreadState {
     /// The state of thread `thread`.
-    pub fn new(shared: &'static Shared, thread: u16) -> Core {
+    pub fn new(shared: &'static Shared, thread: u16) -> ThreadState {
         let live = shared.settings.live();
-        let mut core = Core {
+        let mut local = ThreadState {
             shared,
             stats: &shared.stats[usize::from(thread)],
             thread,
@@ -124,7 +124,7 @@ impl Core {
             busy: None,
             lua: Interpreter::default(),
             due: Vec::new(),
-            floor: None,
+            event_loop: None,
             is_inside: false,
             signals: None,
             journal: ThreadLog::new(thread),
@@ -136,9 +136,9 @@ impl Core {
             many: None,
             rng: Rng::new(u64::from(thread)),
         };
-        core.settle_settings();
-        core.refresh();
-        core
+        local.settle_settings();
+        local.refresh();
+        local
     }
 
     /// This thread's counters.

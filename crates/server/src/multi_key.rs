@@ -1,17 +1,16 @@
-//! MGET and MSET of several keys: the straight way over more than one shard.
+//! MGET and MSET of several keys: the batch path over more than one shard.
 //!
 //! Called by dispatch for a call of up to [`WORDS_MAX`] words that nothing stands before. It does what
 //! `exec::run_multi` and the commands' bodies do, with each key hashed once, its memory asked for ahead, and no vector
 //! made; a call that finds a shard busy it leaves to them.
 
 use darter_command::spec::Inlined;
-use darter_command::string::brief::{self, Place};
+use darter_command::string::kernel::{self, Place};
 use darter_latch::{Grant, Held};
 use darter_store::Key;
 use darter_txn::Part;
-use darter_wire::{Args, Reply, Stage};
+use darter_wire::{Args, Reply, ReplyBuffer};
 
-use crate::core::Core;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::exec::{self, Call};
@@ -19,6 +18,7 @@ use crate::job::Job;
 use crate::journal::note as journal;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
+use crate::thread_state::ThreadState;
 
 /// Calls of more words, the name included, take the general way.
 pub const WORDS_MAX: usize = 256;
@@ -34,7 +34,7 @@ pub struct Scratch {
     places: Vec<u16>,
     // Ascending.
     held: Vec<Held<Part, Job>>,
-    stage: Stage,
+    reply_buffer: ReplyBuffer,
 }
 
 /// Whether a call may be run here. Others' caches and uses that do not count are left to the general way.
@@ -50,36 +50,36 @@ pub fn is_for(entry: &Entry, session: &Session, args: Args<'_>) -> bool {
 
 /// Runs a call that [`is_for`] has let through; false when a shard is busy: nothing was done.
 #[inline(never)]
-pub fn run(core: &mut Core, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) -> bool {
-    let mut scratch = core.many.take().unwrap_or_default();
+pub fn run(local: &mut ThreadState, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) -> bool {
+    let mut scratch = local.many.take().unwrap_or_default();
     let is_set = entry.inlined == Inlined::SetMany;
-    scratch.want(core, args, if is_set { 2 } else { 1 });
-    let is_held = scratch.take(core);
+    scratch.want(local, args, if is_set { 2 } else { 1 });
+    let is_held = scratch.take(local);
     if is_held {
-        if core.looks_ahead {
-            scratch.warm(call.session.db);
+        if local.looks_ahead {
+            scratch.prefetch(call.session.db);
         }
         let mark = call.out.len();
         if is_set {
-            scratch.set(core, call, entry, args);
+            scratch.set(local, call, entry, args);
         } else {
-            scratch.get(core, call, args);
+            scratch.get(local, call, args);
         }
-        let heard = |held: &Held<Part, Job>| held.shard.changes.has_pending() || held.shard.is_pressed();
+        let heard = |held: &Held<Part, Job>| held.shard.changes.has_pending() || held.shard.is_over_quota();
         if scratch.held.iter().any(heard) {
-            scratch.pass(core, call, entry, args, mark);
+            scratch.pass(local, call, entry, args, mark);
         }
     }
-    lease::release_each(core, &mut scratch.held);
-    core.many = Some(scratch);
+    lease::release_each(local, &mut scratch.held);
+    local.many = Some(scratch);
     is_held
 }
 
 impl Scratch {
     /// Hashes the keys, one in `step` words, and notes their shards.
     #[inline]
-    fn want(&mut self, core: &Core, args: Args<'_>, step: usize) {
-        let shared = core.shared;
+    fn want(&mut self, local: &ThreadState, args: Args<'_>, step: usize) {
+        let shared = local.shared;
         let shards_len = shared.cells.len();
         if self.places.len() != shards_len {
             self.places = vec![0; shards_len];
@@ -98,14 +98,14 @@ impl Scratch {
 
     /// Takes the shards that are wanted, in ascending order; false when one is busy.
     #[inline]
-    fn take(&mut self, core: &Core) -> bool {
+    fn take(&mut self, local: &ThreadState) -> bool {
         let mut is_held = true;
         for (word, bits) in self.wanted.iter_mut().enumerate() {
             let mut bits = std::mem::take(bits);
             while bits != 0 && is_held {
                 let id = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                match core.shared.cells.get(id).and_then(lease::take_one) {
+                match local.shared.cells.get(id).and_then(lease::take_one) {
                     Some(held) => {
                         if let Some(place) = self.places.get_mut(id) {
                             // Below the number of shards, which is a u16.
@@ -122,7 +122,7 @@ impl Scratch {
 
     /// Asks for the index lines of all keys, then for their records.
     #[inline]
-    fn warm(&self, db: usize) {
+    fn prefetch(&self, db: usize) {
         let part = |id: u16| self.held.get(usize::from(*self.places.get(usize::from(id))?));
         for &(hash, id) in &self.keys {
             part(id).inspect(|held| held.shard.prefetch_line(db, hash));
@@ -134,37 +134,37 @@ impl Scratch {
 
     /// MGET, with all shards held.
     #[inline]
-    fn get(&mut self, core: &Core, call: &mut Call<'_>, args: Args<'_>) {
-        let Scratch { keys, places, held, stage, .. } = self;
-        let at = Place { db: call.session.db, now_ms: core.now_ms };
+    fn get(&mut self, local: &ThreadState, call: &mut Call<'_>, args: Args<'_>) {
+        let Scratch { keys, places, held, reply_buffer, .. } = self;
+        let at = Place { db: call.session.db, now_ms: local.now_ms };
         let resp3 = call.session.resp3;
         Reply::new(call.out, resp3).array(keys.len());
         for (bytes, &(hash, id)) in args.tail(1).iter().zip(keys.iter()) {
             let Some(held) = part_of(held, places, id) else { continue };
             let key = Key { bytes, hash };
-            let Some(look) = brief::get(&mut held.shard, at.db, key, stage) else { continue };
+            let Some(look) = kernel::get(&mut held.shard, at.db, key, reply_buffer) else { continue };
             // No plain value of a few bytes, or no room for it beside the output.
-            stage.flush(call.out);
+            reply_buffer.flush(call.out);
             let mut reply = Reply::new(call.out, resp3);
-            if brief::get_looked(&mut held.shard, at, key, look, &mut reply).is_err() {
+            if kernel::get_looked(&mut held.shard, at, key, look, &mut reply).is_err() {
                 reply.null();
             }
         }
-        stage.flush(call.out);
+        reply_buffer.flush(call.out);
     }
 
     /// MSET, with all shards held.
     #[inline]
-    fn set(&mut self, core: &Core, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
+    fn set(&mut self, local: &ThreadState, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
         let Scratch { keys, places, held, .. } = self;
-        let at = Place { db: call.session.db, now_ms: core.now_ms };
+        let at = Place { db: call.session.db, now_ms: local.now_ms };
         let mut reply = Reply::new(call.out, call.session.resp3);
         let mark = reply.len();
         for (nth, &(hash, id)) in keys.iter().enumerate() {
             let Some(held) = part_of(held, places, id) else { continue };
             let key = Key { bytes: args.at(1 + 2 * nth), hash };
-            if let Err(fault) = brief::set_any(&mut held.shard, at, key, args.at(2 + 2 * nth)) {
-                return exec::refuse(core, entry, &fault, &mut reply, mark);
+            if let Err(fault) = kernel::set_any(&mut held.shard, at, key, args.at(2 + 2 * nth)) {
+                return exec::refuse(local, entry, &fault, &mut reply, mark);
             }
         }
         reply.ok();
@@ -175,7 +175,7 @@ impl Scratch {
     #[inline(never)]
     fn pass(
         &mut self,
-        core: &mut Core,
+        local: &mut ThreadState,
         call: &mut Call<'_>,
         entry: &'static Entry,
         args: Args<'_>,
@@ -185,8 +185,8 @@ impl Scratch {
         self.held.drain(..).for_each(|held| grant.push(held));
         let reply = call.out.get(mark..).unwrap_or_default();
         let ran = journal::Ran { entry, args, db: call.session.db, served: None, reply };
-        commit::command(core, &mut grant, ChangedBy(call.session.id), ran);
-        lease::release(core, grant);
+        commit::command(local, &mut grant, ChangedBy(call.session.id), ran);
+        lease::release(local, grant);
     }
 }
 

@@ -11,14 +11,12 @@ use darter_txn::LockSet;
 use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
-use crate::acl::guard;
-use crate::clients::ClientCard;
-use crate::core::Core;
+use crate::clients::ClientInfo;
 use crate::dispatch::Caller;
-use crate::engine::hold::Hold;
+use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::nested::{Nested, Within};
 use crate::engine::origin::ChangedBy;
-use crate::engine::{commit, lease};
+use crate::engine::{admit, commit, lease, plan};
 use crate::exec::{self, Call, Ran};
 use crate::job::{Body, Shards};
 use crate::large;
@@ -26,10 +24,11 @@ use crate::registry::Run;
 use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
 use crate::stats::Weight;
+use crate::thread_state::ThreadState;
 use crate::timing;
 
 /// The body of a command that starts or ends a transaction.
-pub type TxnRun = fn(&mut Core, Call<'_>, &ClientCard, Args<'_>) -> Ran;
+pub type TxnRun = fn(&mut ThreadState, Call<'_>, &ClientInfo, Args<'_>) -> Ran;
 
 const BASE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY);
 
@@ -64,12 +63,16 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
         discard,
     ),
     (
-        Spec { keys: Keys::REST, ..Spec::other("watch", -2) }.mark(ALONE).flag(BASE).fast().doc(
-            Group::Transactions,
-            "2.2.0",
-            "key [key ...]",
-            "Monitors changes to keys to determine the execution of a transaction.",
-        ),
+        Spec { keys: Keys::REST, ..Spec::other("watch", -2).key_access("RO") }
+            .mark(ALONE)
+            .flag(BASE)
+            .fast()
+            .doc(
+                Group::Transactions,
+                "2.2.0",
+                "key [key ...]",
+                "Monitors changes to keys to determine the execution of a transaction.",
+            ),
         watch,
     ),
     (
@@ -83,9 +86,9 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
     ),
 ];
 
-fn multi(core: &mut Core, mut call: Call<'_>, _: &ClientCard, _: Args<'_>) -> Ran {
+fn multi(local: &mut ThreadState, mut call: Call<'_>, _: &ClientInfo, _: Args<'_>) -> Ran {
     if call.session.multi.is_some() {
-        return fail(core, &mut call, "ERR MULTI calls can not be nested");
+        return fail(local, &mut call, "ERR MULTI calls can not be nested");
     }
     call.session.multi = Some(Multi::default());
     call.session.gate.set(Gate::MULTI, true);
@@ -94,59 +97,59 @@ fn multi(core: &mut Core, mut call: Call<'_>, _: &ClientCard, _: Args<'_>) -> Ra
 }
 
 /// Answers the command that runs, which is the connection's last one, with an error.
-fn fail(core: &Core, call: &mut Call<'_>, line: &str) -> Ran {
+fn fail(local: &ThreadState, call: &mut Call<'_>, line: &str) -> Ran {
     // MULTI and WATCH have no place in a transaction: its EXEC will fail, as Valkey's does.
     if let Some(multi) = &mut call.session.multi {
         multi.is_broken = true;
     }
     Reply::new(call.out, call.session.resp3).error(line);
-    core.count_error(line);
-    if let Some(stats) = core.stats().commands.get(call.session.usage.last_command as usize) {
+    local.count_error(line);
+    if let Some(stats) = local.stats().commands.get(call.session.usage.last_command as usize) {
         stats.failed.add(1);
     }
     Ran::Done
 }
 
-fn exec(core: &mut Core, mut call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+fn exec(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
     let Some(multi) = call.session.end_multi() else {
-        return fail(core, &mut call, "ERR EXEC without MULTI");
+        return fail(local, &mut call, "ERR EXEC without MULTI");
     };
     if multi.is_broken {
-        fail(core, &mut call, "EXECABORT Transaction discarded because of previous errors.");
-        return run_quietly(core, call, card, Body::Unwatch);
+        fail(local, &mut call, "EXECABORT Transaction discarded because of previous errors.");
+        return run_quietly(local, call, info, Body::Unwatch);
     }
     // Seen from outside, it is in MULTI until EXEC has ended.
-    card.show_multi(Some(&multi));
-    run_or_post(core, call, card, Body::Exec(multi.queued))
+    info.show_multi(Some(&multi));
+    run_or_post(local, call, info, Body::Exec(multi.queued))
 }
 
-fn discard(core: &mut Core, mut call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+fn discard(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
     if call.session.end_multi().is_none() {
-        return fail(core, &mut call, "ERR DISCARD without MULTI");
+        return fail(local, &mut call, "ERR DISCARD without MULTI");
     }
     Reply::new(call.out, call.session.resp3).ok();
-    run_quietly(core, call, card, Body::Unwatch)
+    run_quietly(local, call, info, Body::Unwatch)
 }
 
-fn watch(core: &mut Core, mut call: Call<'_>, card: &ClientCard, args: Args<'_>) -> Ran {
+fn watch(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, args: Args<'_>) -> Ran {
     if call.session.multi.is_some() {
-        return fail(core, &mut call, "ERR WATCH inside MULTI is not allowed");
+        return fail(local, &mut call, "ERR WATCH inside MULTI is not allowed");
     }
-    run_or_post(core, call, card, Body::Watch(args.to_owned()))
+    run_or_post(local, call, info, Body::Watch(args.to_owned()))
 }
 
-fn unwatch(core: &mut Core, call: Call<'_>, card: &ClientCard, _: Args<'_>) -> Ran {
+fn unwatch(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
     Reply::new(call.out, call.session.resp3).ok();
-    run_quietly(core, call, card, Body::Unwatch)
+    run_quietly(local, call, info, Body::Unwatch)
 }
 
 /// Ends the watches; the reply has been written already.
-fn run_quietly(core: &mut Core, call: Call<'_>, card: &ClientCard, body: Body) -> Ran {
+fn run_quietly(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, body: Body) -> Ran {
     if call.session.watched.is_empty() {
         call.session.watch_flag = WatchFlag::default();
         return Ran::Done;
     }
-    run_or_post(core, call, card, body)
+    run_or_post(local, call, info, body)
 }
 
 /// Forgets a connection's transaction and watches, for RESET. Watches leave the tables when their flag is gone.
@@ -157,38 +160,38 @@ pub fn forget(session: &mut Session) {
     session.watch_flag = WatchFlag::default();
 }
 
-fn run_or_post(core: &mut Core, call: Call<'_>, card: &ClientCard, mut body: Body) -> Ran {
-    let mut wanted = locks_of(core, call.session, &body);
+fn run_or_post(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, mut body: Body) -> Ran {
+    let mut wanted = locks_of(local, call.session, &body);
     let mut grant = loop {
-        let grant = match lease::take(core, &wanted) {
+        let grant = match lease::take(local, &wanted) {
             Ok(grant) => grant,
-            Err(grant) => return exec::post(core, call, body, wanted, grant),
+            Err(grant) => return exec::post(local, call, body, wanted, grant),
         };
-        if !core.shared.router.links().is_any() {
+        if !local.shared.router.links().is_any() {
             break grant;
         }
         // What keys name may have changed before their shards were held.
-        wanted = locks_of(core, call.session, &body);
+        wanted = locks_of(local, call.session, &body);
         if grant.covers(wanted.ids()) {
             break grant;
         }
-        lease::release(core, grant);
+        lease::release(local, grant);
     };
-    run_held(core, call.session, card, &mut grant, &mut body, call.out);
-    lease::release(core, grant);
+    run_held(local, call.session, info, &mut grant, &mut body, call.out);
+    lease::release(local, grant);
     Ran::Done
 }
 
-fn locks_of(core: &mut Core, session: &Session, body: &Body) -> LockSet {
-    let shared = core.shared;
+fn locks_of(local: &mut ThreadState, session: &Session, body: &Body) -> LockSet {
+    let shared = local.shared;
     let router = &shared.router;
     let mut set = LockSet::new();
     match body {
         Body::Exec(queued) => {
             for q in queued {
                 match q.entry.run {
-                    Run::Script(way) => script_run::add_locks(core, q.entry, way, q.args.args(), &mut set),
-                    _ => exec::add_locks(&q.entry.spec, q.args.args(), router, &mut set),
+                    Run::Script(way) => script_run::add_locks(local, q.entry, way, q.args.args(), &mut set),
+                    _ => plan::add_locks(&q.entry.spec, q.args.args(), router, &mut set),
                 }
             }
         }
@@ -210,32 +213,32 @@ fn locks_of(core: &mut Core, session: &Session, body: &Body) -> LockSet {
 
 /// Runs a transaction's body with all its shards held.
 pub fn run_held(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     grant: &mut Shards,
     body: &mut Body,
     out: &mut Vec<u8>,
 ) {
-    let hold = Hold::begin();
+    let hold = LeaseTimer::begin();
     exec::pause_uses(grant, session.no_touch);
-    core.frozen = None;
+    local.frozen = None;
     match body {
         Body::Exec(queued) => {
-            let is_clean = end_watches(core, session, grant);
+            let is_clean = end_watches(local, session, grant);
             if is_clean {
-                run_queued(core, session, card, grant, queued, out);
+                run_queued(local, session, info, grant, queued, out);
             } else {
                 Reply::new(out, session.resp3).null_array();
             }
         }
         Body::Watch(args) => {
-            begin_watches(core, session, grant, args.args().tail(1));
-            card.show_watch(&session.watch_flag);
+            begin_watches(local, session, grant, args.args().tail(1));
+            info.show_watch(&session.watch_flag);
             Reply::new(out, session.resp3).ok();
         }
         Body::Unwatch => {
-            end_watches(core, session, grant);
+            end_watches(local, session, grant);
         }
         Body::Script { entry, args } => {
             let (began, before) = (Instant::now(), out.len());
@@ -243,31 +246,31 @@ pub fn run_held(
             if let Run::Server(run) = entry.run {
                 let mark = reply.len();
                 let held = Some(&mut *grant);
-                let mut caller = Caller { core, session, card, may_wait: false, held };
+                let mut caller = Caller { local, session, info, may_wait: false, held };
                 if let Err(fault) = run(&mut caller, args.args(), &mut reply) {
-                    exec::refuse(core, entry, &fault, &mut reply, mark);
+                    exec::refuse(local, entry, &fault, &mut reply, mark);
                 }
             } else {
-                script_run::run_held(core, session, card, grant, entry, args.args(), &mut reply);
+                script_run::run_held(local, session, info, grant, entry, args.args(), &mut reply);
             }
-            timing::note(core, card, entry, args.args(), began.elapsed(), Weight::One);
-            large::note_reply(core, session.id, entry, args.args(), out.len() - before);
+            timing::note(local, info, entry, args.args(), began.elapsed(), Weight::One);
+            large::note_reply(local, session.id, entry, args.args(), out.len() - before);
             session.send_own_messages(out);
         }
         _ => {}
     }
     exec::pause_uses(grant, false);
-    commit::growth(core, grant, ChangedBy(session.id));
-    hold.end(core);
+    commit::growth(local, grant, ChangedBy(session.id));
+    hold.end(local);
 }
 
-fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, keys: Args<'_>) {
-    let mut set = exec::set_of(&core.shared.router, grant);
+fn begin_watches(local: &mut ThreadState, session: &mut Session, grant: &mut Shards, keys: Args<'_>) {
+    let mut set = plan::set_of(&local.shared.router, grant);
     for name in keys.iter() {
-        let key = core.shared.router.key(name);
+        let key = local.shared.router.key(name);
         let part = set.part_mut(key);
         // A key that is dead already must not abort the EXEC by dying.
-        darter_store::Keyed::find(&mut part.shard, session.db, key, core.now_ms);
+        darter_store::Keyed::find(&mut part.shard, session.db, key, local.now_ms);
         if part.watches.add(session.db, name, &session.watch_flag) {
             part.shard.changes.listen(Listeners::WATCH, true);
             session.watched.push((session.db, name.into()));
@@ -280,19 +283,19 @@ fn begin_watches(core: &mut Core, session: &mut Session, grant: &mut Shards, key
 const WATCH_BYTES: usize = 72;
 
 /// Ends all watches; returns whether every watched key is as it was.
-fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bool {
+fn end_watches(local: &mut ThreadState, session: &mut Session, grant: &mut Shards) -> bool {
     let watched = std::mem::take(&mut session.watched);
     session.watched_bytes = 0;
     if watched.is_empty() {
         return true;
     }
-    let shared = core.shared;
+    let shared = local.shared;
     for (db, name) in &watched {
         let key = shared.router.key(name);
         let Some(part) = grant.get_mut(shared.router.shard_of(key.hash)) else { continue };
-        darter_store::Keyed::find(&mut part.shard, *db, key, core.now_ms);
+        darter_store::Keyed::find(&mut part.shard, *db, key, local.now_ms);
     }
-    commit::changes(core, grant, ChangedBy(session.id));
+    commit::changes(local, grant, ChangedBy(session.id));
     let is_clean = !session.watch_flag.is_dirty();
     for (db, name) in &watched {
         let key = shared.router.key(name);
@@ -306,20 +309,20 @@ fn end_watches(core: &mut Core, session: &mut Session, grant: &mut Shards) -> bo
 }
 
 fn run_queued(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     grant: &mut Shards,
     queued: &[Queued],
     out: &mut Vec<u8>,
 ) {
-    let begins = core.journal.begin_group();
+    let begins = local.journal.begin_group();
     let start = out.len();
     Reply::new(out, session.resp3).array(queued.len());
     for queued in queued {
-        run_one(core, session, card, grant, queued, out);
+        run_one(local, session, info, grant, queued, out);
     }
-    if begins && !core.journal.end_group(&core.shared.journal, core.now_ms) {
+    if begins && !local.journal.end_group(&local.shared.journal, local.now_ms) {
         out.truncate(start);
         Reply::new(out, session.resp3).error(b"ERR the server ends, and has broken the transaction off");
     }
@@ -328,20 +331,20 @@ fn run_queued(
 
 /// Runs one command of a transaction.
 fn run_one(
-    core: &mut Core,
+    local: &mut ThreadState,
     session: &mut Session,
-    card: &ClientCard,
+    info: &ClientInfo,
     grant: &mut Shards,
     queued: &Queued,
     out: &mut Vec<u8>,
 ) {
     let (entry, args) = (queued.entry, queued.args.args());
-    if let Err(line) = guard::check_in_exec(core, session, card, entry, args) {
+    if let Some(line) = admit::in_exec(local, session, info, entry, args) {
         Reply::new(out, session.resp3).error(&line);
-        core.stats().commands[entry.id].rejected.add(1);
-        core.count_error("NOPERM");
+        local.stats().commands[entry.id].rejected.add(1);
+        local.count_error("NOPERM");
         return;
     }
     let resp3 = session.resp3;
-    Nested { core, session, card, grant, within: Within::Exec }.run(entry, args, resp3, out);
+    Nested { local, session, info, grant, within: Within::Exec }.run(entry, args, resp3, out);
 }

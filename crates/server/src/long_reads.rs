@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use darter_command::Flags;
-use darter_command::gather::Gather;
+use darter_command::incremental::Incremental;
 use darter_command::keys::walk::Walk;
 use darter_command::slices::Rest;
 use darter_latch::Grant;
@@ -18,15 +18,15 @@ use darter_txn::{LockSet, Part};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::conn::Conn;
-use crate::core::Core;
-use crate::engine::hold::Hold;
+use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
-use crate::engine::{commit, lease};
+use crate::engine::{commit, lease, plan};
 use crate::exec;
 use crate::job::{Body, Called, Job, Shards};
 use crate::large;
 use crate::memcached::Listing;
 use crate::registry::Entry;
+use crate::thread_state::ThreadState;
 
 /// A slice ends when it has written so much: some 10 microseconds.
 const SLICE_BYTES: usize = 5 << 10;
@@ -53,7 +53,7 @@ pub enum Source {
     /// The items of all shards, as memcached lists them.
     Items(Box<Listing>),
     /// Collections, one after the other, and what is made of them.
-    Gather(Box<Gather>),
+    Incremental(Box<Incremental>),
     /// No answer yet: a long string on its way into its shard.
     Write(Writing),
 }
@@ -71,14 +71,14 @@ pub struct Writing {
 
 impl Source {
     /// What a command with `args` has left to slices.
-    pub fn new(core: &Core, rest: Rest, args: Args<'_>, db: usize) -> Source {
+    pub fn new(local: &ThreadState, rest: Rest, args: Args<'_>, db: usize) -> Source {
         match rest {
             Rest::Read { shard, number } => Source::Read(shard, number),
             Rest::Keys => {
-                let shards_len = core.shared.router.shards_len();
-                Source::Keys(Box::new(Walk::new(args.at(1), db, core.env.keys_output_limit, shards_len)))
+                let shards_len = local.shared.router.shards_len();
+                Source::Keys(Box::new(Walk::new(args.at(1), db, local.env.keys_output_limit, shards_len)))
             }
-            Rest::Gather(gather) => Source::Gather(gather),
+            Rest::Incremental(incremental) => Source::Incremental(incremental),
             Rest::Write { shard, number, word } => Source::Write(Writing { shard, number, word, at: 0 }),
         }
     }
@@ -89,7 +89,7 @@ impl Source {
             Source::Read(shard, _) => Some(*shard),
             Source::Keys(walk) => Some(walk.shard().unwrap_or(0)),
             Source::Items(listing) => Some(listing.shard().unwrap_or(0)),
-            Source::Gather(gather) => gather.shard(),
+            Source::Incremental(incremental) => incremental.shard(),
             Source::Write(writing) => Some(writing.shard),
         }
     }
@@ -163,20 +163,20 @@ impl Reading {
     }
 
     /// Ends it early, wherever it is: a slice that is under way is ended by whoever gets it back.
-    pub fn give_up(self, core: &mut Core) {
+    pub fn give_up(self, local: &mut ThreadState) {
         if let Some(source) = self.source {
-            end(core, &source);
+            end(local, &source);
         }
         let_go(self.args.into_bytes());
     }
 }
 
 /// The whole answer is in the output: what came meanwhile follows, and the command is noted with all it took.
-pub fn finish(core: &Core, conn: &mut Conn) {
+pub fn finish(local: &ThreadState, conn: &mut Conn) {
     let Some(reading) = conn.session.reading.take() else { return };
     conn.session.send_own_messages(&mut conn.output);
-    crate::timing::note_job(core, conn.session.id, reading.entry, reading.args.args(), reading.spent);
-    large::note_reply(core, conn.session.id, reading.entry, reading.args.args(), reading.bytes);
+    crate::timing::note_job(local, conn.session.id, reading.entry, reading.args.args(), reading.spent);
+    large::note_reply(local, conn.session.id, reading.entry, reading.args.args(), reading.bytes);
     let_go(reading.args.into_bytes());
 }
 
@@ -189,73 +189,79 @@ fn let_go(bytes: Vec<u8>) {
 }
 
 /// Takes note of a slice of `bytes` that had to wait for its shard and is in the output; whether the answer is complete.
-pub fn note_slice(core: &Core, conn: &mut Conn, source: Source, slice: Option<Slice>, bytes: usize) -> bool {
+pub fn note_slice(
+    local: &ThreadState,
+    conn: &mut Conn,
+    source: Source,
+    slice: Option<Slice>,
+    bytes: usize,
+) -> bool {
     let (Some(reading), Some(slice)) = (&mut conn.session.reading, slice) else { return true };
     reading.source = Some(source);
     reading.note(slice, bytes);
     if slice.is_done {
-        finish(core, conn);
+        finish(local, conn);
     }
     slice.is_done
 }
 
 /// The command has ended with what was gathered, and its answer of `bytes` is in the output.
-pub fn note_kept(core: &Core, conn: &mut Conn, bytes: usize) {
+pub fn note_kept(local: &ThreadState, conn: &mut Conn, bytes: usize) {
     if let Some(reading) = &mut conn.session.reading {
         reading.bytes += bytes;
     }
-    finish(core, conn);
+    finish(local, conn);
 }
 
 /// Ends what a job has begun, or gone on with, for a client that has gone.
-pub fn end_of_nobody(core: &mut Core, body: &Body) {
+pub fn end_of_nobody(local: &mut ThreadState, body: &Body) {
     match body {
-        Body::Left { source, .. } => end(core, source),
-        Body::Keep { gather, .. } => end_gather(core, gather),
-        Body::Read { source, slice: Some(slice) } if !slice.is_done => end(core, source),
+        Body::Left { source, .. } => end(local, source),
+        Body::Keep { incremental, .. } => end_incremental(local, incremental),
+        Body::Read { source, slice: Some(slice) } if !slice.is_done => end(local, source),
         _ => {}
     }
 }
 
 /// Reads on for a connection: some slices, unless its client has to be waited for.
-pub fn go_on(core: &mut Core, conn: &mut Conn) -> Next {
+pub fn go_on(local: &mut ThreadState, conn: &mut Conn) -> Next {
     for _ in 1..SLICES_IN_A_ROW {
-        let next = give_one(core, conn);
+        let next = give_one(local, conn);
         if next != Next::More {
             return next;
         }
     }
-    give_one(core, conn)
+    give_one(local, conn)
 }
 
-fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
+fn give_one(local: &mut ThreadState, conn: &mut Conn) -> Next {
     let unsent = conn.output.len() - conn.sent;
     let (token, client) = (conn.token, conn.session.id);
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     let is_full = unsent > UNSENT_BYTES_MAX && reading.aside.pieces <= PIECES_MAX;
     let Some(mut source) = reading.source.take_if(|_| !is_full) else { return Next::Wait };
-    if let Source::Gather(gather) = &mut source {
-        gather.take_in(reading.args.args());
+    if let Source::Incremental(incremental) = &mut source {
+        incremental.take_in(reading.args.args());
     }
-    if matches!(&source, Source::Gather(gather) if gather.is_to_end()) {
-        return keep(core, conn, source);
+    if matches!(&source, Source::Incremental(incremental) if incremental.is_to_end()) {
+        return keep(local, conn, source);
     }
     if let Source::Write(writing) = source {
-        return write(core, conn, writing);
+        return write(local, conn, writing);
     }
-    let shared = core.shared;
+    let shared = local.shared;
     let slice = if let Some(shard) = source.shard() {
         let Some(mut held) = lease::take_one(&shared.cells[usize::from(shard)]) else {
-            post(core, (token, client), Body::Read { source, slice: None }, shard);
+            post(local, (token, client), Body::Read { source, slice: None }, shard);
             return Next::Wait;
         };
-        let slice = Slice::take(core, &mut held, &mut source, &mut conn.output);
-        if held.shard.is_pressed() || held.shard.changes.has_pending() {
+        let slice = Slice::take(local, &mut held, &mut source, &mut conn.output);
+        if held.shard.is_over_quota() || held.shard.changes.has_pending() {
             let mut grant = Shards::from(held);
-            commit::growth(core, &mut grant, ChangedBy(client));
-            lease::release(core, grant);
+            commit::growth(local, &mut grant, ChangedBy(client));
+            lease::release(local, grant);
         } else {
-            lease::release_one(core, held);
+            lease::release_one(local, held);
         }
         slice
     } else {
@@ -265,23 +271,23 @@ fn give_one(core: &mut Core, conn: &mut Conn) -> Next {
     reading.source = Some(source);
     reading.note(slice, (conn.output.len() - conn.sent).saturating_sub(unsent));
     if slice.is_done {
-        finish(core, conn);
+        finish(local, conn);
         return Next::Done;
     }
     Next::More
 }
 
 /// Writes a piece of a long string; with the last one the command runs.
-fn write(core: &mut Core, conn: &mut Conn, mut writing: Writing) -> Next {
-    let shared = core.shared;
+fn write(local: &mut ThreadState, conn: &mut Conn, mut writing: Writing) -> Next {
+    let shared = local.shared;
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     let args = reading.args.args();
     let piece = args.at(writing.word).get(writing.at..).unwrap_or_default();
     let piece = piece.get(..TEXT_SLICE_BYTES).unwrap_or(piece);
     let is_over = piece.is_empty();
-    if is_over && (shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers()) {
+    if is_over && (shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers()) {
         reading.source = Some(Source::Write(writing));
-        conn.postpone(core);
+        conn.postpone(local);
         return Next::Wait;
     }
     let Some(mut held) = lease::take_one(&shared.cells[usize::from(writing.shard)]) else {
@@ -289,64 +295,64 @@ fn write(core: &mut Core, conn: &mut Conn, mut writing: Writing) -> Next {
         reading.source = Some(Source::Write(writing));
         return Next::More;
     };
-    let hold = Hold::begin();
+    let hold = LeaseTimer::begin();
     if !is_over {
         held.shard.fill_text_draft(writing.number, writing.at, piece);
-        let took = hold.end(core);
-        lease::release_one(core, held);
-        core.stats().slice_times.add(took.as_nanos() as u64);
+        let took = hold.end(local);
+        lease::release_one(local, held);
+        local.stats().slice_times.add(took.as_nanos() as u64);
         reading.spent += took;
         writing.at += piece.len();
         reading.source = Some(Source::Write(writing));
         return Next::More;
     }
     let entry = reading.entry;
-    let origin = Origin { may_slice: false, ..Origin::of(core, &conn.session, conn.token, Some(entry)) };
+    let origin = Origin { may_slice: false, ..Origin::of(local, &conn.session, conn.token, Some(entry)) };
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     let mut answer = Vec::new();
     held.shard.use_text_draft(writing.number);
     let mut grant = Shards::from(held);
-    exec::run_written(core, &mut grant, origin, (entry, reading.args.args()), &mut answer);
+    exec::run_written(local, &mut grant, origin, (entry, reading.args.args()), &mut answer);
     grant.iter_mut().for_each(|part| part.shard.drop_text_draft(writing.number));
-    reading.spent += hold.end(core);
+    reading.spent += hold.end(local);
     reading.bytes += answer.len();
-    lease::release(core, grant);
+    lease::release(local, grant);
     Reply::new(&mut conn.output, origin.resp3).take_over(answer);
     conn.was_active = true;
-    finish(core, conn);
+    finish(local, conn);
     Next::Done
 }
 
 /// Has the command end with what was gathered for it, with all its shards held; one that writes not while writers are
 /// held back.
-fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
-    let shared = core.shared;
+fn keep(local: &mut ThreadState, conn: &mut Conn, source: Source) -> Next {
+    let shared = local.shared;
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     let is_write = reading.entry.spec.flags.any(Flags::WRITE);
-    if is_write && (shared.pause.is_on(core.now_ms) || shared.snapshots.holds_writers()) {
+    if is_write && (shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers()) {
         reading.source = Some(source);
-        conn.postpone(core);
+        conn.postpone(local);
         return Next::Wait;
     }
-    let Source::Gather(mut gather) = source else { return Next::Done };
+    let Source::Incremental(mut incremental) = source else { return Next::Done };
     let entry = reading.entry;
     let args = reading.args.args().to_owned();
-    let wanted = exec::lock_set(&entry.spec, args.args(), &shared.router);
-    let origin = Origin::of(core, &conn.session, conn.token, Some(entry));
-    let mut grant = match lease::take(core, &wanted) {
+    let wanted = plan::lock_set(&entry.spec, args.args(), &shared.router);
+    let origin = Origin::of(local, &conn.session, conn.token, Some(entry));
+    let mut grant = match lease::take(local, &wanted) {
         Ok(grant) => grant,
         Err(grant) => {
-            core.stats().contended.add(1);
-            let body = Body::Keep { gather, entry, args };
-            Job::new(origin, body, wanted, grant).enqueue(core);
+            local.stats().contended.add(1);
+            let body = Body::Keep { incremental, entry, args };
+            Job::new(origin, body, wanted, grant).enqueue(local);
             return Next::Wait;
         }
     };
-    let hold = Hold::begin();
+    let hold = LeaseTimer::begin();
     let mut answer = Vec::new();
-    let left = exec::keep(core, &mut grant, origin, &mut gather, (entry, args.args()), &mut answer);
-    let took = hold.end(core);
-    lease::release(core, grant);
+    let left = exec::keep(local, &mut grant, origin, &mut incremental, (entry, args.args()), &mut answer);
+    let took = hold.end(local);
+    lease::release(local, grant);
     let bytes = answer.len();
     Reply::new(&mut conn.output, origin.resp3).take_over(answer);
     conn.was_active = true;
@@ -356,11 +362,11 @@ fn keep(core: &mut Core, conn: &mut Conn, source: Source) -> Next {
     match left {
         Some(rest) => {
             let args = reading.args.args();
-            reading.source = Some(Source::new(core, rest, args, origin.db));
+            reading.source = Some(Source::new(local, rest, args, origin.db));
             Next::More
         }
         None => {
-            finish(core, conn);
+            finish(local, conn);
             Next::Done
         }
     }
@@ -377,12 +383,12 @@ pub struct Slice {
 
 impl Slice {
     /// Gives one slice, with its shard held.
-    pub fn take(core: &Core, part: &mut Part, source: &mut Source, out: &mut Vec<u8>) -> Slice {
-        let hold = Hold::begin();
+    pub fn take(local: &ThreadState, part: &mut Part, source: &mut Source, out: &mut Vec<u8>) -> Slice {
+        let hold = LeaseTimer::begin();
         let (is_done, aside) = match source {
             Source::Read(_, number) => read(part, *number, out),
             Source::Keys(walk) => {
-                walk.step(&part.shard, core.now_ms);
+                walk.step(&part.shard, local.now_ms);
                 let is_done = walk.shard().is_none();
                 if is_done {
                     walk.finish(out);
@@ -392,7 +398,7 @@ impl Slice {
             }
             Source::Items(listing) => {
                 if listing.shard().is_some() {
-                    listing.step(&part.shard, core.now_ms, out);
+                    listing.step(&part.shard, local.now_ms, out);
                 }
                 let is_done = listing.shard().is_none();
                 if is_done {
@@ -400,26 +406,26 @@ impl Slice {
                 }
                 (is_done, Aside::default())
             }
-            Source::Gather(gather) => {
-                gather.step(part);
-                (false, Aside { bytes: gather.bytes(), pieces: 0 })
+            Source::Incremental(incremental) => {
+                incremental.step(part);
+                (false, Aside { bytes: incremental.bytes(), pieces: 0 })
             }
             // Who has its words writes it.
             Source::Write(_) => (false, Aside::default()),
         };
-        let took = hold.end(core);
-        core.stats().slice_times.add(took.as_nanos() as u64);
+        let took = hold.end(local);
+        local.stats().slice_times.add(took.as_nanos() as u64);
         Slice { is_done, aside, took }
     }
 
     /// Makes a slice of an answer of what was gathered, with no shard held.
     fn make(source: &mut Source, out: &mut Vec<u8>) -> Slice {
         let began = Instant::now();
-        let Source::Gather(gather) = source else {
+        let Source::Incremental(incremental) = source else {
             return Slice { is_done: true, aside: Aside::default(), took: Duration::ZERO };
         };
-        let is_done = gather.answer(out);
-        Slice { is_done, aside: Aside { bytes: gather.bytes(), pieces: 0 }, took: began.elapsed() }
+        let is_done = incremental.answer(out);
+        Slice { is_done, aside: Aside { bytes: incremental.bytes(), pieces: 0 }, took: began.elapsed() }
     }
 }
 
@@ -436,47 +442,47 @@ fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
 }
 
 /// Ends an answer whose client has gone.
-fn end(core: &mut Core, source: &Source) {
+fn end(local: &mut ThreadState, source: &Source) {
     match source {
-        Source::Read(shard, number) => end_read(core, *shard, *number),
+        Source::Read(shard, number) => end_read(local, *shard, *number),
         Source::Keys(_) | Source::Items(_) => {}
-        Source::Gather(gather) => end_gather(core, gather),
+        Source::Incremental(incremental) => end_incremental(local, incremental),
         Source::Write(Writing { shard, number, .. }) => {
             let number = *number;
             let later: Called = Box::new(move |_, grant| {
                 grant.iter_mut().for_each(|part| part.shard.drop_text_draft(number));
             });
-            end_at(core, *shard, Body::Call(Some(later)), |part| part.drop_text_draft(number));
+            end_at(local, *shard, Body::Call(Some(later)), |part| part.drop_text_draft(number));
         }
     }
 }
 
-fn end_gather(core: &mut Core, gather: &Gather) {
-    gather.open_reads().for_each(|(shard, number)| end_read(core, shard, number));
-    if let Some((shard, number)) = gather.draft() {
-        end_at(core, shard, Body::EndDraft(number), |part| part.drop_draft(number));
+fn end_incremental(local: &mut ThreadState, incremental: &Incremental) {
+    incremental.open_reads().for_each(|(shard, number)| end_read(local, shard, number));
+    if let Some((shard, number)) = incremental.draft() {
+        end_at(local, shard, Body::EndDraft(number), |part| part.drop_draft(number));
     }
 }
 
-fn end_read(core: &mut Core, shard: u16, number: u32) {
-    end_at(core, shard, Body::EndRead(number), |part| part.end_read(number));
+fn end_read(local: &mut ThreadState, shard: u16, number: u32) {
+    end_at(local, shard, Body::EndRead(number), |part| part.end_read(number));
 }
 
 /// Ends something of a shard now, or by `later` where it is busy.
-fn end_at(core: &mut Core, shard: u16, later: Body, end: impl FnOnce(&mut Shard)) {
-    let shared = core.shared;
+fn end_at(local: &mut ThreadState, shard: u16, later: Body, end: impl FnOnce(&mut Shard)) {
+    let shared = local.shared;
     match lease::take_one(&shared.cells[usize::from(shard)]) {
         Some(mut held) => {
             end(&mut held.shard);
-            lease::release_one(core, held);
+            lease::release_one(local, held);
         }
-        None => post(core, (Token::NOBODY, 0), later, shard),
+        None => post(local, (Token::NOBODY, 0), later, shard),
     }
 }
 
 /// Leaves work on a read to whoever has its shard.
-fn post(core: &Core, (token, client): (Token, u64), body: Body, shard: u16) {
-    core.stats().contended.add(1);
-    let origin = Origin { token, client, ..Origin::nobody(core.thread) };
-    Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue(core);
+fn post(local: &ThreadState, (token, client): (Token, u64), body: Body, shard: u16) {
+    local.stats().contended.add(1);
+    let origin = Origin { token, client, ..Origin::nobody(local.thread) };
+    Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue(local);
 }

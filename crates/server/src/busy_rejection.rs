@@ -10,13 +10,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 
 use crate::conn::Conn;
-use crate::core::Core;
 use crate::engine::admit;
+use crate::event_loop::EventLoop;
 use crate::exec::Call;
-use crate::floor::Floor;
 use crate::job::{Body, Job};
 use crate::scripts::busy_line;
 use crate::session::Session;
+use crate::thread_state::ThreadState;
 use crate::window::Window;
 use crate::worker::{find, mark_dirty};
 
@@ -54,33 +54,33 @@ impl Claim {
 
 /// Whether a data command that has waited does not begin: it has been answered, or it is now, as something was killed
 /// since that ran for too long.
-pub fn is_over(core: &Core, job: &mut Job) -> bool {
+pub fn is_over(local: &ThreadState, job: &mut Job) -> bool {
     let Some(claim) = job.claim.take() else { return false };
     if !claim.take() {
         // Nobody waits for it any longer.
         job.origin.client = 0;
         return true;
     }
-    let Some(kind) = core.shared.scripts.killed_since(claim.kills) else { return false };
+    let Some(kind) = local.shared.scripts.killed_since(claim.kills) else { return false };
     if let Body::One { entry, .. } = &job.body {
-        core.stats().commands[entry.id].rejected.add(1);
+        local.stats().commands[entry.id].rejected.add(1);
         Reply::new(&mut job.reply, job.origin.resp3).error(busy_line(kind).as_bytes());
-        core.count_error("BUSY");
+        local.count_error("BUSY");
     }
     true
 }
 
 impl Waiting {
     /// The wait of `session` for a job with this body; returns the job's number and claim.
-    pub fn begin(core: &mut Core, session: &mut Session, body: &Body) -> (u32, Option<Arc<Claim>>) {
-        core.jobs_posted = core.jobs_posted.checked_add(1).unwrap_or(1);
-        let (number, kills) = (core.jobs_posted, core.shared.scripts.kills());
+    pub fn begin(local: &mut ThreadState, session: &mut Session, body: &Body) -> (u32, Option<Arc<Claim>>) {
+        local.jobs_posted = local.jobs_posted.checked_add(1).unwrap_or(1);
+        let (number, kills) = (local.jobs_posted, local.shared.scripts.kills());
         let claim = match body {
             Body::One { .. } => Some(Arc::new(Claim { is_taken: AtomicBool::new(false), kills })),
             _ => None,
         };
         let may_end = may_end(body) || claim.is_some();
-        core.has_waiting |= may_end;
+        local.has_waiting |= may_end;
         session.waiting = Some(Waiting { number, kills, may_end, claim: claim.clone() });
         (number, claim)
     }
@@ -91,9 +91,9 @@ impl Waiting {
     }
 
     /// The wait of `session` for the end of the turn.
-    pub fn begin_due(core: &mut Core, session: &mut Session) {
-        core.has_waiting = true;
-        let kills = core.shared.scripts.kills();
+    pub fn begin_due(local: &mut ThreadState, session: &mut Session) {
+        local.has_waiting = true;
+        let kills = local.shared.scripts.kills();
         session.waiting = Some(Waiting { number: 0, kills, may_end: false, claim: None });
     }
 }
@@ -103,8 +103,9 @@ fn may_end(body: &Body) -> bool {
 }
 
 /// Whether the connection of a job that has come home has been answered already.
-pub fn is_answered(floor: &mut Floor, job: &Job) -> bool {
-    let conn = find(&mut floor.conns, job.origin.token).filter(|conn| conn.session.id == job.origin.client);
+pub fn is_answered(event_loop: &mut EventLoop, job: &Job) -> bool {
+    let conn =
+        find(&mut event_loop.conns, job.origin.token).filter(|conn| conn.session.id == job.origin.client);
     may_end(&job.body)
         && conn.is_some_and(|conn| {
             conn.session.waiting.as_ref().is_none_or(|waiting| waiting.number != job.number)
@@ -113,51 +114,56 @@ pub fn is_answered(floor: &mut Floor, job: &Job) -> bool {
 
 /// Answers a job of `session` that would begin now, if a script was killed since it began to wait. Otherwise the wait is
 /// over.
-pub fn refuse_late(core: &mut Core, session: &mut Session, token: Token, job: (&Body, &mut Vec<u8>)) -> bool {
+pub fn refuse_late(
+    local: &mut ThreadState,
+    session: &mut Session,
+    token: Token,
+    job: (&Body, &mut Vec<u8>),
+) -> bool {
     let (body, out) = job;
     let since = session.waiting.as_ref().filter(|_| may_end(body));
-    let Some(kind) = since.and_then(|waiting| core.shared.scripts.killed_since(waiting.kills)) else {
+    let Some(kind) = since.and_then(|waiting| local.shared.scripts.killed_since(waiting.kills)) else {
         session.waiting = None;
         return false;
     };
-    refuse(core, session, token, out, kind);
+    refuse(local, session, token, out, kind);
     true
 }
 
-fn refuse(core: &mut Core, session: &mut Session, token: Token, out: &mut Vec<u8>, kind: Kind) {
-    let entries = core.shared.registry.entries();
+fn refuse(local: &mut ThreadState, session: &mut Session, token: Token, out: &mut Vec<u8>, kind: Kind) {
+    let entries = local.shared.registry.entries();
     if let Some(&entry) = entries.get(session.usage.last_command as usize) {
         let args = Args::new(&[], &[]);
-        admit::refuse(core, &mut Call { session, out, token }, entry, args, busy_line(kind).as_bytes());
+        admit::refuse(local, &mut Call { session, out, token }, entry, args, busy_line(kind).as_bytes());
     }
 }
 
 /// Goes on with what a connection has sent while it waited. If a script was killed meanwhile, it came while the server was
 /// busy, and is told so.
-pub fn resume(core: &mut Core, window: &mut Window, conn: &mut Conn) {
+pub fn resume(local: &mut ThreadState, window: &mut Window, conn: &mut Conn) {
     let since = conn.session.waiting.take();
-    let killed = since.and_then(|waiting| core.shared.scripts.killed_since(waiting.kills));
-    if killed.is_some() && core.busy.is_none() {
-        (core.busy, core.is_gated) = (killed, true);
-        conn.resume(core, window);
-        core.refresh_gate();
+    let killed = since.and_then(|waiting| local.shared.scripts.killed_since(waiting.kills));
+    if killed.is_some() && local.busy.is_none() {
+        (local.busy, local.is_gated) = (killed, true);
+        conn.resume(local, window);
+        local.refresh_gate();
     } else {
-        conn.resume(core, window);
+        conn.resume(local, window);
     }
 }
 
-impl Floor {
+impl EventLoop {
     /// Answers the connections whose command has not begun, if the server is busy. Cost: a look at each connection,
     /// once after one of them has begun to wait.
-    pub fn turn_away(&mut self, core: &mut Core, window: &mut Window) {
-        let Some(kind) = core.busy.filter(|_| core.has_waiting) else { return };
-        core.has_waiting = false;
+    pub fn turn_away(&mut self, local: &mut ThreadState, window: &mut Window) {
+        let Some(kind) = local.busy.filter(|_| local.has_waiting) else { return };
+        local.has_waiting = false;
         for conn in self.conns.iter_mut().flatten() {
             if conn.is_due {
                 conn.is_due = false;
             } else if conn.session.waiting.as_ref().is_some_and(Waiting::ends) {
                 let mut line = Vec::new();
-                refuse(core, &mut conn.session, conn.token, &mut line, kind);
+                refuse(local, &mut conn.session, conn.token, &mut line, kind);
                 if !std::mem::take(&mut conn.session.drops_reply) {
                     conn.answer(&line);
                 }
@@ -166,7 +172,7 @@ impl Floor {
                 continue;
             }
             conn.session.waiting = None;
-            conn.resume(core, window);
+            conn.resume(local, window);
             mark_dirty(conn, &mut self.dirty);
         }
     }

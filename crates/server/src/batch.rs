@@ -1,4 +1,4 @@
-//! The straight way: runs of data commands with one key each, on a connection and a thread that nothing stands before.
+//! The batch path: runs of data commands with one key each, on a connection and a thread that nothing stands before.
 //!
 //! Called by the connection for what its parse window holds; it does what `dispatch::execute` does for such commands,
 //! and keeps their counters in registers for as long as one command follows another of its kind. It never runs a
@@ -6,15 +6,14 @@
 
 use darter_command::slices::WRITE_BYTES_MIN;
 use darter_command::spec::Inlined;
-use darter_command::string::brief::{self, Place};
+use darter_command::string::kernel::{self, Place};
 use darter_latch::Held;
 use darter_reactor::Token;
 use darter_store::{Key, Look, Shard};
 use darter_txn::{Part, Reader};
-use darter_wire::{Reply, Span, Stage};
+use darter_wire::{Reply, ReplyBuffer, Span};
 
 use crate::acl::guard;
-use crate::core::Core;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};
@@ -24,17 +23,18 @@ use crate::large;
 use crate::registry::{Entry, SAMPLE};
 use crate::session::{Gate, Session};
 use crate::stats::Count;
+use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::window::{Planned, WINDOW_LEN};
+use crate::window::{Prepared, WINDOW_LEN};
 
 /// Where commands come from and replies go.
-pub struct Way<'a> {
+pub struct CommandBatch<'a> {
     /// The bytes that were parsed.
     pub buf: &'a [u8],
     /// Places of the arguments in them.
     pub spans: &'a [Span],
     /// Where short replies are put together; empty between runs.
-    pub stage: &'a mut Stage,
+    pub reply_buffer: &'a mut ReplyBuffer,
     /// The connection's state.
     pub session: &'a mut Session,
     /// The connection's output.
@@ -45,7 +45,7 @@ pub struct Way<'a> {
     pub token: Token,
 }
 
-impl Way<'_> {
+impl CommandBatch<'_> {
     /// Whether the output has room for a further command's reply.
     #[inline]
     fn has_room(&self) -> bool {
@@ -69,14 +69,14 @@ impl Way<'_> {
     }
 }
 
-/// Runs commands from the front of `commands` as far as the straight way goes; returns how many, and how the last ended.
+/// Runs commands from the front of `commands` as far as the batch path goes; returns how many, and how the last ended.
 #[inline(never)]
-pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, Ran) {
+pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prepared]) -> (usize, Ran) {
     // The session's gates are opened and shut by commands that do not go this way; the thread's may be shut by any that
     // finds no memory left.
-    let is_open = way.is_open() && !core.is_gated && !core.times_all;
+    let is_open = way.is_open() && !local.is_gated && !local.times_all;
     let first = if is_open { commands.first() } else { None };
-    let Some(mut tally) = first.and_then(|first| Tally::new(core, first.ready.entry?)) else {
+    let Some(mut tally) = first.and_then(|first| Tally::new(local, first.ready.entry?)) else {
         return (0, Ran::Done);
     };
     let (mut done, mut ran) = (0, Ran::Done);
@@ -87,16 +87,16 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
         let Some(entry) = planned.ready.entry.filter(|_| planned.ready.cell.is_some()) else { break };
         if !std::ptr::eq(entry, tally.entry) {
             tally.settle(way.session);
-            let Some(next) = Tally::new(core, entry) else { break };
+            let Some(next) = Tally::new(local, entry) else { break };
             tally = next;
             allowed = if is_limited { done } else { allowed };
         }
-        if entry.is_timed(tally.calls, false, true) || !way.has_room() || core.is_gated {
+        if entry.is_timed(tally.calls, false, true) || !way.has_room() || local.is_gated {
             break;
         }
         let rest = commands.get(done..).unwrap_or_default();
         if done == allowed {
-            allowed += guard::permitted_len(core, way.session, entry, (way.buf, way.spans), rest);
+            allowed += guard::permitted_len(local, way.session, entry, (way.buf, way.spans), rest);
             if done == allowed {
                 break;
             }
@@ -106,17 +106,17 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
         let rest = rest.get(..most).unwrap_or(rest);
         let is_brief = planned.args_len() == entry.inlined_len;
         let mut len = match entry.inlined {
-            Inlined::Set if is_brief => run_alike::<true, false>(core, way, entry, rest, 0),
+            Inlined::Set if is_brief => run_alike::<true, false>(local, way, entry, rest, 0),
             Inlined::Get if is_brief => match way.reader(entry) {
-                None => run_alike::<false, false>(core, way, entry, rest, 0),
-                Some(reader) => run_alike::<false, true>(core, way, entry, rest, reader),
+                None => run_alike::<false, false>(local, way, entry, rest, 0),
+                Some(reader) => run_alike::<false, true>(local, way, entry, rest, reader),
             },
             _ => 0,
         };
         if len == 0 {
             // Of GET and SET one with options, or whose shard is busy.
             let rest = if entry.inlined_len == 0 { rest } else { rest.get(..1).unwrap_or(rest) };
-            (len, ran) = run_each(core, way, entry, rest);
+            (len, ran) = run_each(local, way, entry, rest);
         }
         tally.calls += len as u64;
         done += len;
@@ -132,13 +132,13 @@ pub fn run(core: &mut Core, way: &mut Way<'_>, commands: &[Planned]) -> (usize, 
 /// how many. With `IS_TRACKED` they are remembered as read by `reader`.
 #[inline(never)]
 fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
-    core: &mut Core,
-    way: &mut Way<'_>,
+    local: &mut ThreadState,
+    way: &mut CommandBatch<'_>,
     entry: &'static Entry,
-    commands: &[Planned],
+    commands: &[Prepared],
     reader: Reader,
 ) -> usize {
-    const { assert!(WINDOW_LEN * Stage::REPLY_MAX <= Stage::BYTES) };
+    const { assert!(WINDOW_LEN * ReplyBuffer::REPLY_MAX <= ReplyBuffer::BYTES) };
     let (buf, db) = (way.buf, way.session.db);
     let mut done = 0;
     for planned in commands {
@@ -153,20 +153,20 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
         let key = Key { bytes: planned.own_arg::<1>(buf), hash: planned.ready.hash };
         done += 1;
         if IS_TRACKED {
-            tracking::remember_key(core, &mut held.readers, reader, key);
+            tracking::remember_key(local, &mut held.readers, reader, key);
         }
         let look = if IS_SET {
-            brief::set(&mut held.shard, db, key, planned.own_arg::<2>(buf), way.stage)
+            kernel::set(&mut held.shard, db, key, planned.own_arg::<2>(buf), way.reply_buffer)
         } else {
-            brief::get(&mut held.shard, db, key, way.stage)
+            kernel::get(&mut held.shard, db, key, way.reply_buffer)
         };
         // A plain read changes nothing: nobody waits to hear of it.
-        let is_told = !IS_SET || look.is_none() && tell(core, &mut held.shard, db, key.bytes, planned, buf);
+        let is_told = !IS_SET || look.is_none() && tell(local, &mut held.shard, db, key.bytes, planned, buf);
         if look.is_none() && is_told {
-            lease::release_one(core, held);
+            lease::release_one(local, held);
             continue;
         }
-        match finish::<IS_SET>(core, way, planned, held, look) {
+        match finish::<IS_SET>(local, way, planned, held, look) {
             After::Next => {}
             After::Stop => break,
             After::NotRun => {
@@ -175,17 +175,24 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
             }
         }
     }
-    way.stage.flush(way.out);
+    way.reply_buffer.flush(way.out);
     done
 }
 
 /// Tells the journal of a SET; false when there are others to be told, or room is to be made.
 #[inline(always)]
-fn tell(core: &mut Core, shard: &mut Shard, db: usize, key: &[u8], planned: &Planned, buf: &[u8]) -> bool {
-    if shard.is_pressed() {
+fn tell(
+    local: &mut ThreadState,
+    shard: &mut Shard,
+    db: usize,
+    key: &[u8],
+    planned: &Prepared,
+    buf: &[u8],
+) -> bool {
+    if shard.is_over_quota() {
         return false;
     }
-    !shard.changes.has_pending() || journal::note_set(core, shard, db, key, planned.own_arg::<2>(buf))
+    !shard.changes.has_pending() || journal::note_set(local, shard, db, key, planned.own_arg::<2>(buf))
 }
 
 /// What comes after a command that [`finish`] was given.
@@ -202,81 +209,86 @@ enum After {
 /// let go.
 #[inline(never)]
 fn finish<const IS_SET: bool>(
-    core: &mut Core,
-    way: &mut Way<'_>,
-    planned: &Planned,
+    local: &mut ThreadState,
+    way: &mut CommandBatch<'_>,
+    planned: &Prepared,
     mut held: Held<Part, Job>,
     look: Option<Look>,
 ) -> After {
-    way.stage.flush(way.out);
+    way.reply_buffer.flush(way.out);
     let Some(entry) = planned.ready.entry else { return After::Stop };
     let is_long = match look {
         None => false,
         Some(_) if IS_SET => {
             planned.own_arg::<2>(way.buf).len() >= WRITE_BYTES_MIN && way.session.may_slice()
         }
-        Some(look) => brief::is_long(&held.shard, look),
+        Some(look) => kernel::is_long(&held.shard, look),
     };
     if is_long {
-        lease::release_one(core, held);
+        lease::release_one(local, held);
         return After::NotRun;
     }
     if let Some(look) = look {
         let before = way.out.len();
-        answer::<IS_SET>(core, way, entry, planned, &mut held.shard, look);
+        answer::<IS_SET>(local, way, entry, planned, &mut held.shard, look);
         let bytes = way.out.len() - before;
-        large::note_reply(core, way.session.id, entry, planned.args(way.buf, way.spans), bytes);
+        large::note_reply(local, way.session.id, entry, planned.args(way.buf, way.spans), bytes);
     }
     let (db, key) = (way.session.db, planned.own_arg::<1>(way.buf));
     // A read may have found what had expired.
     let is_told = match IS_SET {
-        true => tell(core, &mut held.shard, db, key, planned, way.buf),
+        true => tell(local, &mut held.shard, db, key, planned, way.buf),
         false => !held.shard.changes.has_pending(),
     };
     if !is_told {
         let args = planned.args(way.buf, &[]);
         // The journal asks the replies of other commands than these what they did.
         let ran = journal::Ran { entry, args, db: way.session.db, served: None, reply: &[] };
-        commit::single(core, held, ChangedBy(way.session.id), ran);
+        commit::single(local, held, ChangedBy(way.session.id), ran);
     } else {
-        lease::release_one(core, held);
+        lease::release_one(local, held);
     }
     // Making room may have shut the gate.
-    if way.has_room() && !core.is_gated { After::Next } else { After::Stop }
+    if way.has_room() && !local.is_gated { After::Next } else { After::Stop }
 }
 
 /// A GET or a SET when the value there is not the plainest, or too long to be staged.
 fn answer<const IS_SET: bool>(
-    core: &Core,
-    way: &mut Way<'_>,
+    local: &ThreadState,
+    way: &mut CommandBatch<'_>,
     entry: &'static Entry,
-    planned: &Planned,
+    planned: &Prepared,
     shard: &mut Shard,
     look: Look,
 ) {
     let key = Key { bytes: planned.own_arg::<1>(way.buf), hash: planned.ready.hash };
-    let place = Place { db: way.session.db, now_ms: core.now_ms };
+    let place = Place { db: way.session.db, now_ms: local.now_ms };
     let mut reply = Reply::new(way.out, way.session.resp3);
     let mark = reply.len();
     let result = if IS_SET {
-        brief::set_looked(shard, place, key, look, planned.own_arg::<2>(way.buf), &mut reply)
+        kernel::set_looked(shard, place, key, look, planned.own_arg::<2>(way.buf), &mut reply)
     } else {
-        brief::get_looked(shard, place, key, look, &mut reply)
+        kernel::get_looked(shard, place, key, look, &mut reply)
     };
     if let Err(fault) = result {
-        exec::refuse(core, entry, &fault, &mut reply, mark);
+        exec::refuse(local, entry, &fault, &mut reply, mark);
     }
 }
 
 /// Runs commands of one kind from the front of `commands`, at least the first; returns how many, and how the last ended.
 #[inline(never)]
-fn run_each(core: &mut Core, way: &mut Way<'_>, entry: &'static Entry, commands: &[Planned]) -> (usize, Ran) {
+fn run_each(
+    local: &mut ThreadState,
+    way: &mut CommandBatch<'_>,
+    entry: &'static Entry,
+    commands: &[Prepared],
+) -> (usize, Ran) {
     let is_tracked = way.session.gate.has(Gate::TRACKING);
     let mut done = 0;
     for planned in commands {
         let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
         let Some(cell) = planned.ready.cell.filter(|_| is_alike) else { break };
-        if done > 0 && (core.is_gated || !way.has_room()) {
+        if done > 0 && (local.is_gated || !way.has_room()) {
             break;
         }
         done += 1;
@@ -285,11 +297,11 @@ fn run_each(core: &mut Core, way: &mut Way<'_>, entry: &'static Entry, commands:
         let before = way.out.len();
         let call = Call { session: way.session, out: way.out, token: way.token };
         let ran = if is_tracked {
-            exec::run_tracked(core, call, entry, args, cell, key)
+            exec::run_tracked(local, call, entry, args, cell, key)
         } else {
-            exec::run_single(core, call, entry, args, cell, key)
+            exec::run_single(local, call, entry, args, cell, key)
         };
-        large::note_reply(core, way.session.id, entry, args, way.out.len() - before);
+        large::note_reply(local, way.session.id, entry, args, way.out.len() - before);
         if ran != Ran::Done {
             return (done, ran);
         }
@@ -307,8 +319,8 @@ struct Tally {
 
 impl Tally {
     #[inline]
-    fn new(core: &Core, entry: &'static Entry) -> Option<Tally> {
-        let count = &core.stats().commands.get(entry.id)?.calls;
+    fn new(local: &ThreadState, entry: &'static Entry) -> Option<Tally> {
+        let count = &local.stats().commands.get(entry.id)?.calls;
         let calls = count.get();
         Some(Tally { entry, count, before: calls, calls })
     }

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The time for which something is so, this time and before.
 #[derive(Default)]
-pub struct Spell {
+pub struct DurationCounter {
     // Unix milliseconds; 0: it is not so.
     since_ms: AtomicU64,
     // Of the times that have ended.
     ended_ms: AtomicU64,
 }
 
-impl Spell {
+impl DurationCounter {
     /// Notes whether it is so now. Returns how many milliseconds, at least one, it was, if that ends now.
     pub fn note(&self, is_so: bool, now_ms: u64) -> Option<u64> {
         if is_so {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn times_add_up_with_the_one_that_goes_on() {
-        let spell = Spell::default();
+        let spell = DurationCounter::default();
         assert_eq!((spell.note(false, 10), spell.current_ms(10), spell.total_ms(10)), (None, 0, 0));
         assert_eq!((spell.note(true, 20), spell.note(true, 25)), (None, None));
         assert_eq!((spell.current_ms(27), spell.total_ms(27)), (7, 7));

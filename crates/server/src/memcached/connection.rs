@@ -2,22 +2,23 @@
 
 use std::borrow::Cow;
 
+use darter_engine::admit::EntryPoints;
 use darter_wire::memcache::{self, Command, Decoder, Error, Limits, Step};
 use darter_wire::{Args, OwnedArgs};
 use smallvec::SmallVec;
 
-use super::detail::Deed;
+use super::detail::DetailOperation;
 use super::listing::Listing;
 use super::run::{self, write_error};
-use super::{Counter, DB, admin, auth, flush, stats, straight};
+use super::{Counter, DB, admin, auth, batch, flush, stats};
 use crate::conn::Conn;
-use crate::core::Core;
 use crate::engine::admit;
-use crate::engine::hold::Hold;
+use crate::engine::lease_timer::LeaseTimer;
 use crate::exec::{self, Call, Ran};
+use crate::long_reads::{Reading, Source};
 use crate::monitor;
-use crate::reading::{Reading, Source};
 use crate::registry::Entry;
+use crate::thread_state::ThreadState;
 
 /// Commands read ahead of the one that runs.
 const WINDOW: usize = 16;
@@ -47,11 +48,11 @@ enum Next<'a> {
 }
 
 /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
-pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
+pub(crate) fn process(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize {
     let mut done = 0;
     loop {
-        if auth::is_needed(core, &conn.session) {
-            match auth::step(conn, core, &buf[done..]) {
+        if auth::is_needed(local, &conn.session) {
+            match auth::step(conn, local, &buf[done..]) {
                 0 => return done,
                 taken => done += taken,
             }
@@ -60,16 +61,16 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
             }
             continue;
         }
-        done += straight::run(conn, core, &buf[done..]);
+        done += batch::run(conn, local, &buf[done..]);
         if done == buf.len() || conn.is_held_back() {
             return done;
         }
         let mut window: SmallVec<[Read<'_>; WINDOW]> = SmallVec::new();
-        let (next, read_to) = read_ahead(conn, core, buf, done, &mut window);
-        if core.looks_ahead && window.len() >= WARM_LEN_MIN {
-            let shared = core.shared;
-            exec::warm(
-                core,
+        let (next, read_to) = read_ahead(conn, local, buf, done, &mut window);
+        if local.looks_ahead && window.len() >= WARM_LEN_MIN {
+            let shared = local.shared;
+            exec::prefetch(
+                local,
                 DB,
                 false,
                 window.iter().filter_map(|read| Some(exec::cell_of(shared, read.hash?))),
@@ -80,7 +81,7 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
                 conn.decoder = Decoder::new();
                 return done;
             }
-            match execute(conn, core, &buf[read.start..read.end], &read.command, read.hash) {
+            match execute(conn, local, &buf[read.start..read.end], &read.command, read.hash) {
                 Ran::Postponed => {
                     conn.decoder = Decoder::new();
                     return done;
@@ -99,7 +100,7 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
             Next::Command => {}
             Next::More => return done,
             Next::Refused(error, is_quiet, remove, after) => {
-                refuse(conn, core, error, is_quiet, remove);
+                refuse(conn, local, error, is_quiet, remove);
                 done = after;
                 if conn.is_held_back() {
                     return done;
@@ -116,19 +117,19 @@ pub(crate) fn process(conn: &mut Conn, core: &mut Core, buf: &[u8]) -> usize {
 /// Reads commands from `buf[from..]` until the window is full or there is no further one; returns where it stopped.
 fn read_ahead<'a>(
     conn: &mut Conn,
-    core: &Core,
+    local: &ThreadState,
     buf: &'a [u8],
     from: usize,
     window: &mut SmallVec<[Read<'a>; WINDOW]>,
 ) -> (Next<'a>, usize) {
-    let limits = Limits { item_bytes_max: core.live.memcached_item_size_max, ..Limits::default() };
+    let limits = Limits { item_bytes_max: local.live.memcached_item_size_max, ..Limits::default() };
     let mut at = from;
     while window.len() < WINDOW {
         match conn.decoder.next(&buf[at..], &limits) {
             Step::Command { command, consumed } => {
                 let hash = run::key_of(&command).map(|key| {
-                    let hash = core.shared.router.hasher().hash(key);
-                    core.shared.cells[usize::from(core.shared.router.shard_of(hash))].prefetch();
+                    let hash = local.shared.router.hasher().hash(key);
+                    local.shared.cells[usize::from(local.shared.router.shard_of(hash))].prefetch();
                     hash
                 });
                 window.push(Read { command, hash, start: at, end: at + consumed });
@@ -153,43 +154,55 @@ fn read_ahead<'a>(
 }
 
 /// Runs one command and answers it, or leaves it to a job.
-fn execute(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, hash: Option<u64>) -> Ran {
-    let entry = core.shared.verbs.of(command);
+fn execute(
+    conn: &mut Conn,
+    local: &mut ThreadState,
+    raw: &[u8],
+    command: &Command<'_>,
+    hash: Option<u64>,
+) -> Ran {
+    let entry = local.shared.verbs.of(command);
     conn.session.usage.commands += 1;
     conn.session.usage.last_command = entry.id as u32;
-    if conn.session.gate.0 != 0 || core.is_gated {
-        match pass_gate(conn, core, entry, command) {
+    if conn.session.gate.0 != 0 || local.is_gated {
+        match pass_gate(conn, local, entry, command) {
             Passed::Yes => {}
             Passed::No => return Ran::Done,
             Passed::NotNow => {
                 conn.session.usage.commands -= 1;
-                postpone(conn, core);
+                postpone(conn, local);
                 return Ran::Postponed;
             }
         }
     }
-    let calls = core.stats().commands[entry.id].calls.bump();
-    if !entry.is_timed(calls, core.times_all, true) {
-        return perform(conn, core, raw, command, hash);
+    let calls = local.stats().commands[entry.id].calls.bump();
+    if !entry.is_timed(calls, local.times_all, true) {
+        return perform(conn, local, raw, command, hash);
     }
-    let hold = Hold::begin();
-    let ran = perform(conn, core, raw, command, hash);
+    let hold = LeaseTimer::begin();
+    let ran = perform(conn, local, raw, command, hash);
     if ran == Ran::Done {
         let args = args_of(entry, command);
-        let took = hold.end(core);
-        let weight = entry.weight(core.times_all, true);
-        crate::timing::note(core, &conn.card, entry, args.args(), took, weight);
+        let took = hold.end(local);
+        let weight = entry.weight(local.times_all, true);
+        crate::timing::note(local, &conn.info, entry, args.args(), took, weight);
     }
     ran
 }
 
-fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, hash: Option<u64>) -> Ran {
+fn perform(
+    conn: &mut Conn,
+    local: &mut ThreadState,
+    raw: &[u8],
+    command: &Command<'_>,
+    hash: Option<u64>,
+) -> Ran {
     let out = &mut conn.output;
     match command {
         Command::FlushAll { delay, noreply } => {
-            core.stats().memcached.add(Counter::Flush);
+            local.stats().memcached.add(Counter::Flush);
             let call = Call { session: &mut conn.session, out, token: conn.token };
-            return flush::run(core, call, *delay, *noreply);
+            return flush::run(local, call, *delay, *noreply);
         }
         Command::Verbosity { noreply } => answer(out, b"OK\r\n", *noreply),
         Command::Version => {
@@ -199,24 +212,24 @@ fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
         }
         Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
         Command::Quit => conn.session.is_closing = true,
-        Command::Stats(words) => stats::run(core, words.clone(), out),
+        Command::Stats(words) => stats::run(local, words.clone(), out),
         Command::Admin { name: b"cache_memlimit", words, noreply } => {
-            let line = admin::limit_memory(conn, core, words.clone());
+            let line = admin::limit_memory(conn, local, words.clone());
             answer(&mut conn.output, line, *noreply);
         }
         Command::Admin { name: b"refresh_certs", noreply, .. } => {
-            let line = admin::refresh_certificates(conn, core);
+            let line = admin::refresh_certificates(conn, local);
             answer(&mut conn.output, line, *noreply);
         }
         Command::Admin { name, words, noreply } => {
-            match Listing::asked(name, words.clone(), core.shared.router.shards_len()) {
-                Some(listing) => return list(conn, core, command, listing),
+            match Listing::asked(name, words.clone(), local.shared.router.shards_len()) {
+                Some(listing) => return list(conn, local, command, listing),
                 None => answer(out, admin::reply(name, words.clone()), *noreply),
             }
         }
         _ => {
             let call = Call { session: &mut conn.session, out, token: conn.token };
-            return run::run(core, call, raw, command, hash);
+            return run::run(local, call, raw, command, hash);
         }
     }
     Ran::Done
@@ -224,8 +237,8 @@ fn perform(conn: &mut Conn, core: &mut Core, raw: &[u8], command: &Command<'_>, 
 
 /// Has the connection fetch all items.
 #[cold]
-fn list(conn: &mut Conn, core: &Core, command: &Command<'_>, listing: Listing) -> Ran {
-    let entry = core.shared.verbs.of(command);
+fn list(conn: &mut Conn, local: &ThreadState, command: &Command<'_>, listing: Listing) -> Ran {
+    let entry = local.shared.verbs.of(command);
     let source = Source::Items(Box::new(listing));
     conn.session.reading = Some(Box::new(Reading::new(source, entry, args_of(entry, command))));
     Ran::Stalled
@@ -238,23 +251,29 @@ fn answer(out: &mut Vec<u8>, line: &[u8], is_quiet: bool) {
 }
 
 /// Answers a line that is no command. A key whose new value is too large loses the old one.
-fn refuse(conn: &mut Conn, core: &mut Core, error: Error, is_quiet: bool, remove: Option<Cow<'_, [u8]>>) {
+fn refuse(
+    conn: &mut Conn,
+    local: &mut ThreadState,
+    error: Error,
+    is_quiet: bool,
+    remove: Option<Cow<'_, [u8]>>,
+) {
     if error == Error::TooLarge {
-        core.stats().memcached.add(Counter::TooLarge);
+        local.stats().memcached.add(Counter::TooLarge);
     }
     if !is_quiet {
         write_error(error, &mut conn.output);
     }
     let Some(key) = remove else { return };
-    if core.shared.memcached_detail.is_on() {
-        core.shared.memcached_detail.note(&key, Deed::Set);
+    if local.shared.memcached_detail.is_on() {
+        local.shared.memcached_detail.note(&key, DetailOperation::Set);
     }
     // A value that has expired already is stored as none; nothing is answered.
     let mut raw = b"ms ".to_vec();
     memcache::write_key(&mut raw, &key, true);
     raw.extend_from_slice(b" 0 b q T-1\r\n\r\n");
     if let Step::Command { command, .. } = Decoder::new().next(&raw, &Limits::default())
-        && execute(conn, core, &raw, &command, None) == Ran::Stalled
+        && execute(conn, local, &raw, &command, None) == Ran::Stalled
     {
         conn.is_stalled = true;
     }
@@ -271,17 +290,28 @@ enum Passed {
 
 /// What stands before a command where something may: access rights, a memory limit, a pause; MONITOR sees it.
 #[cold]
-fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &Command<'_>) -> Passed {
+fn pass_gate(
+    conn: &mut Conn,
+    local: &mut ThreadState,
+    entry: &'static Entry,
+    command: &Command<'_>,
+) -> Passed {
     let args = args_of(entry, command);
-    if let Some(line) = admit::refusal_after_relief(core, &conn.session, &conn.card, entry, args.args()) {
+    if let Some(line) = admit::refusal_after_relief(
+        local,
+        &conn.session,
+        &conn.info,
+        (EntryPoints::MEMCACHED, entry),
+        args.args(),
+    ) {
         // A client that counts answers up to `MN` gets it while data is loaded or a script runs, too.
         if matches!(command, Command::MetaNoop) && !line.starts_with(b"NOAUTH") {
             return Passed::Yes;
         }
-        core.stats().commands[entry.id].rejected.add(1);
+        local.stats().commands[entry.id].rejected.add(1);
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
             Some(b"OOM") => {
-                core.stats().memcached.add(Counter::NoRoom);
+                local.stats().memcached.add(Counter::NoRoom);
                 super::NO_ROOM
             }
             Some(b"NOAUTH") => b"CLIENT_ERROR unauthenticated\r\n",
@@ -292,20 +322,20 @@ fn pass_gate(conn: &mut Conn, core: &mut Core, entry: &'static Entry, command: &
         });
         return Passed::No;
     }
-    if admit::must_wait(core, &conn.session, entry, args.args()) {
+    if admit::must_wait(local, &conn.session, entry, args.args()) {
         return Passed::NotNow;
     }
-    if core.shared.monitors.is_any() {
-        monitor::show(core, &conn.card, DB, entry, args.args());
+    if local.shared.monitors.is_any() {
+        monitor::show(local, &conn.info, DB, entry, args.args());
     }
     Passed::Yes
 }
 
 #[cold]
-fn postpone(conn: &mut Conn, core: &mut Core) {
+fn postpone(conn: &mut Conn, local: &mut ThreadState) {
     conn.is_postponed = true;
-    conn.card.is_postponed.store(true, std::sync::atomic::Ordering::Relaxed);
-    core.has_postponed = true;
+    conn.info.is_postponed.store(true, std::sync::atomic::Ordering::Relaxed);
+    local.has_postponed = true;
 }
 
 /// A command as the one of Redis that stands for it, for those who look at arguments: its keys, and as many words more

@@ -8,7 +8,7 @@ use crate::listening::ListenerKind;
 
 /// A protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Speech {
+pub enum Protocol {
     /// Nothing has come that tells.
     #[default]
     Unknown,
@@ -32,28 +32,28 @@ pub struct Allowed {
 /// What the client of a `kind` of listener speaks; `None` when `bytes`, the first it sent, do not tell yet.
 ///
 /// At most [`UNDECIDED_BYTES_MAX`] bytes are undecided.  Cost: O(first line), for RESP arrays O(1).
-pub fn recognise(kind: ListenerKind, allowed: Allowed, bytes: &[u8]) -> Option<Speech> {
+pub fn recognise(kind: ListenerKind, allowed: Allowed, bytes: &[u8]) -> Option<Protocol> {
     let &first = bytes.first()?;
     match kind {
-        _ if first == BINARY_MAGIC => Some(Speech::MemcachedBinary),
-        ListenerKind::Memcached => Some(Speech::Memcached),
+        _ if first == BINARY_MAGIC => Some(Protocol::MemcachedBinary),
+        ListenerKind::Memcached => Some(Protocol::Memcached),
         ListenerKind::Main | ListenerKind::Tls if first.is_ascii_lowercase() => {
-            guess(bytes, is_memcached, Speech::Memcached)
+            guess(bytes, is_memcached, Protocol::Memcached)
         }
-        _ if first.is_ascii_uppercase() && allowed.http => guess(bytes, is_http, Speech::Http),
-        ListenerKind::Main | ListenerKind::Tls | ListenerKind::Admin => Some(Speech::Resp),
+        _ if first.is_ascii_uppercase() && allowed.http => guess(bytes, is_http, Protocol::Http),
+        ListenerKind::Main | ListenerKind::Tls | ListenerKind::Admin => Some(Protocol::Resp),
     }
 }
 
-/// `speech` or RESP, by the first line; `None` while it is neither whole nor clear.
-fn guess(bytes: &[u8], is_it: fn(&[u8], bool) -> Option<bool>, speech: Speech) -> Option<Speech> {
+/// `protocol` or RESP, by the first line; `None` while it is neither whole nor clear.
+fn guess(bytes: &[u8], is_it: fn(&[u8], bool) -> Option<bool>, protocol: Protocol) -> Option<Protocol> {
     let (line, is_whole) = match memchr::memchr(b'\n', bytes) {
         Some(end) => (bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), true),
         None => (bytes, bytes.len() > UNDECIDED_BYTES_MAX),
     };
     match is_it(line, is_whole) {
-        Some(true) => Some(speech),
-        Some(false) => Some(Speech::Resp),
+        Some(true) => Some(protocol),
+        Some(false) => Some(Protocol::Resp),
         None => None,
     }
 }
@@ -158,14 +158,14 @@ mod tests {
 
     const ALL: Allowed = Allowed { http: true };
 
-    fn on_main(bytes: &[u8]) -> Option<Speech> {
+    fn on_main(bytes: &[u8]) -> Option<Protocol> {
         recognise(ListenerKind::Main, ALL, bytes)
     }
 
     #[test]
     fn first_bytes_tell() {
-        use Speech::{Http, Memcached, MemcachedBinary, Resp};
-        let table: &[(&str, Speech)] = &[
+        use Protocol::{Http, Memcached, MemcachedBinary, Resp};
+        let table: &[(&str, Protocol)] = &[
             ("*1\r\n$4\r\nPING\r\n", Resp),
             ("\r\n", Resp),
             ("PING\r\n", Resp),
@@ -199,13 +199,13 @@ mod tests {
             ("post / HTTP/1.1\r\n", Resp),
             ("HELLO 3\r\n", Resp),
         ];
-        for &(text, speech) in table {
-            assert_eq!(on_main(text.as_bytes()), Some(speech), "{text:?}");
+        for &(text, protocol) in table {
+            assert_eq!(on_main(text.as_bytes()), Some(protocol), "{text:?}");
         }
-        for (early, speech) in
+        for (early, protocol) in
             [("*", Some(Resp)), ("gets k", Some(Memcached)), ("get k", None), ("GET /", None)]
         {
-            assert_eq!(on_main(early.as_bytes()), speech, "{early:?}");
+            assert_eq!(on_main(early.as_bytes()), protocol, "{early:?}");
         }
         assert_eq!(on_main(b"\x80\x00\x00\x01"), Some(MemcachedBinary));
         assert_eq!(on_main(b""), None);
@@ -230,19 +230,19 @@ mod tests {
         for start in ["get ", "set ", "GET ", "GET"] {
             let mut bytes = start.as_bytes().to_vec();
             bytes.resize(UNDECIDED_BYTES_MAX + 1, b'x');
-            assert_eq!(on_main(&bytes), Some(Speech::Resp), "{start:?}");
+            assert_eq!(on_main(&bytes), Some(Protocol::Resp), "{start:?}");
         }
     }
 
     #[test]
     fn listeners_and_settings_tell_too() {
         let http = b"GET / HTTP/1.1\r\n";
-        assert_eq!(recognise(ListenerKind::Main, Allowed { http: false }, http), Some(Speech::Resp));
-        assert_eq!(recognise(ListenerKind::Memcached, ALL, http), Some(Speech::Memcached));
-        assert_eq!(recognise(ListenerKind::Admin, ALL, http), Some(Speech::Http));
-        assert_eq!(recognise(ListenerKind::Admin, ALL, b"mg k v\r\n"), Some(Speech::Resp));
-        assert_eq!(recognise(ListenerKind::Memcached, ALL, b"get k"), Some(Speech::Memcached));
-        assert_eq!(recognise(ListenerKind::Memcached, ALL, b"\x80"), Some(Speech::MemcachedBinary));
+        assert_eq!(recognise(ListenerKind::Main, Allowed { http: false }, http), Some(Protocol::Resp));
+        assert_eq!(recognise(ListenerKind::Memcached, ALL, http), Some(Protocol::Memcached));
+        assert_eq!(recognise(ListenerKind::Admin, ALL, http), Some(Protocol::Http));
+        assert_eq!(recognise(ListenerKind::Admin, ALL, b"mg k v\r\n"), Some(Protocol::Resp));
+        assert_eq!(recognise(ListenerKind::Memcached, ALL, b"get k"), Some(Protocol::Memcached));
+        assert_eq!(recognise(ListenerKind::Memcached, ALL, b"\x80"), Some(Protocol::MemcachedBinary));
     }
 
     #[test]

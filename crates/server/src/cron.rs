@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use darter_store::expiry::Sweep;
 
 use crate::conn::Conn;
-use crate::core::Core;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::http;
@@ -17,10 +16,11 @@ use crate::memcached::{self, Counter};
 use crate::output;
 use crate::report::Clients;
 use crate::report::rates::History;
-use crate::shared::{Mail, ShardCard, Shared};
+use crate::shared::{ShardStats, Shared, ThreadMessage};
 use crate::snapshot::ending;
 use crate::snapshot::schedule::Schedule;
 use crate::snapshot::walk::Walker;
+use crate::thread_state::ThreadState;
 use crate::tls;
 use crate::tracking;
 use crate::worker::lock;
@@ -37,7 +37,7 @@ pub const SHARE_PERCENT: u32 = 5;
 const BLOCKS_PER_STEP: usize = 32;
 
 /// Housekeeping of one thread: the shards it is home to, and its connections.
-pub struct House {
+pub struct Cron {
     rooms: Vec<Room>,
     next_room: usize,
     next_tick: Instant,
@@ -58,15 +58,15 @@ struct Room {
     readers_swept: u64,
 }
 
-impl House {
+impl Cron {
     /// The house of thread `thread`.
-    pub fn new(shared: &'static Shared, thread: u16) -> House {
+    pub fn new(shared: &'static Shared, thread: u16) -> Cron {
         let now = Instant::now();
         let rooms = (0..shared.router.shards_len())
             .filter(|&id| shared.home_of(id) == thread)
             .map(|id| Room { id, sweep: Sweep::default(), readers_swept: 0 })
             .collect();
-        House {
+        Cron {
             rooms,
             next_room: 0,
             next_tick: now,
@@ -87,61 +87,61 @@ impl House {
     }
 
     /// Does what is due: a bounded piece of it.
-    pub fn keep(&mut self, core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
+    pub fn keep(&mut self, local: &mut ThreadState, conns: &mut [Option<Box<Conn>>]) {
         let now = Instant::now();
-        let turn_nanos = now.saturating_duration_since(core.turn_began).as_nanos() as u64;
-        core.stats().busy_nanos.add(turn_nanos);
-        if !core.is_quiet {
-            core.stats().turn_times.add(turn_nanos);
-            core.stats().lively_turns.add(1);
-            Idling::end(core.shared, core, &mut self.served_ms);
+        let turn_nanos = now.saturating_duration_since(local.turn_began).as_nanos() as u64;
+        local.stats().busy_nanos.add(turn_nanos);
+        if !local.is_quiet {
+            local.stats().turn_times.add(turn_nanos);
+            local.stats().lively_turns.add(1);
+            Idling::end(local.shared, local, &mut self.served_ms);
         }
-        if self.is_resting && !core.shared.idling.is_on(core.now_ms) {
+        if self.is_resting && !local.shared.idling.is_on(local.now_ms) {
             (self.is_resting, self.next_tick) = (false, now);
         }
-        self.walker.step(core, self.rooms.iter().map(|room| room.id));
-        if core.thread == 0 {
-            ending::step(core);
-            crate::journal::rewrite::go_on(core);
+        self.walker.step(local, self.rooms.iter().map(|room| room.id));
+        if local.thread == 0 {
+            ending::step(local);
+            crate::journal::rewrite::go_on(local);
         }
         if now < self.next_tick {
             return;
         }
-        let period = Duration::from_micros(1_000_000 / u64::from(core.live.hz.clamp(1, 500)));
-        let has_more = self.visit_rooms(core, now, period * SHARE_PERCENT / 100);
-        self.is_resting = !has_more && core.shared.idling.is_on(core.now_ms);
+        let period = Duration::from_micros(1_000_000 / u64::from(local.live.hz.clamp(1, 500)));
+        let has_more = self.visit_rooms(local, now, period * SHARE_PERCENT / 100);
+        self.is_resting = !has_more && local.shared.idling.is_on(local.now_ms);
         self.next_tick = now + if self.is_resting { period.max(idling::REST) } else { period };
         if now >= self.next_second {
             self.next_second = now + Duration::from_secs(1);
-            each_second(core, conns);
+            each_second(local, conns);
             darter_store::give_back();
-            if core.thread == 0 {
-                self.schedule.step(core);
-                core.shared.backup.expire(&core.live, core.now_ms);
-                let is_tidying = core.shared.cards.iter().any(|card| lock(card).tidying > 0);
-                core.shared.tidying.note(is_tidying, core.now_ms);
-                keep_journal(core);
-                core.shared.migrations.keep();
-                self.cut_keys.look(core);
+            if local.thread == 0 {
+                self.schedule.step(local);
+                local.shared.backup.expire(&local.live, local.now_ms);
+                let is_tidying = local.shared.shard_stats.iter().any(|stats| lock(stats).tidying > 0);
+                local.shared.tidying.note(is_tidying, local.now_ms);
+                keep_journal(local);
+                local.shared.migrations.keep();
+                self.cut_keys.look(local);
             }
         }
-        if core.thread == 0 {
-            core.shared.memory_peak_bytes.fetch_max(core.shared.limit.keyspace_bytes(), Relaxed);
-            crate::limit::overrun::note(core);
-            tracking::begin_sweep(core.shared);
-            memcached::Flush::keep(core);
-            History::sample(core.shared);
+        if local.thread == 0 {
+            local.shared.memory_peak_bytes.fetch_max(local.shared.limit.keyspace_bytes(), Relaxed);
+            crate::limit::overrun::note(local);
+            tracking::begin_sweep(local.shared);
+            memcached::Flush::keep(local);
+            History::sample(local.shared);
         }
     }
 
     /// Sweeps the rooms in turn for up to `budget`, each visit short; returns whether there is more to do though nothing
     /// may arrive.
-    fn visit_rooms(&mut self, core: &mut Core, began: Instant, budget: Duration) -> bool {
+    fn visit_rooms(&mut self, local: &mut ThreadState, began: Instant, budget: Duration) -> bool {
         let mut has_more = false;
         for _ in 0..self.rooms.len() {
             let at = self.next_room;
             self.next_room = (at + 1) % self.rooms.len();
-            has_more |= self.rooms[at].visit(core);
+            has_more |= self.rooms[at].visit(local);
             if began.elapsed() > budget {
                 return true;
             }
@@ -152,30 +152,32 @@ impl House {
 
 impl Room {
     /// One visit; returns whether the next one will find something to do though nothing arrives.
-    fn visit(&mut self, core: &mut Core) -> bool {
-        let shared = core.shared;
+    fn visit(&mut self, local: &mut ThreadState) -> bool {
+        let shared = local.shared;
         let Some(mut part) = lease::try_one(&shared.cells[usize::from(self.id)]) else { return true };
         let is_replay = shared.snapshots.loading.is_replay();
-        let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(core.now_ms) && !is_replay;
+        let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(local.now_ms) && !is_replay;
         // The master says what is gone.
-        let may_sweep = may_sweep && !shared.replication.keeps_dead() && !core.live.import_mode;
+        let may_sweep = may_sweep && !shared.replication.keeps_dead() && !local.live.import_mode;
+        // The last snapshot is to hold all that replicas hear of, or they need a full sync after the next start.
+        let may_sweep = may_sweep && !shared.snapshots.ending.is_on();
         let is_sweeping = part.shard.may_expire() && may_sweep;
         if is_sweeping {
             let began = Instant::now();
             while began.elapsed() < VISIT_TIME_MAX {
-                let swept = part.shard.sweep(&mut self.sweep, core.now_ms, LINES_PER_VISIT);
-                core.stats().swept_keys.add(swept.keys as u64);
+                let swept = part.shard.sweep(&mut self.sweep, local.now_ms, LINES_PER_VISIT);
+                local.stats().swept_keys.add(swept.keys as u64);
                 if swept.lines < LINES_PER_VISIT && swept.expired == 0 {
                     break;
                 }
             }
-            crate::timing::note_event(core, "expire-cycle", began.elapsed());
+            crate::timing::note_event(local, "expire-cycle", began.elapsed());
         }
         let began = Instant::now();
         let has_time = || began.elapsed() < VISIT_TIME_MAX;
-        while !part.shard.bury(BLOCKS_PER_STEP) && has_time() {}
-        part.shard.note_uses(core.now_ms);
-        let may_move = core.live.activedefrag;
+        while !part.shard.free_some(BLOCKS_PER_STEP) && has_time() {}
+        part.shard.note_uses(local.now_ms);
+        let may_move = local.live.activedefrag;
         // Room that was made for a load looks like memory to give back.
         let may_tidy = !shared.snapshots.loading.is_on();
         if may_tidy {
@@ -184,12 +186,12 @@ impl Room {
         while may_tidy && part.shard.tidy(LINES_PER_VISIT, may_move) && has_time() {}
         // What ended for want of time goes on, and so does a load.
         let is_cut_short = !has_time() || !may_tidy;
-        let is_over = !is_replay && relief::keep(core, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
-        let is_forgetting = tracking::keep(core, &mut part.readers, &mut self.readers_swept);
-        *lock(&shared.cards[usize::from(self.id)]) = ShardCard::of(&part);
+        let is_over = !is_replay && relief::keep(local, &mut part, self.id, Instant::now() + VISIT_TIME_MAX);
+        let is_forgetting = tracking::keep(local, &mut part.readers, &mut self.readers_swept);
+        *lock(&shared.shard_stats[usize::from(self.id)]) = ShardStats::of(&part);
         let mut grant = Shards::from(part);
-        commit::changes(core, &mut grant, ChangedBy::SERVER);
-        lease::release(core, grant);
+        commit::changes(local, &mut grant, ChangedBy::SERVER);
+        lease::release(local, grant);
         is_sweeping || is_cut_short || is_over || is_forgetting
     }
 }
@@ -203,63 +205,63 @@ struct CutKeys {
 
 impl CutKeys {
     /// Says how many there were since the last line; once a minute at most. Called once a second.
-    fn look(&mut self, core: &Core) {
-        let all = core.shared.glance().answers_cut;
+    fn look(&mut self, local: &ThreadState) {
+        let all = local.shared.glance().answers_cut;
         let new = all.saturating_sub(self.seen);
         // CONFIG RESETSTAT begins anew.
         self.seen = self.seen.min(all);
-        if new > 0 && core.now_ms >= self.told_ms + 60_000 {
-            let limit = core.live.keys_output_limit;
+        if new > 0 && local.now_ms >= self.told_ms + 60_000 {
+            let limit = local.live.keys_output_limit;
             tracing::warn!(
                 "{new} answers of KEYS were cut at keys_output_limit ({limit}); 0 lifts the limit"
             );
-            (self.seen, self.told_ms) = (all, core.now_ms);
+            (self.seen, self.told_ms) = (all, local.now_ms);
         }
     }
 }
 
-fn keep_journal(core: &mut Core) {
-    if let Err(why) = crate::journal::rewrite::keep(core) {
+fn keep_journal(local: &mut ThreadState) {
+    if let Err(why) = crate::journal::rewrite::keep(local) {
         tracing::error!("the journal cannot be switched on: {why}");
     }
 }
 
-fn each_second(core: &mut Core, conns: &mut [Option<Box<Conn>>]) {
+fn each_second(local: &mut ThreadState, conns: &mut [Option<Box<Conn>>]) {
     let mut clients = Clients::default();
     for conn in conns.iter_mut().flatten() {
-        conn.show_session(core);
-        conn.show_buffers(core);
-        clients.count(&conn.card);
-        conn.rest(core);
-        let is_idle = is_idle(core, conn);
+        conn.show_session(local);
+        conn.show_buffers(local);
+        clients.count(&conn.info);
+        conn.rest(local);
+        let is_idle = is_idle(local, conn);
         if is_idle {
-            core.stats().memcached.add(Counter::IdleKick);
+            local.stats().memcached.add(Counter::IdleKick);
         }
-        let is_stuck = output::is_stuck(core, conn);
+        let is_stuck = output::is_stuck(local, conn);
         if is_stuck {
-            core.stats().send_timeouts.add(1);
+            local.stats().send_timeouts.add(1);
         }
-        let is_late_for_tls = tls::is_late(core, conn);
+        let is_late_for_tls = tls::is_late(local, conn);
         if is_late_for_tls {
-            core.stats().tls_failed.add(1);
+            local.stats().tls_failed.add(1);
         }
         if is_idle
-            || http::is_late(core, conn)
+            || http::is_late(local, conn)
             || is_late_for_tls
-            || output::is_over_limit(core, conn)
+            || output::is_over_limit(local, conn)
             || is_stuck
         {
-            let kill = Mail::Kill { token: conn.token, client: conn.session.id };
-            core.shared.door(core.thread).send(kill);
+            let kill = ThreadMessage::Kill { token: conn.token, client: conn.session.id };
+            local.shared.handle(local.thread).send(kill);
         }
     }
-    *lock(&core.stats().clients) = clients;
+    *lock(&local.stats().clients) = clients;
 }
 
 /// Whether a client has been silent for `timeout` seconds while it was its turn to speak.
-fn is_idle(core: &Core, conn: &Conn) -> bool {
-    let timeout_ms = u64::from(core.live.timeout_s) * 1000;
-    let idle_ms = core.now_ms.saturating_sub(conn.card.active_ms.load(Relaxed));
+fn is_idle(local: &ThreadState, conn: &Conn) -> bool {
+    let timeout_ms = u64::from(local.live.timeout_s) * 1000;
+    let idle_ms = local.now_ms.saturating_sub(conn.info.active_ms.load(Relaxed));
     let only_listens = conn.is_subscriber() || conn.session.is_monitor || conn.session.gets_copy();
     timeout_ms > 0 && idle_ms > timeout_ms && !conn.is_stalled && !conn.is_postponed && !only_listens
 }

@@ -15,7 +15,7 @@ use darter_reactor::Socket;
 
 use super::message;
 use crate::conn::Conn;
-use crate::shared::Door;
+use crate::shared::ThreadHandle;
 use crate::worker::lock;
 
 /// So many clients, by their numbers, have one: it takes a descriptor.
@@ -23,7 +23,7 @@ const SPOUTS_MAX: u32 = 256;
 
 /// What a client's thread shares with those of its writers.
 #[derive(Debug, Default)]
-pub struct Spout {
+pub struct DirectPush {
     way: Mutex<Way>,
     // bytes sent by others and not told to the client's thread yet
     sent_bytes: AtomicU64,
@@ -50,19 +50,19 @@ pub struct Way {
     rest: Vec<u8>,
 }
 
-impl PartialEq for Spout {
-    fn eq(&self, other: &Spout) -> bool {
+impl PartialEq for DirectPush {
+    fn eq(&self, other: &DirectPush) -> bool {
         std::ptr::eq(self, other)
     }
 }
 
-impl Eq for Spout {}
+impl Eq for DirectPush {}
 
-impl Spout {
-    /// Sends a client the message that `keys` have changed, if its thread, behind `door`, sleeps and nothing else is on its
+impl DirectPush {
+    /// Sends a client the message that `keys` have changed, if its thread, behind `handle`, sleeps and nothing else is on its
     /// way to it. Cost: two loads where it does not; else a system call.
-    pub fn tell(&self, door: &Door, keys: &[u8]) -> Told {
-        if !door.is_asleep() {
+    pub fn tell(&self, handle: &ThreadHandle, keys: &[u8]) -> Told {
+        if !handle.is_asleep() {
             return Told::NotNow;
         }
         let Ok(mut way) = self.way.try_lock() else { return Told::NotNow };

@@ -1,0 +1,150 @@
+//! DARTER: what servers of ours say to each other (HELLO, SYNC, FLOW, ACK), and reading one's own writes (SEQ, WAITSEQ).
+
+use darter_base::number;
+use darter_command::spec::Group;
+use darter_command::{Fault, Flags, Marks, Spec, reader};
+use darter_replica::history::Id;
+use darter_wire::{Args, Reply};
+
+use super::{ServerCommand, no_subcommand, row};
+use crate::dispatch::Caller;
+use crate::replication::acks::{self, Goal};
+use crate::replication::flow_sync;
+use crate::replication::flows::ReplicaProgress;
+use crate::replication::roles;
+
+const LINK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
+const ACK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+
+const fn link(name: &'static str, arity: i16, args: &'static str, about: &'static str) -> Spec {
+    Spec::other(name, arity).mark(Marks::NOT_OVER_HTTP).doc(Group::Server, "0.1.0", args, about)
+}
+
+/// The family's commands.
+pub const FAMILY: &[ServerCommand] = &[
+    row(
+        Spec::other("darter", -2).doc(Group::Server, "0.1.0", "", "A container for replication commands."),
+        no_subcommand,
+    ),
+    row(
+        link("darter|hello", 5, "version node boot", "Begins a conversation between two servers.").flag(LINK),
+        hello,
+    ),
+    row(
+        link(
+            "darter|sync",
+            -4,
+            "replicationid offset [FAILOVER]",
+            "Begins replication over several connections.",
+        )
+        .flag(LINK)
+        .cost("O(N) where N is the number of changes that the replica lacks, or of keys"),
+        sync,
+    ),
+    row(
+        link("darter|flow", 4, "session number", "Makes the connection one of a replica's.").flag(LINK),
+        flow,
+    ),
+    row(
+        link("darter|ack", -6, "dense applied synced offset [synced-offset]", "Says how far a replica is.")
+            .flag(ACK.with(Flags::ALLOW_BUSY)),
+        ack,
+    ),
+    row(
+        Spec::other("darter|seq", 2).fast().flag(Flags::STALE).doc(
+            Group::Server,
+            "0.1.0",
+            "",
+            "Returns the history of the data and the sequence of the next change.",
+        ),
+        seq,
+    ),
+    row(
+        Spec::other("darter|waitseq", 5).flag(Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::STALE)).doc(
+            Group::Server,
+            "0.1.0",
+            "replicationid sequence milliseconds",
+            "Waits until this server has applied all changes before a sequence.",
+        ),
+        wait_seq,
+    ),
+];
+
+fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let version = reader::int(args.at(2))?;
+    flow_sync::hello(caller.local.shared, version, reply)
+}
+
+fn sync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
+    let next = reader::int(args.at(3))?;
+    if !caller.may_wait || wish.is_begun || wish.is_backup {
+        return Err(Fault::text("ERR DARTER SYNC is for replicas, once for each connection"));
+    }
+    let replication = &caller.local.shared.replication;
+    if args.get(4).is_some_and(|word| reader::is(word, "failover")) && replication.is_replica() {
+        if args.at(2) != replication.state().history.id.as_str().as_bytes() {
+            return Err(Fault::text("ERR DARTER SYNC FAILOVER replid must match my replid."));
+        }
+        roles::stand_alone(caller.local);
+    }
+    let answer = flow_sync::begin(caller.local, caller.session.id, &wish, (args.at(2), next))?;
+    reply.raw(&answer);
+    wish.is_begun = true;
+    caller.session.copy = Some(Box::new(wish));
+    Ok(())
+}
+
+fn flow(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let number = reader::int(args.at(3))?;
+    if !caller.may_wait {
+        return Err(Fault::text("ERR DARTER FLOW is for replicas"));
+    }
+    flow_sync::attach(caller.local, caller.session.id, args.at(2), number)?;
+    reply.ok();
+    Ok(())
+}
+
+/// Never answered.
+fn ack(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    let number = |at: usize| args.get(at).and_then(number::parse_i64).and_then(|n| u64::try_from(n).ok());
+    let (Some(dense), Some(applied), Some(synced), Some(offset)) =
+        (number(2), number(3), number(4), number(5))
+    else {
+        return Ok(());
+    };
+    let shared = caller.local.shared;
+    shared.replication.note_said(caller.session.id, ReplicaProgress { dense, applied, synced });
+    shared.replication.note_ack(shared, caller.session.id, offset, number(6));
+    Ok(())
+}
+
+fn seq(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let shared = caller.local.shared;
+    // What this connection has written before is counted, in the stream yet or not.
+    let made = shared.replication.stream_sequence(shared.journal.end());
+    let state = shared.replication.state();
+    let sequence = made.unwrap_or(if state.knows_sequences { state.records.next() } else { 0 });
+    reply.array(2);
+    reply.bulk(state.history.id.as_str().as_bytes());
+    reply.int(i64::try_from(sequence).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+fn wait_seq(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let history =
+        Id::parse(args.at(2)).ok_or(Fault::text("ERR a replication id has 40 letters and digits"))?;
+    let sequence = u64::try_from(reader::int(args.at(3))?).map_err(|_| Fault::NotInteger)?;
+    let Ok(timeout_ms) = u64::try_from(reader::int(args.at(4))?) else {
+        return Err(Fault::text("ERR timeout is negative"));
+    };
+    let shared = caller.local.shared;
+    shared.replication.feed_now(shared);
+    let is_here = shared.replication.state().has_sequence(&history, sequence);
+    if is_here || !caller.may_wait {
+        reply.int(i64::from(is_here));
+        return Ok(());
+    }
+    acks::wait_for(caller, Goal::Sequence { history, sequence }, timeout_ms);
+    Ok(())
+}

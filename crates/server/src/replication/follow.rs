@@ -1,0 +1,409 @@
+//! A replica of a master of ours: the connections of its flows, the full sync, and records in the order of their sequences.
+//!
+//! A thread for each flow reads frames; the thread of the link merges their records and has them applied batch by batch.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_replica::backlog::Backlog;
+use darter_replica::form::Former;
+use darter_replica::frame::{self, FrameKind, MORE, SyncEnd};
+use darter_replica::handshake::FlowSession;
+use darter_replica::history::History;
+use darter_replica::merge::Merger;
+use darter_replica::records::Records;
+use darter_replica::stream;
+
+use super::apply;
+use super::batch::Batch;
+use super::inbox::{FlowFailure, Inbox};
+use super::link::{End, Link, Step, own_place};
+use super::wire::Wire;
+use crate::snapshot::load::{self, BlockLoad};
+use crate::worker::lock;
+
+/// Time between two acknowledgements while something is applied,
+const ACK_NEWS: Duration = Duration::from_millis(1);
+/// and while nothing is.
+const ACK_EVERY: Duration = Duration::from_millis(100);
+/// Time between two looks at what is rare.
+const LOOK: Duration = Duration::from_millis(20);
+/// The same while a full sync is loaded.
+const LOAD_LOOK: Duration = Duration::from_millis(1);
+/// Bytes taken from the inbox before a batch is run.
+const TAKEN_BYTES_MAX: usize = 1 << 20;
+/// While less waits for older records, nobody counts it.
+const UNCOUNTED_BYTES: usize = 1 << 20;
+
+/// The state of a link while records are applied.
+struct Following<'a> {
+    inbox: &'a Inbox,
+    merger: Merger,
+    former: Former,
+    lanes: usize,
+    acked: Option<Instant>,
+    looked: Instant,
+    has_news: bool,
+    // bytes received, and the next record when it came
+    heard: u64,
+    moved: (u64, Instant),
+}
+
+impl Link {
+    /// Follows a master by flows until something ends it. `wire` is where the session was begun.
+    pub(super) fn by_flows(
+        &mut self,
+        wire: &mut Wire,
+        session: &FlowSession,
+    ) -> Step<std::convert::Infallible> {
+        let flows = self.connect(session)?;
+        let live = self.shared.settings.live();
+        let folder = match live.persistence.is_in_cloud() {
+            true => std::env::temp_dir(),
+            false => PathBuf::from(&live.persistence.dir),
+        };
+        let inbox = Inbox::new(flows.len(), folder);
+        let blocks = match session.next {
+            None => {
+                inbox.begin_loading();
+                self.info.begin_sync(0);
+                self.begin_replacing(0)?;
+                Some(BlockLoad::begin(self.shared))
+            }
+            Some(_) => None,
+        };
+        let ended = thread::scope(|scope| {
+            for (flow, connection) in flows.into_iter().enumerate() {
+                let (inbox, blocks) = (&inbox, blocks.as_ref());
+                let shared = self.shared;
+                let reader = FlowReader { flow, term: session.term, inbox, blocks, part: Vec::new() };
+                let body = move || {
+                    shared.snapshots.roam();
+                    reader.run(connection);
+                };
+                if let Err(error) =
+                    thread::Builder::new().name("darter-flow".to_owned()).spawn_scoped(scope, body)
+                {
+                    inbox.fail(FlowFailure::Lost(error.to_string()));
+                }
+            }
+            let ended = self.follow_flows(wire, session, &inbox, blocks.as_ref());
+            inbox.end();
+            ended
+        });
+        let Err(end) = ended;
+        if let Some(blocks) = blocks
+            && !blocks.is_finished()
+        {
+            // What is loaded is no state of the master's, and nobody is to see it.
+            load::empty(self.shared);
+            self.end_replacing();
+        }
+        Err(end)
+    }
+
+    /// Opens the connections of a session.
+    fn connect(&self, session: &FlowSession) -> Step<Vec<Wire>> {
+        let live = self.shared.settings.live();
+        let (login, ..) = own_place(self.shared, &live);
+        let mut flows = Vec::new();
+        for flow in 0..session.flows {
+            let mut wire = Wire::connect(&self.info.host, self.info.port, &live.tls)?;
+            let number = flow.to_string();
+            let mut lines = 1;
+            let mut out = Vec::new();
+            if !login.is_empty() {
+                let words: Vec<&[u8]> =
+                    std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
+                stream::write(&mut out, &words);
+                lines += 1;
+            }
+            stream::write(&mut out, &[b"DARTER", b"FLOW", session.id.as_bytes(), number.as_bytes()]);
+            wire.send(&out)?;
+            for _ in 0..lines {
+                let line = self.line(&mut wire)?;
+                if !line.starts_with(b"+") {
+                    let line = String::from_utf8_lossy(&line).into_owned();
+                    return Err(End::Lost(format!("it refuses a flow: {line}")));
+                }
+            }
+            flows.push(wire);
+        }
+        Ok(flows)
+    }
+
+    fn follow_flows(
+        &mut self,
+        wire: &mut Wire,
+        session: &FlowSession,
+        inbox: &Inbox,
+        blocks: Option<&BlockLoad>,
+    ) -> Step<std::convert::Infallible> {
+        let next = match (session.next, blocks) {
+            (Some(next), _) => {
+                self.go_on(Some(session.history))?;
+                let mut state = self.shared.replication.state();
+                if !std::mem::replace(&mut state.knows_sequences, true) || state.records.next() != next {
+                    state.restart_records(self.shared, next);
+                }
+                next
+            }
+            (None, Some(blocks)) => self.take_blocks(wire, session, inbox, blocks)?.sequence,
+            (None, None) => return Err(End::Lost("a full sync without an end".to_owned())),
+        };
+        self.go_up();
+        let mut following = Following {
+            inbox,
+            merger: Merger::new(usize::from(session.flows), next),
+            former: Former::default(),
+            lanes: usize::from(session.flows),
+            acked: None,
+            looked: Instant::now(),
+            has_news: false,
+            heard: 0,
+            moved: (next, Instant::now()),
+        };
+        loop {
+            self.apply_some(wire, &mut following)?;
+        }
+    }
+
+    /// Waits until all blocks are loaded, and takes the place of what was here.
+    fn take_blocks(
+        &mut self,
+        wire: &mut Wire,
+        session: &FlowSession,
+        inbox: &Inbox,
+        blocks: &BlockLoad,
+    ) -> Step<SyncEnd> {
+        let (shared, mut heard) = (self.shared, 0);
+        let cut = loop {
+            thread::sleep(LOAD_LOOK);
+            let news = inbox.news();
+            self.look_after(wire, &mut heard, inbox)?;
+            self.info.sync_bytes[1].store(news.bytes, Relaxed);
+            self.tell_progress();
+            if let Some(cut) = news.cut.filter(|cut| cut.blocks <= news.blocks) {
+                break cut;
+            }
+        };
+        blocks.finish();
+        self.end_replacing();
+        let host = (&self.info.host, self.info.port);
+        tracing::info!(
+            "master {}:{} sent {} blocks, up to sequence {}",
+            host.0,
+            host.1,
+            cut.blocks,
+            cut.sequence
+        );
+        let _applying = lock(&shared.replication.applying);
+        if self.info.is_stopped() {
+            return Err(End::Stopped);
+        }
+        let mut state = shared.replication.state();
+        state.history = History::new(session.history);
+        state.backlog = Backlog::new(cut.offset);
+        state.records = Records::new(cut.sequence, cut.offset);
+        state.knows_sequences = true;
+        state.has_backlog = true;
+        state.is_continuous = true;
+        state.db = 0;
+        state.drop_replicas(shared);
+        drop(state);
+        self.synced = None;
+        inbox.end_loading();
+        Ok(cut)
+    }
+
+    /// Applies what is next, or waits for it a moment; acknowledges.
+    fn apply_some(&mut self, wire: &mut Wire, following: &mut Following<'_>) -> Step<()> {
+        let Following { inbox, merger, former, .. } = following;
+        let mut taken = 0;
+        while taken < TAKEN_BYTES_MAX
+            && let Some((lane, records)) = inbox.take()?
+        {
+            taken += records.len();
+            merger.push(lane, records.into());
+        }
+        let batch = Batch::of_records(merger, former).map_err(End::Hopeless)?;
+        if merger.waiting_bytes() >= UNCOUNTED_BYTES {
+            inbox.hold((0..following.lanes).map(|lane| merger.lane_bytes(lane)));
+        } else if taken > 0 {
+            inbox.hold((0..following.lanes).map(|_| 0));
+        }
+        match batch {
+            Some(batch) => {
+                let len = batch.len as u64;
+                if !apply::apply(self.shared, &self.info, batch).map_err(End::Hopeless)? {
+                    return Err(End::Stopped);
+                }
+                self.info.input_bytes.fetch_add(len, Relaxed);
+                following.has_news = true;
+            }
+            None if taken == 0 => {
+                inbox.wait(if following.has_news { ACK_NEWS } else { LOOK });
+            }
+            None => {}
+        }
+        let every = if following.has_news { ACK_NEWS } else { ACK_EVERY };
+        if following.acked.is_none_or(|at| at.elapsed() >= every) {
+            (following.acked, following.has_news) = (Some(Instant::now()), false);
+            let said = self.acknowledge(following.merger.next_sequence());
+            wire.send(&said)?;
+        }
+        if following.looked.elapsed() >= LOOK {
+            following.looked = Instant::now();
+            self.look_after(wire, &mut following.heard, following.inbox)?;
+            self.look_for_gap(following)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session where the connection has ended, the master is silent, or a flow has failed.
+    fn look_after(&self, wire: &mut Wire, heard: &mut u64, inbox: &Inbox) -> Step<()> {
+        if self.info.is_stopped() {
+            return Err(End::Stopped);
+        }
+        let news = inbox.news();
+        match news.failed {
+            Some(FlowFailure::Lost(why)) => return Err(End::Lost(why)),
+            Some(FlowFailure::Hopeless(why)) => return Err(End::Hopeless(why)),
+            None => {}
+        }
+        if wire.is_closed() {
+            return Err(End::Lost("the master closed the connection".to_owned()));
+        }
+        if *heard != news.bytes {
+            *heard = news.bytes;
+            self.hear();
+        }
+        self.look_for_silence()
+    }
+
+    /// Ends the session where a record is missing for as long as silence may last.
+    fn look_for_gap(&self, following: &mut Following<'_>) -> Step<()> {
+        let (next, told) = (following.merger.next_sequence(), following.inbox.news().next);
+        let (before, since) = following.moved;
+        if next != before || next >= told {
+            following.moved = (next, Instant::now());
+            return Ok(());
+        }
+        let limit_s = self.shared.settings.live().replication.timeout_s;
+        if since.elapsed() > Duration::from_secs(limit_s) {
+            return Err(End::Lost(format!(
+                "record {next} does not come, and there are records up to {told}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Says what was received, applied, and is on disk.
+    fn acknowledge(&mut self, dense: u64) -> Vec<u8> {
+        let (applied, offset) = {
+            let state = self.shared.replication.state();
+            (state.records.next(), state.offset())
+        };
+        let durable = self.durable(offset, applied);
+        let numbers = [dense, applied, durable.map_or(0, |(_, sequence)| sequence), offset];
+        let mut words: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        words.extend(durable.map(|(offset, _)| offset.to_string()));
+        let words: Vec<&[u8]> =
+            [b"DARTER".as_slice(), b"ACK"].into_iter().chain(words.iter().map(String::as_bytes)).collect();
+        let mut out = Vec::new();
+        stream::write(&mut out, &words);
+        out
+    }
+}
+
+/// The thread of a flow.
+struct FlowReader<'a> {
+    flow: usize,
+    term: u64,
+    inbox: &'a Inbox,
+    blocks: Option<&'a BlockLoad>,
+    // bodies that go on in the next frame
+    part: Vec<u8>,
+}
+
+impl FlowReader<'_> {
+    fn run(mut self, mut wire: Wire) {
+        while !self.inbox.is_over() {
+            let read = self.read(&mut wire);
+            match read.and_then(|has_read| if has_read { Ok(1) } else { wire.fill().map_err(lost) }) {
+                Ok(_) => {}
+                Err(why) => return self.inbox.fail(why),
+            }
+        }
+    }
+
+    /// Takes the frames that are there; whether there was one.
+    fn read(&mut self, wire: &mut Wire) -> Result<bool, FlowFailure> {
+        let (mut used, mut has_read) = (0, false);
+        let garbled = |what: &str| FlowFailure::Lost(format!("flow {} is garbled: {what}", self.flow));
+        loop {
+            let bytes = wire.received().get(used..).unwrap_or_default();
+            let Some((head, body)) = frame::read(bytes).map_err(|broken| garbled(broken.0))? else { break };
+            if head.term != self.term {
+                return Err(FlowFailure::Lost(format!(
+                    "its term is {} now, and was {}",
+                    head.term, self.term
+                )));
+            }
+            if usize::from(head.flow) != self.flow {
+                return Err(garbled("a frame of another flow"));
+            }
+            used += frame::HEAD_BYTES + body.len();
+            has_read = true;
+            let len = (frame::HEAD_BYTES + body.len()) as u64;
+            self.inbox.note(|news| {
+                news.bytes += len;
+                news.clock_ms = news.clock_ms.max(head.clock_ms);
+            });
+            if head.flags & MORE != 0 {
+                self.part.extend_from_slice(body);
+                continue;
+            }
+            let mut part = std::mem::take(&mut self.part);
+            part.extend_from_slice(body);
+            self.take(head.kind, part)?;
+        }
+        wire.use_up(used);
+        Ok(has_read)
+    }
+
+    fn take(&self, kind: FrameKind, body: Vec<u8>) -> Result<(), FlowFailure> {
+        let garbled = |what: &str| FlowFailure::Lost(format!("flow {} is garbled: {what}", self.flow));
+        match kind {
+            FrameKind::Records => self.inbox.put(self.flow, body).map_err(lost),
+            FrameKind::Block => {
+                let blocks = self.blocks.ok_or_else(|| garbled("a block of no full sync"))?;
+                let (id, block) =
+                    body.split_first_chunk::<8>().ok_or_else(|| garbled("a block is cut off"))?;
+                let done = blocks.take(u64::from_le_bytes(*id), block);
+                done.map_err(|why| FlowFailure::Hopeless(format!("its snapshot cannot be loaded: {why}")))?;
+                self.inbox.note(|news| news.blocks += 1);
+                Ok(())
+            }
+            FrameKind::Blocks => {
+                let cut = SyncEnd::read(&body).ok_or_else(|| garbled("an end of blocks"))?;
+                self.inbox.note(|news| news.cut = Some(cut));
+                Ok(())
+            }
+            FrameKind::Heartbeat => {
+                let next = body.first_chunk().map(|next| u64::from_le_bytes(*next));
+                let next = next.ok_or_else(|| garbled("a heartbeat"))?;
+                self.inbox.note(|news| news.next = news.next.max(next));
+                Ok(())
+            }
+            FrameKind::End => Err(FlowFailure::Lost(format!("it ends the session: {}", body.escape_ascii()))),
+            FrameKind::Ack | FrameKind::Takeover => Err(garbled("a frame that no master sends")),
+        }
+    }
+}
+
+fn lost(error: std::io::Error) -> FlowFailure {
+    FlowFailure::Lost(error.to_string())
+}

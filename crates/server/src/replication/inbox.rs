@@ -1,0 +1,281 @@
+//! What the threads that read flows have received, for the thread of the link.
+//!
+//! While a full sync is loaded records wait, first in memory, then in a file. Later a flow of which much waits is read no
+//! further. The thread of the link always takes what is here, so the flow that has the record which all wait for is one of
+//! which little waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use darter_persist::storage::Spool;
+use darter_replica::frame::SyncEnd;
+
+use crate::worker::lock;
+
+/// Bytes of records beyond the first gap that are kept for all flows together.
+const WINDOW_BYTES: usize = 64 << 20;
+/// Records in memory while a full sync is loaded; more go to a file.
+const LOADING_BYTES_MAX: usize = 32 << 20;
+
+/// See above.
+pub struct Inbox {
+    queue: Mutex<InboxQueue>,
+    news: Condvar,
+    room: Condvar,
+    is_over: AtomicBool,
+    lane_bytes_max: usize,
+    folder: PathBuf,
+}
+
+struct InboxQueue {
+    records: VecDeque<(usize, Vec<u8>)>,
+    // what waits of each lane, here and at the link
+    waiting: Vec<usize>,
+    held: Vec<usize>,
+    bytes: usize,
+    // what was stored behind `records`: lane and length, and where the first begins
+    stored: VecDeque<(usize, usize)>,
+    stored_at: u64,
+    file: Option<(File, Spool)>,
+    is_loading: bool,
+    news: News,
+}
+
+/// What else was received.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// Blocks that are loaded.
+    pub blocks: u64,
+    /// The end of the full sync.
+    pub cut: Option<SyncEnd>,
+    /// The sequence of the master's next record, as it said last.
+    pub next: u64,
+    /// The clock of the master then.
+    pub clock_ms: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Why a flow has ended.
+    pub failed: Option<FlowFailure>,
+}
+
+/// Why a flow has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FlowFailure {
+    /// The connection, or what came on it.
+    Lost(String),
+    /// It would end the same way again.
+    Hopeless(String),
+}
+
+impl Inbox {
+    /// The inbox of so many flows; files go to `folder`.
+    pub fn new(flows: usize, folder: PathBuf) -> Inbox {
+        let queue = InboxQueue {
+            records: VecDeque::new(),
+            waiting: vec![0; flows],
+            held: vec![0; flows],
+            bytes: 0,
+            stored: VecDeque::new(),
+            stored_at: 0,
+            file: None,
+            is_loading: false,
+            news: News::default(),
+        };
+        Inbox {
+            queue: Mutex::new(queue),
+            news: Condvar::new(),
+            room: Condvar::new(),
+            is_over: AtomicBool::new(false),
+            lane_bytes_max: WINDOW_BYTES / flows.max(1),
+            folder,
+        }
+    }
+
+    /// Takes records of a flow; waits while too many of it are here.
+    ///
+    /// Errors: the file cannot be written.
+    pub fn put(&self, lane: usize, records: Vec<u8>) -> io::Result<()> {
+        let mut queue = lock(&self.queue);
+        while !self.is_over() && queue.is_full(lane, self.lane_bytes_max) {
+            queue = match self.room.wait_timeout(queue, PATIENCE) {
+                Ok((queue, _)) => queue,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        if queue.is_loading && queue.bytes >= LOADING_BYTES_MAX || !queue.stored.is_empty() {
+            if queue.file.is_none() {
+                let spool = Spool::new(&self.folder).map_err(|fault| io::Error::other(fault.to_string()))?;
+                queue.file = Some((spool.1, spool.0));
+            }
+            if let Some((_, spool)) = &mut queue.file {
+                spool.write_all(&records)?;
+            }
+            queue.stored.push_back((lane, records.len()));
+            queue.add(lane, records.len());
+        } else {
+            queue.bytes += records.len();
+            queue.add(lane, records.len());
+            queue.records.push_back((lane, records));
+        }
+        drop(queue);
+        self.news.notify_one();
+        Ok(())
+    }
+
+    /// Takes the records that came first.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn take(&self) -> io::Result<Option<(usize, Vec<u8>)>> {
+        let mut queue = lock(&self.queue);
+        if let Some((lane, records)) = queue.records.pop_front() {
+            queue.bytes -= records.len();
+            queue.remove(lane, records.len());
+            drop(queue);
+            self.room.notify_all();
+            return Ok(Some((lane, records)));
+        }
+        let Some((lane, len)) = queue.stored.pop_front() else { return Ok(None) };
+        let mut records = vec![0; len];
+        if let Some((file, _)) = &queue.file {
+            file.read_exact_at(&mut records, queue.stored_at)?;
+        }
+        queue.stored_at += len as u64;
+        queue.remove(lane, len);
+        if queue.stored.is_empty() {
+            (queue.file, queue.stored_at) = (None, 0);
+        }
+        drop(queue);
+        self.room.notify_all();
+        Ok(Some((lane, records)))
+    }
+
+    /// Waits for something new, up to `patience`.
+    pub fn wait(&self, patience: Duration) {
+        let queue = lock(&self.queue);
+        if queue.records.is_empty() && queue.stored.is_empty() && queue.news.failed.is_none() {
+            drop(self.news.wait_timeout(queue, patience));
+        }
+    }
+
+    /// Notes what waits of each lane at the link.
+    pub fn hold(&self, held: impl Iterator<Item = usize>) {
+        let mut queue = lock(&self.queue);
+        queue.held.iter_mut().zip(held).for_each(|(place, bytes)| *place = bytes);
+        drop(queue);
+        self.room.notify_all();
+    }
+
+    /// A full sync is loaded: records wait until that has ended.
+    pub fn begin_loading(&self) {
+        lock(&self.queue).is_loading = true;
+    }
+
+    /// The full sync is loaded.
+    pub fn end_loading(&self) {
+        lock(&self.queue).is_loading = false;
+    }
+
+    /// What was received besides records.
+    pub fn news(&self) -> News {
+        lock(&self.queue).news.clone()
+    }
+
+    /// Notes something that was received.
+    pub fn note(&self, act: impl FnOnce(&mut News)) {
+        act(&mut lock(&self.queue).news);
+        self.news.notify_one();
+    }
+
+    /// Notes why a flow has ended, unless another one has before.
+    pub fn fail(&self, why: FlowFailure) {
+        self.note(|news| {
+            news.failed.get_or_insert(why);
+        });
+    }
+
+    /// Ends the threads that read flows.
+    pub fn end(&self) {
+        self.is_over.store(true, Relaxed);
+        self.room.notify_all();
+    }
+
+    /// Whether nobody wants more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+}
+
+impl InboxQueue {
+    fn add(&mut self, lane: usize, bytes: usize) {
+        if let Some(waiting) = self.waiting.get_mut(lane) {
+            *waiting += bytes;
+        }
+    }
+
+    fn remove(&mut self, lane: usize, bytes: usize) {
+        if let Some(waiting) = self.waiting.get_mut(lane) {
+            *waiting = waiting.saturating_sub(bytes);
+        }
+    }
+
+    fn is_full(&self, lane: usize, bytes_max: usize) -> bool {
+        let of = |bytes: &[usize]| bytes.get(lane).copied().unwrap_or(0);
+        !self.is_loading && of(&self.waiting) + of(&self.held) >= bytes_max
+    }
+}
+
+/// Time between two looks of a thread that waits for room.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(inbox: &Inbox) -> Option<(usize, u8, usize)> {
+        let (lane, records) = inbox.take().expect("a file that can be read")?;
+        Some((lane, records.first().copied().unwrap_or(0), records.len()))
+    }
+
+    #[test]
+    fn what_comes_during_a_load_is_kept_in_order_beyond_memory() {
+        let inbox = Inbox::new(2, std::env::temp_dir());
+        inbox.begin_loading();
+        for n in 0..40_u8 {
+            inbox.put(usize::from(n % 2), vec![n; 1 << 20]).expect("a file");
+        }
+        assert!(lock(&inbox.queue).stored.len() >= 8, "not all of it is in memory");
+        inbox.end_loading();
+        inbox.put(1, vec![40]).expect("nothing to write");
+        for n in 0..32_u8 {
+            assert_eq!(taken(&inbox), Some((usize::from(n % 2), n, 1 << 20)));
+        }
+        let rest: Vec<u8> = std::iter::from_fn(|| taken(&inbox)).map(|(_, first, _)| first).collect();
+        assert_eq!(rest, (32..41).collect::<Vec<u8>>(), "what comes after the load stands behind");
+        assert!(taken(&inbox).is_none() && lock(&inbox.queue).file.is_none());
+    }
+
+    #[test]
+    fn a_flow_of_which_much_waits_is_read_no_further_and_others_are() {
+        let inbox = Inbox::new(2, std::env::temp_dir());
+        inbox.put(0, vec![0; WINDOW_BYTES / 2]).expect("room");
+        inbox.put(1, vec![1; 10]).expect("room");
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| inbox.put(0, vec![2; 10]));
+            assert_eq!(taken(&inbox), Some((0, 0, WINDOW_BYTES / 2)));
+            late.join().expect("no panic").expect("room");
+        });
+        inbox.hold([WINDOW_BYTES / 2, 0].into_iter());
+        assert!(
+            lock(&inbox.queue).is_full(0, WINDOW_BYTES / 2)
+                && !lock(&inbox.queue).is_full(1, WINDOW_BYTES / 2)
+        );
+        inbox.end();
+        inbox.put(0, vec![3; 10]).expect("it waits for nobody who has gone");
+    }
+}
