@@ -38,7 +38,7 @@ fn slices(client: &mut Client) -> u64 {
     client.info("transaction", "slices_total")
 }
 
-/// What is drawn, each with what comes with it.
+/// The drawn members, each with its value or score.
 fn drawn(value: Value, is_flat: bool) -> Vec<(String, Option<Value>)> {
     let Value::Array(items) = value else { panic!("no array: {value:?}") };
     let text = |value: Value| match value {

@@ -103,7 +103,7 @@ fn the_doctor_finds_nothing_after_a_load() {
     let server = Server::start(&flags);
     let mut client = server.client().loaded();
     assert_eq!(client.call(&["DBSIZE"]), Value::Int(80_000));
-    assert_eq!(client.call(&["MEMORY", "DOCTOR"]), Value::Text("Nothing stands out.\n".to_owned()));
+    assert_eq!(client.call(&["MEMORY", "DOCTOR"]), Value::Text("Nothing unusual was found.\n".to_owned()));
 }
 
 /// Status line and body of a request of the console.

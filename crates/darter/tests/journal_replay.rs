@@ -1,4 +1,4 @@
-//! What is read back from the journal is what was there: every family of commands, one thread or several.
+//! The journal reads back the same data: every family of commands, one thread or several.
 
 #[path = "../../../tests/compat/src/form.rs"]
 mod form;

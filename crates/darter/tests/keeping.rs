@@ -152,7 +152,7 @@ fn texts(value: Value) -> Vec<String> {
     items.into_iter().map(|item| format!("{item:?}")).collect()
 }
 
-/// What is at a key, and until when.
+/// The type, value and deadline of a key.
 fn look(client: &mut Client, key: &str) -> (Value, Vec<String>, Value) {
     let kind = client.call(&["TYPE", key]);
     let mut members = match &kind {

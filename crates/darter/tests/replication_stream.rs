@@ -191,6 +191,7 @@ fn old_master(stream: &'static [u8]) -> u16 {
             match line.trim() {
                 "PING" => socket.write_all(b"+PONG\r\n").expect("sent"),
                 "REPLCONF" => socket.write_all(b"+OK\r\n").expect("sent"),
+                "DARTER" => socket.write_all(b"-ERR unknown command\r\n").expect("sent"),
                 "PSYNC" => break,
                 _ => {}
             }

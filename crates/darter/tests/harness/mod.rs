@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 /// What a test waits for takes no longer, even where other processes have the cores.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+pub mod browser;
 pub mod folder;
 pub mod journal;
 pub mod raw;

@@ -19,6 +19,10 @@ const FORMS: &[Weighted] = &[
     (2, "EVAL return·tonumber(ARGV[1])·or·'none' 0 <value>"),
     (2, "EVAL return·redis.sha1hex(ARGV[1]) 0 <value>"),
     (2, "EVAL return·cjson.encode({1,2,'three',{a=1}}) 0"),
+    (
+        2,
+        "EVAL return·cjson.encode({ARGV[1],tonumber(ARGV[1])·or·0.1,{x={1.5,1e20,-0.25,1/3,{}}},cjson.null}) 0 <value>",
+    ),
     (2, "EVAL return·cjson.decode('[1,2,{\"a\":[true,null]}]')[3].a[1] 0"),
     (1, "EVAL return·cmsgpack.unpack(cmsgpack.pack({1,2,ARGV[1]})) 0 <value>"),
     (1, "EVAL return·bit.band(255,tonumber('15')) 0"),
