@@ -33,6 +33,7 @@ pub fn run() -> Result<(), String> {
     )?;
     cargo("release build", &["build", "--release", "-p", "darter"])?;
     crate::instructions::check()?;
+    crate::sharing::check()?;
     soak()?;
     fuzz_smoke()?;
     histories()?;

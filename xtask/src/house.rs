@@ -1,4 +1,5 @@
-//! House checks that only ever get stricter: cycles of modules, type names that stand for two things, `bool` parameters.
+//! House checks that only ever get stricter: cycles of modules, type names with two meanings, `bool` parameters, and doc
+//! comments that begin with a bare pronoun.
 //!
 //! What is allowed stands in xtask/house.tsv, a line each: kind, name, number. `tidy` complains if there is more, and if
 //! there is less, so that the allowance follows; `cargo xtask house` lowers it. A line that is missing allows
@@ -55,6 +56,7 @@ fn told(kind: &str, name: &str) -> String {
     match kind {
         "cycle" => format!("crates/{name}: modules in the largest cycle"),
         "bool" => format!("crates/{name}: bool parameters"),
+        "comment" => format!("{name} doc comments that begin with Who, What is or Whether so"),
         _ => format!("types called {name}"),
     }
 }
@@ -86,12 +88,14 @@ fn read() -> Result<BTreeMap<(String, String), usize>, String> {
     Ok(allowed)
 }
 
-/// Today's numbers of the crates, tests apart.
+/// Today's numbers of the crates without their tests, and of comments in all files.
 fn count(files: &[PathBuf]) -> Result<BTreeMap<Count, usize>, String> {
     let mut counts: BTreeMap<Count, usize> = BTreeMap::new();
     let mut needs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for file in files {
         let place = file.to_string_lossy();
+        let text = fs::read_to_string(file).map_err(|error| format!("{place}: {error}"))?;
+        *counts.entry(("comment", "all".to_owned())).or_default() += crate::prose::bare_heads(&text);
         let Some((of, path)) = place.strip_prefix("./crates/").and_then(|rest| rest.split_once("/src/"))
         else {
             continue;
@@ -99,7 +103,6 @@ fn count(files: &[PathBuf]) -> Result<BTreeMap<Count, usize>, String> {
         if path.contains("tests/") || path.ends_with("tests.rs") || path.ends_with("testing.rs") {
             continue;
         }
-        let text = fs::read_to_string(file).map_err(|error| format!("{place}: {error}"))?;
         let code = code_of(&text);
         for name in types(&code) {
             *counts.entry(("type", name)).or_default() += 1;

@@ -4,6 +4,7 @@
 //! Called by CI. Runs where valgrind is; a count depends on the compiler, so a ceiling leaves some percent of air and
 //! is lowered when the path gets shorter.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Builds the example that runs commands without sockets and compares each row of the table.
@@ -30,6 +31,12 @@ pub fn check() -> Result<(), String> {
         }
     }
     if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
+}
+
+/// The path of an example of a release build.
+pub fn example(name: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    PathBuf::from(target).join("release/examples").join(name)
 }
 
 /// A row of the table.
@@ -81,7 +88,8 @@ fn total(ops: u32, mode: &[String]) -> Result<u64, String> {
         .args(["--addr-no-randomize", "valgrind"])
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         // Not the setting up, in which threads make counts differ.
-        .args(["--toggle-collect=*measured*", "target/release/examples/dispatch"])
+        .args(["--toggle-collect=*measured*"])
+        .arg(example("dispatch"))
         .arg(ops.to_string())
         .args(mode)
         .output()

@@ -5,20 +5,24 @@ mod ci;
 mod docs;
 mod house;
 mod instructions;
+mod prose;
 mod repeat;
+mod sharing;
 mod tidy;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask <verb>
-  tidy     house rules that no compiler checks: crate edges, file lengths, unsafe rooms, heads
+  tidy     house rules that no compiler checks: crate edges, file lengths, unsafe rooms, heads, long sentences
   ci       everything CI does after `cargo test`: fmt, clippy, tidy, fuzz smoke, real servers and clients
   ci --repeat N [ARG ...]   `cargo test ARG ...` N times beside a busy loop for each core; ends at the first failure
   check    fmt, clippy and tidy
   docs     fills the tables of the translated READMEs from README.md; tidy fails if they differ
-  house    lowers xtask/house.tsv to today's cycles of modules, types of one name and bool parameters; tidy holds them
+  house    lowers xtask/house.tsv to today's cycles of modules, types of one name, bool parameters and bare comments;
+           tidy holds them
   instructions   commands in a pipeline against xtask/ceilings.tsv, by callgrind
+  sharing  lines of memory that threads share, by command, against xtask/sharing.tsv
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         "docs" => docs::run(),
         "house" => house::lower(&tidy::rust_files(std::path::Path::new("."))),
         "instructions" => instructions::check(),
+        "sharing" => sharing::check(),
         "ci" => match std::env::args().nth(2).as_deref() {
             None => ci::run(),
             Some("--repeat") => repeated(),

@@ -24,39 +24,39 @@ const SUBJECTS_SINCE: &str = "543954dce6bebc1f9e1e230c30df9f48140d69b2";
 const ROOMS: &[(&str, &[&str], &str)] = &[
     (
         ".take_spinning(",
-        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        &["./crates/latch/", "./crates/engine/src/lease.rs"],
         "shards are taken by engine::lease",
     ),
     (
         ".try_take()",
-        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        &["./crates/latch/", "./crates/engine/src/lease.rs"],
         "shards are taken by engine::lease",
     ),
-    (
-        "queue_for(",
-        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
-        "jobs are queued by engine::lease",
-    ),
+    ("queue_for(", &["./crates/latch/", "./crates/engine/src/lease.rs"], "jobs are queued by engine::lease"),
     (
         "drive_waiting(",
-        &["./crates/latch/", "./crates/server/src/engine/lease.rs"],
+        &["./crates/latch/", "./crates/engine/src/lease.rs"],
         "shards are released by engine::lease",
     ),
     (
         "tracking::invalidate(",
-        &["./crates/server/src/engine/commit.rs"],
+        &["./crates/server/src/engine/sinks.rs"],
         "changes are published by engine::commit",
     ),
-    ("pubsub::notify(", &["./crates/server/src/engine/commit.rs"], "changes are published by engine::commit"),
+    ("pubsub::notify(", &["./crates/server/src/engine/sinks.rs"], "changes are published by engine::commit"),
     (
         "waiting::serve(",
-        &["./crates/server/src/engine/commit.rs"],
+        &["./crates/server/src/engine/sinks.rs"],
         "waiting clients are served by engine::commit",
     ),
-    ("relief::settle_all(", &["./crates/server/src/engine/commit.rs"], "room is made by engine::commit"),
+    ("relief::settle_all(", &["./crates/server/src/engine/sinks.rs"], "room is made by engine::commit"),
     ("spec.name == \"", &[], "a row says what the server does (Marks), not its name"),
     ("spec.name != \"", &[], "a row says what the server does (Marks), not its name"),
     ("spec.name, \"", &[], "a row says what the server does (Marks), not its name"),
+    ("match self.name {", &[], "a row says what it is, no list of names"),
+    ("spec.name {", &[], "a row says what the server does (Marks), no match of names"),
+    ("contains(&spec.name)", &[], "a row says what it is, no list of names"),
+    ("== self.name", &[], "a row says what it is, no list of names"),
 ];
 
 /// Looks at everything; errors with the number of findings.
@@ -76,6 +76,7 @@ pub fn run() -> Result<(), String> {
     }
     crate::house::check(&files, &mut findings)?;
     crate::docs::check(&mut findings)?;
+    crate::prose::check(&mut findings)?;
     for finding in &findings {
         println!("{finding}");
     }

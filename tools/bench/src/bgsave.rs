@@ -23,7 +23,7 @@ use crate::template::{Filling, Pool, Template};
 use crate::usage::tree_bytes;
 use crate::workload::Workload;
 
-/// What is saved, and under which load.
+/// The saved data, and the load meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Keys.

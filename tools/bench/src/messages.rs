@@ -24,7 +24,7 @@ pub struct Row {
     pub name: &'static str,
     /// What the figure is.
     pub unit: &'static str,
-    /// What is asked of it.
+    /// The goal.
     pub must: &'static str,
     contenders: &'static [Contender],
     measure: Measure,

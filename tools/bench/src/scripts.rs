@@ -26,6 +26,12 @@ pub fn rows() -> Vec<Row> {
         row("a script that takes a lock away", OP, "0.7", BOTH, |c| {
             c.answered(100_000, |rng| eval(rng, UNLOCK))
         }),
+        row("cjson.encode of 200 objects, 20 times", "µs of CPU a script", "1", BOTH, |c| {
+            c.answered(1_000, |rng| eval(rng, ENCODE))
+        }),
+        row("table.concat of 1,000 texts, 100 times", "µs of CPU a script", "1", BOTH, |c| {
+            c.answered(1_000, |rng| eval(rng, CONCAT))
+        }),
     ]
 }
 
@@ -33,6 +39,11 @@ const LOOP: &str = "for n = 1, 1000 do redis.call('GET', KEYS[1]) end return 1";
 const EMPTY: &str = "for n = 1, 1000 do local key = KEYS[1] end return 1";
 const UNLOCK: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 1 end";
+const ENCODE: &str =
+    "local t = {} for n = 1, 200 do t[n] = {id = n, name = 'user' .. n, tags = {'a', 'b', 'c'},
+    at = {x = n, y = n / 2}} end local len for n = 1, 20 do len = #cjson.encode(t) end return len";
+const CONCAT: &str = "local t = {} for n = 1, 1000 do t[n] = 'item' .. n end
+    local len for n = 1, 100 do len = #table.concat(t, ',') end return len";
 
 const KEYS: u64 = 100_000;
 const VALUE: &str = "a value of thirty-two bytes here";

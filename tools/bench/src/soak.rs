@@ -19,7 +19,7 @@ use crate::template::{Filling, Pool, Template};
 use crate::usage::{Cpu, resident_quickly};
 use crate::workload::Workload;
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
     /// `maxmemory`.

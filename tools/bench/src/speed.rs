@@ -62,7 +62,7 @@ pub struct Row {
     pub ops: u64,
     /// Server and client on the cores.
     pub placement: Placement,
-    /// What is spoken: in that of memcached there is nobody but memcached to compare with.
+    /// The protocol; with memcached's, only memcached can be compared.
     pub protocol: Protocol,
 }
 

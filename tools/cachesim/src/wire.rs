@@ -17,7 +17,7 @@ pub struct Contender {
     is_memcached: bool,
 }
 
-/// Who is compared. Darter's binary is given by the caller.
+/// The contenders. Darter's binary is given by the caller.
 pub const CONTENDERS: &[Contender] = &[
     Contender {
         name: "Darter --cache_mode",
@@ -55,7 +55,7 @@ pub struct Measured {
 
 /// Requests a second where objects expire.
 const RATE: f64 = 25_000.0;
-/// Who is later than that cannot keep the pace, and would see objects expire that are still asked for.
+/// A client that is later than this cannot keep the pace, and would see objects expire before their next request.
 const LATE_MAX: Duration = Duration::from_secs(1);
 /// Commands on their way together.
 const BATCH: usize = 64;

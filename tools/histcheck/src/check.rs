@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::graph::{Edge, Graph};
 use crate::history::{History, Op, Step};
 
-/// What is wrong with a history.
+/// An anomaly in a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Anomaly {
     /// Two reads of a list, neither of which is the beginning of the other.
@@ -165,8 +165,8 @@ fn check_own_reads(op: &Op, anomalies: &mut Vec<Anomaly>) {
     }
 }
 
-/// Who ended before whom began, without what follows from the rest: from each operation that has ended and is followed
-/// by no other one that has ended before the new one begins.
+/// Adds edges from operations that ended to operations that began later, without those implied by others: only from
+/// an ended operation that no other one follows and ends before the new one begins.
 fn add_real_time(done: &[&Op], graph: &mut Graph) {
     let mut events: Vec<(u64, bool, u32)> = Vec::with_capacity(done.len() * 2);
     for (n, op) in done.iter().enumerate() {

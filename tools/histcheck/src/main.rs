@@ -45,7 +45,7 @@ struct Flags {
     /// Further flags of the server, a setting each; both I/O drivers unless said otherwise.
     #[arg(long, default_values = ["--force_epoll=true", "--force_epoll=false"])]
     with: Vec<String>,
-    /// What is random follows from it.
+    /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -12,7 +12,7 @@ pub struct Rows {
 
 /// One command.
 pub struct Row {
-    /// What is run before it, each time.
+    /// Commands run before it, each time.
     pub before: Vec<String>,
     /// Itself.
     pub command: String,
