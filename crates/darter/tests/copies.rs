@@ -4,8 +4,8 @@ mod harness;
 
 use std::io::{Read, Write};
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use harness::folder::Folder;
@@ -78,6 +78,29 @@ fn what_sync_sends_is_what_was_there() {
     let mut reader = copy.client();
     assert_eq!(reader.call(&["DEBUG", "DIGEST"]), digest);
     assert_eq!(reader.call(&["FCALL", "seven", "0"]), Value::Int(7));
+}
+
+/// Clients of two threads that ask at the same moment: one begins a snapshot, the others wait for it, and none is refused.
+#[test]
+fn those_that_ask_at_the_same_moment_all_get_a_copy() {
+    let folder = Folder::new("copies-moment");
+    let server = start(&folder, &["--threads", "2"]);
+    assert_eq!(server.client().call(&["DEBUG", "POPULATE", "200", "key", "50"]), Value::ok());
+    for _ in 0..6 {
+        let clients: Vec<Client> = (0..2).map(|_| server.client()).collect();
+        let moment = Arc::new(Barrier::new(clients.len()));
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| {
+                let moment = moment.clone();
+                std::thread::spawn(move || {
+                    moment.wait();
+                    receive(&mut client).len()
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panic") > 200));
+    }
 }
 
 /// A client that asks and reads nothing holds up nobody, and a copy is a point in time.

@@ -19,7 +19,7 @@ use crate::config::Live;
 use crate::pubsub;
 use crate::shared::Shared;
 use crate::snapshot::run::{Order, Purpose, Run};
-use crate::snapshot::{Refused, start};
+use crate::snapshot::start_or_schedule;
 use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
 
@@ -339,17 +339,9 @@ fn take(
             });
         })],
     };
-    if shared.snapshots.current().is_some() {
-        return shared
-            .snapshots
-            .schedule(order)
-            .map_err(|_| Fault::text("ERR too many snapshots wait already"));
+    if let Some(run) = start_or_schedule(local, order)? {
+        shared.backup.end_with(number, |state| state.run = Some(run));
     }
-    let run = start(local, order).map_err(|refused| match refused {
-        Refused::Busy => Fault::text("ERR another snapshot was begun, try again"),
-        Refused::NoThread(error) => Fault::Text(format!("ERR {error}").into()),
-    })?;
-    shared.backup.end_with(number, |state| state.run = Some(run));
     Ok(())
 }
 

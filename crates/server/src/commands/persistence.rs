@@ -116,12 +116,12 @@ fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
     }
     match snapshot::start(caller.local, order) {
         Ok(_) => Ok(()),
-        Err(Refused::Busy)
+        Err(Refused::Busy(_))
             if caller.local.shared.snapshots.current().is_some_and(|run| run.purpose == Purpose::Base) =>
         {
             Err(BASE_IN_PROGRESS)
         }
-        Err(Refused::Busy) => Err(IN_PROGRESS),
+        Err(Refused::Busy(_)) => Err(IN_PROGRESS),
         Err(Refused::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
     }
 }

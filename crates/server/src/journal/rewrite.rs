@@ -258,7 +258,7 @@ fn begin_at(local: &mut ThreadState, generation: u64) -> Begun {
     };
     match snapshot::start(local, order) {
         Ok(_) => Begun::Now,
-        Err(Refused::Busy) => {
+        Err(Refused::Busy(_)) => {
             journal.give_up_base();
             Begun::Later
         }

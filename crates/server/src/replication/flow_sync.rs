@@ -25,9 +25,9 @@ use super::new_id;
 use super::replicas::{Replica, Stage};
 use crate::pubsub;
 use crate::shared::Shared;
+use crate::snapshot;
 use crate::snapshot::copy::{self, Wish};
 use crate::snapshot::run::{Order, Purpose};
-use crate::snapshot::{self, Refused};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
@@ -221,16 +221,7 @@ fn copy_all(local: &mut ThreadState, control: u64) -> Result<(), Fault> {
         at_cut: Some(at_cut),
         then: vec![Box::new(move |_, outcome| ended.end(outcome.as_ref().err().cloned()))],
     };
-    let failed = |why: String| Fault::Text(format!("ERR {why}").into());
-    if shared.snapshots.current().is_some() {
-        let crowded = |_| failed("too many snapshots wait already".to_owned());
-        shared.snapshots.schedule(order).map_err(crowded)?;
-    } else {
-        snapshot::start(local, order).map_err(|refused| match refused {
-            Refused::Busy => failed("another snapshot was begun, try again".to_owned()),
-            Refused::NoThread(error) => failed(error.to_string()),
-        })?;
-    }
+    snapshot::start_or_schedule(local, order)?;
     copy::spawn(move || Sending { shared, control, pipes, blocks }.run(&hear))
 }
 

@@ -24,7 +24,7 @@ use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
 
 use super::run::{AtCut, Order, Purpose, Run, Saved};
-use super::{Refused, start};
+use super::start_or_schedule;
 
 /// What a client wants a copy of; a connection keeps it from REPLCONF to SYNC.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -131,8 +131,6 @@ pub type Taken = (File, Option<Arc<Run>>, Receiver<Result<Saved, String>>);
 ///
 /// Errors: no file can be written, or too many copies wait.
 pub fn take(local: &mut ThreadState, name: String, at_cut: Option<AtCut>) -> Result<Taken, Fault> {
-    let shared = local.shared;
-    let failed = |why: String| Fault::Text(format!("ERR {why}").into());
     let (spool, file) = spool(local)?;
     let persistence = &local.live.persistence;
     let (teller, told) = channel();
@@ -147,15 +145,7 @@ pub fn take(local: &mut ThreadState, name: String, at_cut: Option<AtCut>) -> Res
         at_cut,
         then: vec![Box::new(move |_, outcome| drop(teller.send(outcome.clone())))],
     };
-    let run = if shared.snapshots.current().is_some() {
-        shared.snapshots.schedule(order).map_err(|_| failed("too many snapshots wait already".into()))?;
-        None
-    } else {
-        Some(start(local, order).map_err(|refused| match refused {
-            Refused::Busy => failed("another snapshot was begun, try again".into()),
-            Refused::NoThread(error) => failed(error.to_string()),
-        })?)
-    };
+    let run = start_or_schedule(local, order)?;
     Ok((file, run, told))
 }
 

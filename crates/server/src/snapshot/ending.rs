@@ -207,7 +207,7 @@ pub fn step(local: &mut ThreadState) {
     };
     order.then.push(Box::new(finish));
     if let Err(refused) = super::start(local, order) {
-        finish(shared, &Err(format!("{refused:?}")));
+        finish(shared, &Err(refused.to_string()));
     }
 }
 

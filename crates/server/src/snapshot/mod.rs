@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use darter_command::Marks;
+use darter_command::{Fault, Marks};
 use darter_reactor::cpu;
 use darter_txn::LockSet;
 
@@ -75,12 +75,20 @@ const SCHEDULED_MAX: usize = 16;
 pub struct Crowded;
 
 /// Why a snapshot was not begun.
-#[derive(Debug)]
 pub enum Refused {
-    /// One is being taken already.
-    Busy,
+    /// One is being taken already; the order comes back.
+    Busy(Box<Order>),
     /// There is no thread for it.
     NoThread(std::io::Error),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Busy(_) => write!(f, "another snapshot is being taken"),
+            Refused::NoThread(error) => write!(f, "no thread for it: {error}"),
+        }
+    }
 }
 
 impl Snapshots {
@@ -136,6 +144,11 @@ impl Snapshots {
         }
         scheduled.push_back(order);
         Ok(())
+    }
+
+    /// Puts back what [`Snapshots::take_scheduled`] returned and what could not begin.
+    fn put_back(&self, order: Order) {
+        lock(&self.scheduled).push_front(order);
     }
 
     fn take_scheduled(&self) -> Option<Order> {
@@ -214,14 +227,14 @@ pub fn changes_of(shared: &Shared) -> u64 {
 
 /// Begins the snapshot of `order`. The cut has been made when this returns, or is made as soon as the shards are free.
 ///
-/// The caller must hold no shard.  Errors: `order` is dropped, and nobody is told of its end.
+/// The caller must hold no shard.  Errors: nobody is told of the end of `order`, which is dropped unless it comes back.
 pub fn start(local: &mut ThreadState, mut order: Order) -> Result<Arc<Run>, Refused> {
     let shared = local.shared;
     let snapshots = &shared.snapshots;
     let run = {
         let mut current = lock(&snapshots.current);
         if current.is_some() {
-            return Err(Refused::Busy);
+            return Err(Refused::Busy(Box::new(order)));
         }
         let run = Arc::new(Run::new(snapshots.next_epoch(), &mut order, shared.cells.len()));
         writer::spawn(shared, run.clone(), order).map_err(Refused::NoThread)?;
@@ -238,6 +251,21 @@ pub fn start(local: &mut ThreadState, mut order: Order) -> Result<Arc<Run>, Refu
         Err(grant) => post(local, run.clone(), wanted, grant),
     }
     Ok(run)
+}
+
+/// Begins the snapshot of `order`, or has it wait for the one under way (`None`). One that another thread begins at the
+/// same moment is one under way.
+///
+/// The caller must hold no shard.  Errors: too many wait, or there is no thread for it; `order` is dropped.
+pub fn start_or_schedule(local: &mut ThreadState, order: Order) -> Result<Option<Arc<Run>>, Fault> {
+    match start(local, order) {
+        Ok(run) => Ok(Some(run)),
+        Err(Refused::Busy(order)) => match local.shared.snapshots.schedule(*order) {
+            Ok(()) => Ok(None),
+            Err(Crowded) => Err(Fault::text("ERR too many snapshots wait already")),
+        },
+        Err(Refused::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
+    }
 }
 
 /// Looks at a busy shard this many times: longer than most commands take.

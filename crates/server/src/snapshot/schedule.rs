@@ -11,6 +11,7 @@ use crate::config::Live;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
+use super::Refused;
 use super::run::Order;
 
 /// Seconds between a snapshot that failed and the next attempt by count of changes.
@@ -54,10 +55,14 @@ impl Schedule {
         };
         let Some(order) = scheduled.map(Ok).or_else(|| Order::of(&local.live)) else { return };
         tracing::info!("taking a snapshot: {why}");
-        let begun = order.map(|order| super::start(local, order).map_err(|refused| format!("{refused:?}")));
-        if let Err(why) | Ok(Err(why)) = begun {
-            tracing::warn!("the snapshot was not begun: {why}");
-        }
+        let why = match order.map(|order| super::start(local, order)) {
+            Ok(Ok(_)) => return,
+            Err(why) => why,
+            // A client has begun one at this moment.
+            Ok(Err(Refused::Busy(order))) => return snapshots.put_back(*order),
+            Ok(Err(refused)) => refused.to_string(),
+        };
+        tracing::warn!("the snapshot was not begun: {why}");
     }
 
     /// Whether the clock says so; true once a minute at most.
