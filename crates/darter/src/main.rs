@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use darter_server::config::{Settings, Startup, Usage};
+use darter_config::{Settings, Startup, Usage};
 
 #[global_allocator]
 static ALLOCATOR: darter_slab::global::Allocator = darter_slab::global::Allocator;

@@ -10,7 +10,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use darter_server::config::{Settings, Startup};
+use darter_config::{Settings, Startup};
 
 const USAGE: u8 = 2;
 /// For each step: connecting, asking, waiting for the answer.

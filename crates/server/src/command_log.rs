@@ -6,23 +6,13 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use darter_command::Flags;
+use darter_config::Measure;
 use darter_wire::Args;
 
 use crate::clients::ClientInfo;
 use crate::registry::Entry;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
-
-/// What a command is kept for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
-    /// The microseconds it took.
-    Time,
-    /// The bytes of its request.
-    Request,
-    /// The bytes of its reply.
-    Reply,
-}
 
 /// A command that is kept.
 #[derive(Clone, Debug)]
@@ -133,7 +123,7 @@ pub fn keep(
 }
 
 /// The arguments as the logs show them: so many, each so long; what is left out is counted.
-fn shorten(args: Args<'_>, limits: &crate::config::Slowlog) -> Vec<Vec<u8>> {
+fn shorten(args: Args<'_>, limits: &darter_config::Slowlog) -> Vec<Vec<u8>> {
     let args_max = (limits.entry_max_argc as usize).max(2);
     let bytes_max = limits.entry_max_string_len as usize;
     let shown = if args.len() > args_max { args_max - 1 } else { args.len() };
@@ -155,7 +145,7 @@ fn shorten(args: Args<'_>, limits: &crate::config::Slowlog) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Slowlog as Limits;
+    use darter_config::Slowlog as Limits;
     use darter_wire::OwnedArgs;
 
     const LIMITS: Limits = Limits {

@@ -6,11 +6,12 @@
 
 use darter_wire::Args;
 
-use crate::command_log::{self, Measure};
-use crate::config::Live;
+use crate::command_log;
 use crate::registry::Entry;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_config::Live;
+use darter_config::Measure;
 
 /// From how many bytes on; `usize::MAX`: never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

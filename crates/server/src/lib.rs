@@ -13,7 +13,6 @@ pub mod clients;
 mod coalescing;
 pub mod command_log;
 pub mod commands;
-pub mod config;
 pub mod conn;
 pub mod cron;
 pub mod dispatch;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use darter_reactor::{ListenAddr, ListenerId, Reactor};
 
-use crate::config::{Changes, Live, Refusal};
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
 use crate::tls;
+use darter_config::{Changes, Live, Refusal};
 
 mod patience;
 

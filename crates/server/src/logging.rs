@@ -3,7 +3,7 @@
 //! `start` is called once, by the binary, before anything is logged; CONFIG SET changes the level through `set_level`,
 //! and SIGHUP opens the file anew through `reopen`, so that logrotate can move it away. Nothing here logs by itself.
 
-use crate::config::{Log, LogLevel};
+use darter_config::{Log, LogLevel};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use crate::config::{Live, OomScore};
 use crate::worker::lock;
+use darter_config::{Live, OomScore};
 
 const FILE: &str = "/proc/self/oom_score_adj";
 

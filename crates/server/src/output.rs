@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::{Reactor, Token};
 
-use crate::config::OutputLimit;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, STRANGER_INPUT_BYTES_MAX};
 use crate::journal::log::Held;
 use crate::session::Gate;
 use crate::thread_state::ThreadState;
 use crate::tls;
 use crate::worker::find;
+use darter_config::OutputLimit;
 
 /// Output up to this many bytes counts against no limit.
 pub const FREE_BYTES: usize = 16 << 10;

@@ -2,7 +2,7 @@
 
 use darter_reactor::process;
 
-use crate::config::{Caller, Live, Settings};
+use darter_config::{Caller, Live, Settings};
 
 /// Open files that are kept back from clients: files of snapshots and the journal, listeners, administrators.
 const FILES_KEPT: u64 = 64;

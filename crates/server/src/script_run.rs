@@ -16,7 +16,6 @@ use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
-use crate::config::Live;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease, plan};
@@ -30,6 +29,7 @@ use crate::scripts::{Cached, Scripts};
 use crate::session::Session;
 use crate::static_keys::is_contained;
 use crate::thread_state::ThreadState;
+use darter_config::Live;
 
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

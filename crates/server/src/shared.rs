@@ -14,7 +14,6 @@ use darter_txn::{Part, Router};
 use crate::acl::Acl;
 use crate::clients::ClientInfo;
 use crate::command_log::CommandLogs;
-use crate::config::Settings;
 use crate::duration_counter::DurationCounter;
 use crate::engine::lease;
 use crate::idling::Idling;
@@ -33,6 +32,7 @@ use crate::scripts::Scripts;
 use crate::snapshot::Snapshots;
 use crate::stats::ThreadStats;
 use crate::tracking::{Invalidation, Table};
+use darter_config::Settings;
 
 /// A shard behind its ownership word.
 pub type ShardCell = Cell<Part, Job>;

@@ -19,7 +19,6 @@ use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
 use crate::command_log::CommandLogs;
-use crate::config::{Live, Settings};
 use crate::duration_counter::DurationCounter;
 use crate::hot_keys::HotKeys;
 use crate::idling::Idling;
@@ -43,6 +42,7 @@ use crate::stats::ThreadStats;
 use crate::tls::Entrance;
 use crate::tracking::Table;
 use crate::worker::Worker;
+use darter_config::{Live, Settings};
 
 /// Shards per thread, unless a setting says otherwise.
 const SHARDS_PER_THREAD: usize = 8;

@@ -10,7 +10,6 @@ use darter_reactor::signal::Signals;
 use darter_script::Kind;
 use darter_store::evict::Order;
 
-use crate::config::{ClusterMode, Live, Policy, Watch};
 use crate::event_loop::EventLoop;
 use crate::journal::log::ThreadLog;
 use crate::large::Large;
@@ -22,6 +21,7 @@ use crate::shared::Shared;
 use crate::snapshot::schedule;
 use crate::stats::ThreadStats;
 use crate::tls::Scratch;
+use darter_config::{ClusterMode, Live, Policy, Watch};
 
 /// A thread's own copy of what commands read, refreshed each turn.
 pub struct ThreadState {

@@ -12,7 +12,6 @@ use darter_txn::waiters::Parked;
 
 use crate::busy_rejection;
 use crate::coalescing::{Coalescing, Received};
-use crate::config::Live;
 use crate::conn::Conn;
 use crate::cron::Cron;
 use crate::engine::lease;
@@ -31,6 +30,7 @@ use crate::tracking;
 use crate::transaction;
 use crate::waiting::{self, BlockedState};
 use crate::window::Window;
+use darter_config::Live;
 
 /// The longest sleep of an idle thread.
 const TURN_MAX: Duration = Duration::from_millis(100);

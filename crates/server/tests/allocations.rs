@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use darter_config::{Settings, Startup};
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
-use darter_server::config::{Settings, Startup};
 use darter_server::conn::Conn;
 use darter_server::listening::ListenerKind;
 use darter_server::protocol::Protocol;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use darter_base::hash::KeyHasher;
-use darter_server::config::{Settings, Startup};
+use darter_config::{Settings, Startup};
 use darter_server::journal::rewrite;
 use darter_server::shared::Shared;
 use darter_server::start;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::rule::{RuleFault, Rules, merge_selectors, words};
 use super::user::{DEFAULT, User};
 use super::{Acl, Users, is_name};
-use crate::config::USER_SEPARATOR;
+use darter_config::USER_SEPARATOR;
 
 /// A longer file is no access file.
 const FILE_BYTES_MAX: u64 = 64 << 20;

@@ -33,8 +33,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::config::Live;
 use crate::registry::Registry;
+use darter_config::Live;
 use rule::{Rules, has_spaces, merge_selectors};
 
 /// Users by name, in order.

@@ -370,7 +370,7 @@ fn lines_of_the_configuration_leave_out_what_requirepass_says() {
     let words = line
         .strip_prefix("user ")
         .unwrap_or_default()
-        .replace(' ', &crate::config::USER_SEPARATOR.to_string());
+        .replace(' ', &darter_config::USER_SEPARATOR.to_string());
     let other = Acl::new(&Registry::build(), 16);
     other.load_configured(std::slice::from_ref(&words), false).expect("a good line");
     assert_eq!(other.config_lines(""), [line]);

@@ -9,8 +9,8 @@ use darter_command::{Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help, no_subcommand, row};
-use crate::config::{Cluster, ClusterMode, Endpoint};
 use crate::dispatch::{Caller, ServerRun};
+use darter_config::{Cluster, ClusterMode, Endpoint};
 
 /// The family's commands; those about the keys of a slot are data commands (`darter_command::keys::slot`).
 pub const FAMILY: &[ServerCommand] = &[

@@ -5,13 +5,13 @@ use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::command_log::Measure;
-use crate::config::{Change, Changes, Refusal, Setting, Wanted, find};
 use crate::dispatch::Caller;
 use crate::listening;
 use crate::rlimits;
 use crate::shared::Shared;
 use crate::tls;
+use darter_config::Measure;
+use darter_config::{Change, Changes, Refusal, Setting, Wanted, find};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -117,7 +117,7 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         }
     }
     caller.local.refresh();
-    let of_limit = |live: &crate::config::Live| (live.maxmemory, live.maxmemory_policy);
+    let of_limit = |live: &darter_config::Live| (live.maxmemory, live.maxmemory_policy);
     if of_limit(&changes.before) != of_limit(&changes.after) {
         crate::limit::relief::begin(caller.local);
     }
@@ -237,6 +237,6 @@ fn help(_: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fa
 }
 
 fn is_secret_setting(name: &[u8]) -> bool {
-    let setting = std::str::from_utf8(name).ok().and_then(crate::config::find);
-    setting.is_some_and(|setting| matches!(setting.secrecy, crate::config::Secrecy::Secret))
+    let setting = std::str::from_utf8(name).ok().and_then(darter_config::find);
+    setting.is_some_and(|setting| matches!(setting.secrecy, darter_config::Secrecy::Secret))
 }

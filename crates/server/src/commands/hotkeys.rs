@@ -7,9 +7,9 @@ use darter_command::{Fault, Flags, Reader, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::config::ClusterMode;
 use crate::dispatch::{Caller, ServerRun};
 use crate::hot_keys::{Found, Wish};
+use darter_config::ClusterMode;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[

@@ -7,7 +7,6 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::acl::{self, guard};
-use crate::config::ClusterMode;
 use crate::conn::Conn;
 use crate::dispatch::Caller;
 use crate::listening::ListenerKind;
@@ -15,6 +14,7 @@ use crate::redact::follows;
 use crate::session::Gate;
 use crate::thread_state::{COMPAT_VERSION, ThreadState};
 use crate::worker::lock;
+use darter_config::ClusterMode;
 
 const BEFORE_LOGIN: Flags =
     Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);

@@ -33,8 +33,8 @@ use darter_command::{Command, Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
-use crate::config::Caller as Place;
 use crate::dispatch::{Caller, ServerRun};
+use darter_config::Caller as Place;
 
 /// A command about the connection or the server.
 pub type ServerCommand = Command<ServerRun>;

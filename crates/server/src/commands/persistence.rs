@@ -7,7 +7,6 @@ use darter_persist::storage::name::Format;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::config::Live;
 use crate::dispatch::Caller;
 use crate::scripts::busy_line;
 use crate::shared::{Shared, ThreadMessage};
@@ -16,6 +15,7 @@ use crate::snapshot::load::Onto;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
 use crate::waiting::{BlockedState, TimeUp};
 use crate::worker::lock;
+use darter_config::Live;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[

@@ -222,7 +222,7 @@ fn filtered(words: &[u8]) -> Result<Contents, Fault> {
 }
 
 fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.local.live.cluster.mode != crate::config::ClusterMode::Off {
+    if caller.local.live.cluster.mode != darter_config::ClusterMode::Off {
         return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
     }
     if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
@@ -247,7 +247,7 @@ fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
 
 fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.local.shared;
-    if caller.local.live.cluster.mode != crate::config::ClusterMode::Off {
+    if caller.local.live.cluster.mode != darter_config::ClusterMode::Off {
         return Err(Fault::text("ERR FAILOVER not allowed in cluster mode."));
     }
     let mut wish = Wishes::default();

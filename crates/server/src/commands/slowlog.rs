@@ -7,8 +7,8 @@ use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::command_log::Measure;
 use crate::dispatch::Caller;
+use darter_config::Measure;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[

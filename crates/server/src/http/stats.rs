@@ -8,15 +8,15 @@ use darter_reactor::process;
 use serde_json::{Map, Value, json};
 
 use super::metrics::most_called;
-use crate::command_log::Measure;
 use crate::commands::info;
-use crate::config::Live;
 use crate::replication::show;
 use crate::report::histogram::Sum;
 use crate::report::trend::Point;
 use crate::report::{CommandTotals, Report};
 use crate::shared::Shared;
 use crate::worker::lock;
+use darter_config::Live;
+use darter_config::Measure;
 
 /// Load of the last 24 hours: for each distance of points its seconds, and for each point the time in Unix ms,
 /// commands, bytes in and bytes out per second, and bytes used.

@@ -12,9 +12,9 @@ use darter_wire::OwnedArgs;
 
 use super::replay::Player;
 use super::rewrite;
-use crate::config::Live;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
+use darter_config::Live;
 
 /// No manifest of Redis is longer.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;

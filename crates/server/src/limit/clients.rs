@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::client_bytes;
 use crate::clients::ClientInfo;
-use crate::config::Share;
 use crate::conn::Conn;
 use crate::shared::ThreadMessage;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_config::Share;
 
 /// Bytes a client takes beside its buffers: its state, its info, its place in the tables.
 pub const CLIENT_BYTES: usize = size_of::<Conn>() + size_of::<ClientInfo>() + 256;

@@ -15,8 +15,8 @@ use darter_store::Shard;
 use darter_store::evict::{Order, Rule};
 
 use self::overrun::Overrun;
-use crate::config::{Live, Policy};
 use crate::shared::Shared;
+use darter_config::{Live, Policy};
 
 /// What is known of memory as a whole.
 pub struct Limit {

@@ -4,11 +4,11 @@ use darter_latch::Grant;
 use darter_store::change::{Change, Class, Listeners};
 use darter_txn::{LockSet, Part};
 
-use crate::config::Events;
 use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
 use crate::thread_state::ThreadState;
+use darter_config::Events;
 
 /// Publishes `changes` to `__keyspace@db__:key` and `__keyevent@db__:event`. Called with their shard held.
 #[cold]

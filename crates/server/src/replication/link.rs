@@ -20,7 +20,6 @@ use super::apply;
 use super::batch::Batch;
 use super::replicas::{Progress, TELL_EVERY};
 use super::wire::Wire;
-use crate::config::Live;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
 use crate::shared::{Shared, ThreadMessage};
@@ -28,6 +27,7 @@ use crate::snapshot::load;
 use crate::thread_state::unix_ms;
 use crate::tracking;
 use crate::worker::lock;
+use darter_config::Live;
 
 /// How far a link is; the numbers are those of Redis' names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::flows::{Flows, ReplicaProgress};
 use super::{Replication, State};
 use crate::clients::ClientInfo;
-use crate::config::{Live, OutputLimit};
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::unix_ms;
 use crate::worker::lock;
+use darter_config::{Live, OutputLimit};
 
 /// How far a replica is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::config::Tls;
 use crate::tls::Outgoing;
+use darter_config::Tls;
 
 /// A read that brings nothing returns after this, so that other things are looked at.
 const PATIENCE: Duration = Duration::from_millis(50);

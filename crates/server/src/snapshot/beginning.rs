@@ -4,9 +4,9 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use crate::config::Live;
 use crate::journal::rewrite;
 use crate::shared::Shared;
+use darter_config::Live;
 
 use super::ending;
 use super::load::{self, Onto, Then};

@@ -12,10 +12,10 @@ use darter_reactor::signal::Signal;
 use darter_script::{Killing, Watch};
 use darter_wire::Reply;
 
-use crate::config::OnSignal;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_config::OnSignal;
 
 use super::run::{Order, Saved};
 use super::schedule;

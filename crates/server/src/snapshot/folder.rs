@@ -6,7 +6,7 @@ use std::path::Path;
 
 use darter_persist::storage::is_cloud;
 
-use crate::config::{Fsync, Live};
+use darter_config::{Fsync, Live};
 
 use super::run::Order;
 use super::schedule;

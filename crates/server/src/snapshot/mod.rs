@@ -28,7 +28,6 @@ use darter_command::{Fault, Marks};
 use darter_reactor::cpu;
 use darter_txn::LockSet;
 
-use crate::config::Live;
 use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job, Shards};
@@ -36,6 +35,7 @@ use crate::registry::Entry;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_config::Live;
 
 use collector::Collector;
 use ending::Ending;

@@ -3,8 +3,8 @@
 use darter_persist::storage::name::{Format, Pattern};
 use darter_persist::storage::{self, Directory, Facts, Fault};
 
-use crate::config::Live;
 use crate::thread_state::unix_ms;
+use darter_config::Live;
 
 use super::run::{Order, Purpose};
 

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use chrono::{DateTime, Timelike, Utc};
 use croner::Cron;
 
-use crate::config::Live;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_config::Live;
 
 use super::Refused;
 use super::run::Order;

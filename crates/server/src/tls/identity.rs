@@ -18,7 +18,7 @@ use rustls::{
     RootCertStore, ServerConfig, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::config::{Live, Tls};
+use darter_config::{Live, Tls};
 
 /// Why the settings of TLS cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]

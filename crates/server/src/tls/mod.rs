@@ -17,9 +17,9 @@ pub use identity::{Fault, Identity};
 pub use outgoing::Outgoing;
 pub use traffic::{count_bytes, is_late, receive, say_goodbye, send};
 
-use crate::config::Live;
 use crate::listening::ListenerKind;
 use crate::worker::lock;
+use darter_config::Live;
 
 /// The certificate that new connections are shown, changed by CONFIG SET.
 #[derive(Debug, Default)]

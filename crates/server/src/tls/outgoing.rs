@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
 use super::identity;
-use crate::config::Tls;
+use darter_config::Tls;
 
 /// A connection whose bytes are encrypted.
 pub struct Outgoing(StreamOwned<ClientConnection, TcpStream>);

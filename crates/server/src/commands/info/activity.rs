@@ -185,7 +185,7 @@ fn keys(source: &Source<'_>, out: &mut Text) {
 
 /// INFO cluster.
 pub fn cluster(source: &Source<'_>, out: &mut Text) {
-    out.field("cluster_enabled", u8::from(source.live.cluster.mode != crate::config::ClusterMode::Off));
+    out.field("cluster_enabled", u8::from(source.live.cluster.mode != darter_config::ClusterMode::Off));
     out.zeros(&["migration_errors_total", "total_migrated_keys"]);
 }
 

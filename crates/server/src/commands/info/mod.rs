@@ -15,11 +15,11 @@ use darter_command::{Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
-use crate::config::Live;
 use crate::dispatch::Caller;
 use crate::job::Shards;
 use crate::report::Report;
 use crate::shared::Shared;
+use darter_config::Live;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[row(

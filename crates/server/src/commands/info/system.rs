@@ -7,10 +7,10 @@ use std::{env, fs, process};
 use darter_reactor::process as usage;
 
 use super::{Source, Text};
-use crate::config::Policy;
 use crate::memcached::Counter;
 use crate::stats::ThreadStats;
 use crate::thread_state::COMPAT_VERSION;
+use darter_config::Policy;
 
 /// INFO server.
 pub fn server(source: &Source<'_>, out: &mut Text) {
@@ -21,7 +21,7 @@ pub fn server(source: &Source<'_>, out: &mut Text) {
     out.field("redis_git_sha1", "00000000");
     out.field("redis_git_dirty", 0);
     out.field("redis_build_id", env!("CARGO_PKG_VERSION"));
-    let is_cluster = source.live.cluster.mode != crate::config::ClusterMode::Off;
+    let is_cluster = source.live.cluster.mode != darter_config::ClusterMode::Off;
     out.field("redis_mode", if is_cluster { "cluster" } else { "standalone" });
     if !hides_machine {
         out.field("os", os());

@@ -12,12 +12,12 @@ use std::collections::HashMap;
 
 use darter_reactor::process::{self, CpuTimes};
 
-use crate::config::Live;
 use crate::replication::show::{Follower, followers};
 use crate::report::histogram::Sum;
 use crate::report::{self, CommandTotals, Report};
 use crate::shared::Shared;
 use crate::worker::lock;
+use darter_config::Live;
 use text::{Kind, Page, Samples};
 
 /// The data of all families, read once.

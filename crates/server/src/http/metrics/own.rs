@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
 use super::{Family, Kind, Samples, Scrape, counter, gauge, many, most_called};
-use crate::command_log::Measure;
 use crate::pubsub;
 use crate::replication::show::Follower;
+use darter_config::Measure;
 
 /// Every family.
 pub(super) const OWN: &[Family] = &[

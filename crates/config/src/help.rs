@@ -155,8 +155,8 @@ fn kind(kind: Kind) -> String {
 
 const REFERENCE_INTRODUCTION: &str = "# Settings
 
-This page is generated from the settings table (`crates/server/src/config/table`). `DARTER_BLESS=1 cargo test -p
-darter-server reference` writes it.
+This page is generated from the settings table (`crates/config/src/table`). `DARTER_BLESS=1 cargo test -p
+darter-config reference` writes it.
 
 A setting can be given in four places:
 

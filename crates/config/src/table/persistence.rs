@@ -1,8 +1,8 @@
 //! Snapshots and the append-only file.
 
 use super::{BYTES_MAX, I32_MAX};
-use crate::config::check;
-use crate::config::setting::{Change, Group::Persistence, Kind, Setting};
+use crate::check;
+use crate::setting::{Change, Group::Persistence, Kind, Setting};
 
 const OTHER_AOF: &str = "the journal has another format";
 const NO_CLOUD: &str = "this way to Google Cloud Storage";

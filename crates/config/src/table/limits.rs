@@ -1,7 +1,7 @@
 //! The limits of one client or one command.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
-use crate::config::setting::{Group::Limits, Kind, Setting};
+use crate::setting::{Group::Limits, Kind, Setting};
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("maxclients", 1, U32_MAX, "64000").help(Limits, "client connections at a time"),

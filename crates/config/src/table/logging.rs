@@ -1,7 +1,7 @@
 //! The log, the slow log, latency and keyspace events.
 
 use super::{I32_MAX, U32_MAX};
-use crate::config::setting::{Group::Logging, Kind, Setting};
+use crate::setting::{Group::Logging, Kind, Setting};
 
 const UNBUFFERED: &str = "every line is written at once";
 
@@ -112,5 +112,5 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("managed_service_info", "false").dragonfly().help(Logging, "leave the machine out of INFO"),
     Setting::bool("cluster-slot-stats-enabled", "no")
         .not_yet("statistics by slot")
-        .help(crate::config::setting::Group::Cluster, "count commands and bytes by slot"),
+        .help(crate::setting::Group::Cluster, "count commands and bytes by slot"),
 ];

@@ -1,7 +1,7 @@
 //! The memory limit, eviction, expiry and freeing.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
-use crate::config::setting::{Group::Memory, Kind, Setting};
+use crate::setting::{Group::Memory, Kind, Setting};
 
 const POLICIES: &[&str] = &[
     "volatile-lru",

@@ -1,7 +1,6 @@
 //! Groups of `Live` fields that belong together.
 
 use super::super::compound::SavePoint;
-use crate::command_log::Measure;
 use darter_durability::Fsync;
 use darter_persist::storage::{CloudOptions, is_cloud};
 use darter_store::rdb::Versions;
@@ -26,6 +25,17 @@ impl Tcp {
     pub fn keepalive(&self) -> Option<Duration> {
         (self.keepalive_s > 0).then(|| Duration::from_secs(u64::from(self.keepalive_s)))
     }
+}
+
+/// What a command is kept for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// The microseconds it took.
+    Time,
+    /// The bytes of its request.
+    Request,
+    /// The bytes of its reply.
+    Reply,
 }
 
 /// The logs of commands that took long or were large.

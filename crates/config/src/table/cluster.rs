@@ -1,8 +1,8 @@
 //! Cluster mode.
 
 use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
-use crate::config::check;
-use crate::config::setting::{Group::Cluster, Kind, Setting};
+use crate::check;
+use crate::setting::{Group::Cluster, Kind, Setting};
 
 const NO_CLUSTER: &str = "one server is the whole cluster";
 

@@ -1,7 +1,7 @@
 //! Masters and replicas.
 
 use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
-use crate::config::setting::{Group::Replication, Kind, Setting};
+use crate::setting::{Group::Replication, Kind, Setting};
 
 const NO_REPLICATION: &str = "Darter's replication has no use for it";
 const DISKLESS: &str = "replicas are synced from memory";

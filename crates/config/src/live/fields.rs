@@ -11,9 +11,9 @@ use darter_durability::Fsync;
 use darter_persist::storage::{CloudOptions, is_cloud};
 use darter_store::rdb::Versions;
 
-use crate::config::compound::{Events, OutputLimits};
-use crate::config::table::{self, Values};
-use crate::config::value::{Value, absolute};
+use crate::compound::{Events, OutputLimits};
+use crate::table::{self, Values};
+use crate::value::{Value, absolute};
 use std::path::{Path, PathBuf};
 
 /// The values, by name.

@@ -1,7 +1,7 @@
 //! Encryption of client, replica and cluster connections.
 
 use super::{I32_MAX, PORT_MAX};
-use crate::config::setting::{Change, Group::Tls, Setting};
+use crate::setting::{Change, Group::Tls, Setting};
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::bool("tls", "false")

@@ -4,6 +4,8 @@
 //! and REWRITE use it later; worker threads read a `Live` through a `Watch`. Nothing here opens a socket or touches
 //! data. The caller that changes a setting with further effects gets `Changes` and carries them out.
 
+#![forbid(unsafe_code)]
+
 mod check;
 mod compound;
 mod help;
@@ -21,7 +23,7 @@ pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Live, Log, LogLevel,
-    OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    Measure, OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use rewrite::Wanted;

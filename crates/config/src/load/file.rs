@@ -2,10 +2,10 @@
 
 use super::arguments::find_negated;
 use super::{Loader, Usage, is_bool, unknown_name};
-use crate::config::rewrite::{File, Style};
-use crate::config::table;
-use crate::config::value::absolute;
-use crate::config::words;
+use crate::rewrite::{File, Style};
+use crate::table;
+use crate::value::absolute;
+use crate::words;
 use darter_base::glob;
 use std::io::Read;
 use std::path::{Path, PathBuf};

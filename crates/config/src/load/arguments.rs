@@ -2,9 +2,9 @@
 //! take them.
 
 use super::{Loader, Usage, is_bool, unknown_name};
-use crate::config::setting::Kind;
-use crate::config::table::{self, Id};
-use crate::config::words;
+use crate::setting::Kind;
+use crate::table::{self, Id};
+use crate::words;
 use std::ffi::OsString;
 
 /// The arguments as text.

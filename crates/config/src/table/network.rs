@@ -1,8 +1,8 @@
 //! Ports, sockets, threads and the rights of clients before login.
 
 use super::{BYTES_MAX, I32_MAX, LOCAL_ACTIONS, PORT_MAX, U32_MAX};
-use crate::config::check;
-use crate::config::setting::{Change, Group::Network, Group::Security, Kind, Setting};
+use crate::check;
+use crate::setting::{Change, Group::Network, Group::Security, Kind, Setting};
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("port", -1, PORT_MAX, "6379")
@@ -180,5 +180,5 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("Darter never calls home")
         .help(Network, "ask for new versions daily"),
     Setting::memory("client-query-buffer-limit", 1 << 20, BYTES_MAX, "1gb")
-        .help(crate::config::setting::Group::Limits, "bytes of one client's request that may be incomplete"),
+        .help(crate::setting::Group::Limits, "bytes of one client's request that may be incomplete"),
 ];

@@ -9,7 +9,7 @@ mod replication;
 
 pub use darter_durability::Fsync;
 pub use parts::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, OnSignal,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, Measure, OnSignal,
     OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 pub use replication::Replication;
@@ -238,7 +238,7 @@ impl Live {
     }
 
     /// Fails if the admin port gives every machine of the network a login without a password.
-    pub(crate) fn check_admin(&self) -> Result<(), String> {
+    pub fn check_admin(&self) -> Result<(), String> {
         if self.admin.port.is_none() || !self.admin.nopass || !self.protected_mode {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Spilling values to disk.
 
 use super::{BYTES_MAX, U32_MAX};
-use crate::config::setting::{Group::Tiering, Kind, Setting};
+use crate::setting::{Group::Tiering, Kind, Setting};
 
 const NO_TIERING: &str = "tiering is missing";
 

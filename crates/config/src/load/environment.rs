@@ -1,7 +1,7 @@
 //! The environment: `DFLY_name`, with the flag's exact name and case, and the `FLAGS_name` that `--fromenv` asks for.
 
 use super::{Loader, Usage, unknown_name};
-use crate::config::table::{self, Id};
+use crate::table::{self, Id};
 use std::ffi::OsStr;
 
 impl Loader {

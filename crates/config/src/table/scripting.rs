@@ -1,8 +1,8 @@
 //! Lua scripts and functions.
 
 use super::{BYTES_MAX, U32_MAX};
-use crate::config::check;
-use crate::config::setting::{Group::Scripting, Kind, Setting};
+use crate::check;
+use crate::setting::{Group::Scripting, Kind, Setting};
 
 const ANY_KEYS: &str = "every script may touch any key";
 const ATOMIC: &str = "a call is a function call and never waits";

@@ -1,8 +1,8 @@
 //! The process and its machine.
 
 use super::I32_MAX;
-use crate::config::check;
-use crate::config::setting::{Group::System, Kind, Setting};
+use crate::check;
+use crate::setting::{Group::System, Kind, Setting};
 
 const SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const PINNED: &str = "pinning to given CPUs; taskset does it";
