@@ -160,7 +160,7 @@ impl<'a> Cursor<'a> {
             self.at = start;
             return Err(self.bad("a text of 4 GiB or more"));
         }
-        Ok(len as usize)
+        usize::try_from(len).map_err(|_| self.bad("a text of 4 GiB or more"))
     }
 }
 

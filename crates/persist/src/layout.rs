@@ -129,6 +129,7 @@ pub fn of(kind: u8) -> Option<&'static Layout> {
 }
 
 // The row of each type byte, 255 for none.
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a table the compiler makes")]
 const PLACES: [u8; 256] = {
     let mut places = [255; 256];
     let mut row = 0;

@@ -4,6 +4,7 @@
 //! sockets, threads or clients, and trusts no input.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod check;
 pub mod convert;

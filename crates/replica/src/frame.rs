@@ -108,7 +108,8 @@ impl FrameHead {
     }
 }
 
-/// Appends a whole frame.
+/// Appends a whole frame; its body has at most [`BODY_BYTES_MAX`] bytes.
+#[expect(clippy::cast_possible_truncation, reason = "`BODY_BYTES_MAX` is below 4 GiB")]
 pub fn write(out: &mut Vec<u8>, mut head: FrameHead, body: &[u8]) {
     head.len = body.len() as u32;
     head.write(&BodySum::of(body), out);

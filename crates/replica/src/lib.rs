@@ -4,6 +4,7 @@
 //! partner has sent.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod backlog;
 pub mod form;

@@ -9,7 +9,26 @@ pub struct Span {
     pub len: u32,
 }
 
+/// `n` as 32 bits: every offset and every length is that of a buffer below 4 GiB.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "buffers are below 4 GiB")]
+pub(crate) const fn narrow(n: usize) -> u32 {
+    n as u32
+}
+
 impl Span {
+    /// The `len` bytes from offset `start` on, both below 4 GiB.
+    #[inline(always)]
+    pub(crate) const fn new(start: usize, len: usize) -> Span {
+        Span { start: narrow(start), len: narrow(len) }
+    }
+
+    /// The same bytes in a buffer that has `base` more bytes in front.
+    #[inline(always)]
+    pub(crate) fn after(self, base: u32) -> Span {
+        Span { start: base.wrapping_add(self.start), len: self.len }
+    }
+
     /// The bytes of `buf` here, or `None` when they are not all inside it.
     #[inline]
     pub fn of(self, buf: &[u8]) -> Option<&[u8]> {

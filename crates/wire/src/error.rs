@@ -41,10 +41,9 @@ impl ProtocolError {
             Self::UnauthenticatedBulkLength => "ERR Protocol error: unauthenticated bulk length",
             Self::BulkLineTooLong => "ERR Protocol error: too big bulk count string",
             Self::ExpectedDollar(byte) => {
-                let mut text = b"ERR Protocol error: expected '$', got ' '".to_vec();
-                let quoted = text.len() - 2;
-                text[quoted] = *byte;
-                return Cow::Owned(text);
+                return Cow::Owned(
+                    [&b"ERR Protocol error: expected '$', got '"[..], &[*byte], b"'"].concat(),
+                );
             }
             Self::MissingCrlf => "ERR Protocol error: invalid CRLF in request",
             Self::InlineTooLong => "ERR Protocol error: too big inline request",

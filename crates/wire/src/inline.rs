@@ -15,9 +15,10 @@ pub(crate) fn split_plain(line: &[u8], base: u32, spans: &mut Vec<Span>) -> Opti
     }
     let mut at = 0;
     while let Some(start) = next_word(line, at) {
-        let len = line[start..].iter().position(|&b| ends_word(b)).unwrap_or(line.len() - start);
+        let rest = line.get(start..)?;
+        let len = rest.iter().position(|&b| ends_word(b)).unwrap_or(rest.len());
         // A line is at most `inline_bytes_max` long and lies in a buffer below 4 GiB.
-        spans.push(Span { start: base + start as u32, len: len as u32 });
+        spans.push(Span::new(start, len).after(base));
         at = start + len;
     }
     Some(())
@@ -94,7 +95,7 @@ fn closed(rest: &[u8], at: usize) -> Result<usize, ProtocolError> {
 }
 
 fn next_word(line: &[u8], at: usize) -> Option<usize> {
-    line[at..].iter().position(|&b| !is_space(b)).map(|skipped| at + skipped)
+    line.get(at..)?.iter().position(|&b| !is_space(b)).map(|skipped| at + skipped)
 }
 
 fn ends_word(byte: u8) -> bool {
@@ -103,7 +104,7 @@ fn ends_word(byte: u8) -> bool {
 
 /// Redis reads the line as a C string: bytes after a NUL are ignored.
 fn c_string(line: &[u8]) -> &[u8] {
-    memchr::memchr(0, line).map_or(line, |end| &line[..end])
+    memchr::memchr(0, line).and_then(|end| line.get(..end)).unwrap_or(line)
 }
 
 fn hex(digit: u8) -> u8 {

@@ -3,6 +3,7 @@
 //! Called by the server, the Lua bridge, the console and the test tools. It does no I/O, holds no connection, and
 //! trusts no length it reads. For any bytes it returns a result, asks for more, or fails with an error.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod args;
 pub mod error;

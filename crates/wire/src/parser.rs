@@ -5,7 +5,7 @@
 
 use darter_base::number;
 
-use crate::args::{OwnedArgs, Span};
+use crate::args::{OwnedArgs, Span, narrow};
 use crate::error::ProtocolError;
 use crate::inline;
 use crate::short::{digit, length_in};
@@ -173,13 +173,13 @@ impl Parser {
     }
 
     fn pause(&mut self, buf: &[u8], pause: Pause) -> Step {
-        // Both fit: the command lies in a buffer below 4 GiB, and has at most as many arguments.
-        self.at = pause.at as u32;
-        self.args_left = pause.args_left as u32;
+        // The command lies in a buffer below 4 GiB, and has at most as many arguments.
+        self.at = narrow(pause.at);
+        self.args_left = narrow(pause.args_left);
         self.scanned = 0;
         match pause.stop {
             Stop::Line => {
-                self.scanned = (buf.len() - pause.at) as u32;
+                self.scanned = narrow(buf.len() - pause.at);
                 Step::More { want: 1 }
             }
             Stop::Bulk { want } => Step::More { want },
@@ -208,7 +208,7 @@ impl Parser {
             Err(TooLong) => return Step::Fail(ProtocolError::InlineTooLong),
         };
         let consumed = end + 1;
-        let line = &buf[..end];
+        let line = buf.get(..end).unwrap_or(buf);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mark = spans.len();
         if inline::split_plain(line, base, spans).is_some() {
@@ -260,8 +260,7 @@ fn short_command(buf: &[u8], base: u32, spans: &mut Vec<Span>) -> Option<usize> 
         return None;
     }
     // `next` has checked that base + buf.len() fits.
-    let span =
-        |(start, len): (usize, usize)| Span { start: base.wrapping_add(start as u32), len: len as u32 };
+    let span = |(start, len): (usize, usize)| Span::new(start, len).after(base);
     let name = (8, len);
     let after = match args_len {
         2 => {
@@ -307,7 +306,7 @@ fn arguments(
     spans: &mut Vec<Span>,
 ) -> Result<usize, Pause> {
     let mut rest = buf.get(at..).unwrap_or_default();
-    let span = |(start, len): (usize, usize)| Span { start: base + start as u32, len: len as u32 };
+    let span = |(start, len): (usize, usize)| Span::new(start, len).after(base);
     let mut done = 0;
     while done < args_len {
         let mut last = match argument(rest, limits) {
@@ -325,10 +324,9 @@ fn arguments(
         // before.
         while done < args_len
             && let Some(next) = argument_after(buf, last)
-            && let Some(end) = buf.get(next.0 + next.1..)
-            && end.first_chunk() == Some(b"\r\n")
+            && let Some([b'\r', b'\n', end @ ..]) = buf.get(next.0 + next.1..)
         {
-            (last, rest) = (next, &end[2..]);
+            (last, rest) = (next, end);
             spans.push(span(last));
             done += 1;
         }
@@ -341,7 +339,7 @@ fn arguments(
 fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u8]), Stop> {
     let (len, header) = bulk_header(rest, limits)?;
     match rest.get(header + len..) {
-        Some(tail) if tail.first_chunk() == Some(b"\r\n") => Ok((rest.len() - header, len, &tail[2..])),
+        Some([b'\r', b'\n', tail @ ..]) => Ok((rest.len() - header, len, tail)),
         tail => Err(bulk_stop(tail, rest, header + len + 2)),
     }
 }
@@ -382,7 +380,7 @@ fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop>
         Ok(None) => return Err(Stop::Line),
         Err(TooLong) => return Err(Stop::Fail(ProtocolError::BulkLineTooLong)),
     };
-    let digits = match &rest[..end] {
+    let digits = match rest.get(..end).unwrap_or(rest) {
         [b'$', digits @ ..] => digits,
         line => {
             let first = line.first().copied().unwrap_or(b'\r');
@@ -435,7 +433,7 @@ fn header_end(rest: &[u8], scanned: usize, limits: &Limits) -> Result<Option<usi
 fn line_end(rest: &[u8], mark: u8, scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
     // Examines the last byte seen again: it may be the mark, whose line feed was missing.
     let from = scanned.saturating_sub(1).min(rest.len());
-    let found = memchr::memchr(mark, &rest[from..]).map(|end| from + end);
+    let found = rest.get(from..).and_then(|rest| memchr::memchr(mark, rest)).map(|end| from + end);
     if found.unwrap_or(rest.len()) > limits.inline_bytes_max {
         return Err(TooLong);
     }

@@ -91,6 +91,7 @@ impl<'a> Reply<'a> {
 
     /// An integer whose decimal text is already known.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "`len` is at most the room of `line`")]
     pub fn int_text(&mut self, digits: &[u8]) {
         debug_assert!(number::parse_i64(digits).is_some());
         // Built beside the output, so that it is appended with a known length.
@@ -222,11 +223,13 @@ impl<'a> Reply<'a> {
             let start = self.out.len();
             number::write_f64(self.out, value);
             let len = self.out.len() - start;
-            if let (true, [_, tens, units, ..]) = (len >= 10, &mut self.out[mark..]) {
-                *tens += (len / 10) as u8;
-                *units += (len % 10) as u8;
-            } else {
-                self.out[mark + 1] += len as u8;
+            // The text has 1 to 24 bytes.
+            let digits = u8::try_from(len).unwrap_or(99);
+            let (tens, units) = (b'0' + digits / 10, b'0' + digits % 10);
+            if let Some([_, first, second, ..]) = self.out.get_mut(mark..) {
+                (*first, *second) = if len >= 10 { (tens, units) } else { (units, tens) };
+            }
+            if len < 10 {
                 self.out.remove(mark + 2);
             }
             self.bulk_end();
@@ -309,6 +312,7 @@ impl<'a> Reply<'a> {
         self.patch(begun, if self.resp3 { b'~' } else { b'*' }, len);
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the placeholder and room for more digits are there")]
     fn patch(&mut self, begun: Deferred, kind: u8, len: usize) {
         let digits = number::digits(len as u64);
         let old_len = self.out.len();
@@ -347,7 +351,7 @@ impl<'a> Reply<'a> {
         self.out.push(kind);
         let start = self.out.len();
         self.out.extend_from_slice(text);
-        for byte in &mut self.out[start..] {
+        for byte in self.out.iter_mut().skip(start) {
             if matches!(byte, b'\r' | b'\n' | 0) {
                 *byte = b' ';
             }
@@ -362,6 +366,7 @@ const PLACEHOLDER_LEN: usize = 4;
 /// `.0\r\n` to `.999\r\n` as words, with room for the kind in the lowest byte and the line's length in the highest.
 pub(crate) static SHORT_LINES: [u64; 1000] = short_lines();
 
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a table the compiler makes")]
 const fn short_lines() -> [u64; 1000] {
     let mut lines = [0; 1000];
     let mut value = 0;

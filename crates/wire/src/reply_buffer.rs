@@ -48,6 +48,7 @@ impl ReplyBuffer {
 
     /// Adds a string as [`crate::Reply::bulk`] writes it; returns whether it is short enough and there is room.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "a slot has room for the longest line, value and end")]
     pub fn bulk(&mut self, value: &[u8]) -> bool {
         let Some(&line) = SHORT_LINES[..=STAGED_MAX].get(value.len()) else { return false };
         let Some(slot) = slot(&mut self.bytes, self.len) else { return false };

@@ -4,7 +4,7 @@
 //! The connection tries this first and leaves everything else to [`crate::Parser`], whose state it neither needs nor
 //! changes. The parser would give the same result. Nothing here can fail, wait or allocate.
 
-use crate::args::Span;
+use crate::args::{Span, narrow};
 
 /// A request of two to five arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub fn short_request(buf: &[u8], at: usize) -> Option<Short<'_>> {
         return None;
     }
     let (args_len, name_len) = (word >> 8 & 7, (word >> 40 & 7) as usize);
-    let name = (u64::from_le_bytes(*head[8..].first_chunk()?) | SMALL) & LOW_BYTES[name_len];
-    let (key_len, header) = length_in(u64::from_le_bytes(*head[8 + name_len..].first_chunk()?))?;
+    let name = (u64::from_le_bytes(*head.get(8..)?.first_chunk()?) | SMALL) & LOW_BYTES.get(name_len)?;
+    let (key_len, header) = length_in(u64::from_le_bytes(*head.get(8 + name_len..)?.first_chunk()?))?;
     let form = Form { name, name_len, key_from: 8 + name_len + header, key_len };
     let rest = buf.get(at..)?;
     let read = match args_len {
@@ -77,12 +77,12 @@ impl Form {
         // The masks change nothing; they bound the sums below, which removes bounds checks.
         let (from, key_len) = (self.key_from & 31, self.key_len & 1023);
         let key_end = from + key_len;
-        let mut spans = [span(0, 0); ARGS_MAX];
-        (spans[0], spans[1]) = (span(at + 8, self.name_len), span(at + from, key_len));
+        let mut spans = [Span::new(0, 0); ARGS_MAX];
+        (spans[0], spans[1]) = (Span::new(at + 8, self.name_len), Span::new(at + from, key_len));
         let mut end = key_end;
         for (nth, place) in spans.iter_mut().skip(2).take(VALUES).enumerate() {
             let (len, header) = length(nth, u64::from_le_bytes(*rest.get(end..)?.first_chunk()?))?;
-            *place = span(at + end + (header & 15), len & 1023);
+            *place = Span::new(at + end + (header & 15), len & 1023);
             end += (header & 15) + (len & 1023);
         }
         let (request, next) = rest.split_at_checked(end + 2)?;
@@ -90,7 +90,7 @@ impl Form {
             return None;
         }
         let key = request.get(from..key_end)?;
-        let args_len = 2 + VALUES as u32;
+        let args_len = narrow(2 + VALUES);
         Some((Short { key, name: self.name, spans, args_len, end: at + end + 2 }, next))
     }
 }
@@ -192,6 +192,7 @@ fn low_bytes(len: usize) -> u64 {
 }
 
 /// Masks of the bytes of a word that a name of 0 to 7 bytes fills.
+#[expect(clippy::indexing_slicing, reason = "a table the compiler makes")]
 const LOW_BYTES: [u64; 8] = {
     let mut masks = [0; 8];
     let mut len = 1;
@@ -205,19 +206,14 @@ const LOW_BYTES: [u64; 8] = {
 /// The bit for lower case, in each byte.
 pub(crate) const SMALL: u64 = 0x2020_2020_2020_2020;
 
-#[inline(always)]
-fn span(start: usize, len: usize) -> Span {
-    Span { start: start as u32, len: len as u32 }
-}
-
 /// The length of 1 to 3 digits in a word of the form `\r\n$16\r\n.`, and the number of bytes of the word before its
 /// data.
 #[inline(always)]
 pub(crate) fn length_in(word: u64) -> Option<(usize, usize)> {
     // Two digits come first because keys mostly have them. No zero leads other digits.
     if word & 0x00ff_ff00_00ff_ffff == u64::from_le_bytes(*b"\r\n$\0\0\r\n\0") {
-        let two = ((word >> 24) as u16).wrapping_sub(u16::from_le_bytes(*b"00"));
-        let (tens, units) = (usize::from(two as u8), usize::from(two >> 8));
+        let two = ((word >> 24 & 0xffff) as u16).wrapping_sub(u16::from_le_bytes(*b"00"));
+        let (tens, units) = (usize::from(two & 0xff), usize::from(two >> 8));
         // A byte is a digit if neither it nor its sum with 0x76 reaches the top bit.
         let is_digits = (two | two.wrapping_add(0x7676)) & 0x8080 == 0;
         return (is_digits && tens != 0).then_some((tens * 10 + units, 7));
@@ -233,7 +229,7 @@ pub(crate) fn length_in(word: u64) -> Option<(usize, usize)> {
 /// Byte `at` of `word` as a digit; more than 9 if it is not a digit.
 #[inline(always)]
 pub(crate) fn digit(word: u64, at: u32) -> usize {
-    usize::from(((word >> (8 * at)) as u8).wrapping_sub(b'0'))
+    usize::from(((word >> (8 * at) & 0xff) as u8).wrapping_sub(b'0'))
 }
 
 #[cfg(test)]

@@ -240,6 +240,11 @@ impl<'a> Reader<'a> {
         ((self.buf.len() - self.at) / 3).min(1024)
     }
 
+    /// The bytes that are not read yet.
+    fn rest(&self) -> &'a [u8] {
+        self.buf.get(self.at..).unwrap_or_default()
+    }
+
     /// A counted string; `None` for -1.
     fn string(&mut self) -> Result<Option<&'a [u8]>, Stop> {
         let text = self.line()?;
@@ -250,7 +255,7 @@ impl<'a> Reader<'a> {
         if len > self.limits.bulk_bytes_max {
             return Err(TOO_LONG);
         }
-        let rest = &self.buf[self.at..];
+        let rest = self.rest();
         let len = usize::try_from(len).map_err(|_| TOO_LONG)?;
         let Some((bytes, end)) = rest.split_at_checked(len) else { return Err(Stop::Incomplete) };
         match end {
@@ -264,7 +269,7 @@ impl<'a> Reader<'a> {
 
     /// The rest of the line, which ends with CR LF.
     fn line(&mut self) -> Result<&'a [u8], Stop> {
-        let rest = &self.buf[self.at..];
+        let rest = self.rest();
         let found = memchr::memchr(b'\r', rest);
         if found.unwrap_or(rest.len()) > self.limits.line_bytes_max {
             return Err(TOO_LONG);
@@ -276,7 +281,7 @@ impl<'a> Reader<'a> {
             None => return Err(Stop::Incomplete),
         }
         self.at += len + 2;
-        Ok(&rest[..len])
+        rest.get(..len).ok_or(Stop::Incomplete)
     }
 
     /// A line with a number that may carry a plus sign.

@@ -83,9 +83,11 @@ impl<R: Read> Merge<R> {
     ///
     /// Errors: of the input.
     pub fn next_record(&mut self) -> io::Result<Option<(Head, &[u8])>> {
-        if let Some(at) = self.at_hand.take() {
-            self.segments[at].advance()?;
-            if let Next::Record(head) = self.segments[at].next() {
+        if let Some(at) = self.at_hand.take()
+            && let Some(segment) = self.segments.get_mut(at)
+        {
+            segment.advance()?;
+            if let Next::Record(head) = segment.next() {
                 self.heads.push(Reverse((head.sequence, at)));
             }
         }
@@ -96,7 +98,7 @@ impl<R: Read> Merge<R> {
         self.heads.pop();
         self.at_hand = Some(at);
         self.expected = sequence.saturating_add(1);
-        let segment = &self.segments[at];
+        let Some(segment) = self.segments.get(at) else { return Ok(None) };
         let Next::Record(head) = *segment.next() else { return Ok(None) };
         Ok(Some((head, segment.body())))
     }

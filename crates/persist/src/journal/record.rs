@@ -85,7 +85,9 @@ pub struct Head {
 impl Head {
     /// Takes the fields apart.
     pub fn read(bytes: &[u8; HEAD_BYTES]) -> Head {
-        let field = |at: usize| bytes[at..].first_chunk().map_or(0, |field| u64::from_le_bytes(*field));
+        let field = |at: usize| {
+            bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u64::from_le_bytes(*field))
+        };
         let crc = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         Head { crc, body_len: field(4), sequence: field(12), clock_ms: field(20) }
     }

@@ -243,7 +243,8 @@ impl<R: Read> Segment<R> {
         }
         let mut bytes = [0; HEAD_BYTES];
         let left = usize::try_from(self.left).unwrap_or(HEAD_BYTES).min(HEAD_BYTES);
-        if !fill(&mut self.input, &mut bytes[..left])? {
+        let (wanted, _) = bytes.split_at_mut(left);
+        if !fill(&mut self.input, wanted)? {
             return Ok(self.damaged("a record is cut off"));
         }
         if bytes == [0; HEAD_BYTES] && self.is_empty_from_here()? {
@@ -278,7 +279,7 @@ impl<R: Read> Segment<R> {
         loop {
             match self.input.read(&mut piece) {
                 Ok(0) => return Ok(true),
-                Ok(len) if piece[..len].iter().any(|byte| *byte != 0) => return Ok(false),
+                Ok(len) if piece.iter().take(len).any(|byte| *byte != 0) => return Ok(false),
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }

@@ -175,6 +175,11 @@ pub fn is_ordered_block(bytes: &[u8]) -> bool {
 }
 
 /// Builds a block in `out`, which is overwritten. The content is compressed if that makes it shorter.
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "the head is as long as its fields, and a block is below 4 GiB"
+)]
 pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u8>) {
     out.clear();
     let room = if compresses { lz4_flex::block::get_maximum_output_size(raw.len()) } else { 0 };

@@ -187,7 +187,8 @@ impl<W: Write> Writer<W> {
             is_ordered: self.is_ordered,
             shard: self.shard,
             entries: self.entries,
-            number: self.places.len() as u32,
+            number: u32::try_from(self.places.len())
+                .map_err(|_| Error::corrupt(self.offset, "more than 2^32 blocks"))?,
         };
         block::pack(self.id, label, &self.raw, self.compresses, &mut self.packed);
         self.out.write_all(&self.packed)?;

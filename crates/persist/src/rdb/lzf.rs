@@ -27,6 +27,11 @@ impl Default for Packer {
 
 impl Packer {
     /// The packed `text`, if that saves enough.
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        reason = "reads our own text, which is below 4 GiB"
+    )]
     pub fn pack(&mut self, text: &[u8]) -> Option<&[u8]> {
         if text.len() < TEXT_BYTES_MIN || u32::try_from(text.len()).is_err() {
             return None;
@@ -67,6 +72,7 @@ fn place_of([a, b, c]: [u8; 3]) -> usize {
 }
 
 /// Number of equal bytes at `from` and at `at`.
+#[expect(clippy::indexing_slicing, reason = "both places lie in the text")]
 fn matching(text: &[u8], from: usize, at: usize) -> usize {
     let ends = text.len().min(at + REFERENCE_MAX);
     let (earlier, later) = (&text[from..from + (ends - at)], &text[at..ends]);
@@ -82,6 +88,7 @@ fn matching(text: &[u8], from: usize, at: usize) -> usize {
     len + earlier[len..].iter().zip(&later[len..]).take_while(|(one, other)| one == other).count()
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "a run has at most 32 bytes")]
 fn push_literals(out: &mut Vec<u8>, literals: &[u8]) {
     for run in literals.chunks(LITERALS_MAX) {
         out.push(run.len() as u8 - 1);
@@ -89,6 +96,7 @@ fn push_literals(out: &mut Vec<u8>, literals: &[u8]) {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the format limits both numbers")]
 fn push_reference(out: &mut Vec<u8>, back: usize, len: usize) {
     let (back, len) = (back - 1, len - 2);
     let high = (back >> 8) as u8;

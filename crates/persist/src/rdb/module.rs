@@ -48,7 +48,8 @@ pub fn next(mut cursor: Cursor<'_>) -> Result<u64, Stop> {
 /// The name in a module's number: nine letters of six bits above ten bits of version.
 pub fn name(number: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    (0..9).rev().map(|place| char::from(LETTERS[(number >> (10 + 6 * place)) as usize & 63])).collect()
+    let letter = |place: u32| LETTERS.get((number >> (10 + 6 * place) & 63) as usize).copied();
+    (0..9).rev().filter_map(letter).map(char::from).collect()
 }
 
 #[cfg(test)]

@@ -10,19 +10,20 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text[..text.len() - padding].chunks(4) {
+    let (letters, _) = text.split_at_checked(text.len() - padding)?;
+    for group in letters.chunks(4) {
         let mut bits = 0u32;
         for &letter in group {
             bits = bits << 6 | u32::from(value(letter)?);
         }
         // Four letters make three bytes, three make two, two make one; the remaining bits must be zero.
-        bits <<= 6 * (4 - group.len() as u32);
+        bits <<= 6 * (4 - group.len());
         let [_, whole @ ..] = bits.to_be_bytes();
-        let len = group.len() - 1;
-        if whole[len..].iter().any(|&b| b != 0) {
+        let (made, rest) = whole.split_at_checked(group.len() - 1)?;
+        if rest.iter().any(|&b| b != 0) {
             return None;
         }
-        bytes.extend_from_slice(&whole[..len]);
+        bytes.extend_from_slice(made);
     }
     Some(bytes)
 }
@@ -30,12 +31,11 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
 /// Appends `bytes` in base64.
 pub fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     for group in bytes.chunks(3) {
-        let mut whole = [0; 4];
-        whole[1..=group.len()].copy_from_slice(group);
-        let bits = u32::from_be_bytes(whole);
+        let byte = |at: usize| group.get(at).copied().unwrap_or(0);
+        let bits = u32::from_be_bytes([0, byte(0), byte(1), byte(2)]);
         for at in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * at) & 0x3f) as usize];
-            out.push(if at as usize <= group.len() { letter } else { b'=' });
+            let letter = LETTERS.get((bits >> (18 - 6 * at) & 0x3f) as usize);
+            out.push(letter.copied().filter(|_| at <= group.len()).unwrap_or(b'='));
         }
     }
 }

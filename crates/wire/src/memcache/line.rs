@@ -12,7 +12,7 @@ impl<'a> Iterator for Line<'a> {
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.0.iter().position(|&b| b != b' ')?;
-        let rest = &self.0[start..];
+        let rest = self.0.get(start..)?;
         let (word, rest) = rest.split_at(memchr::memchr(b' ', rest).unwrap_or(rest.len()));
         self.0 = rest;
         Some(word)

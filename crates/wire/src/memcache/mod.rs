@@ -121,8 +121,8 @@ impl Decoder {
             Ok(None) => return Step::More { want: 1 },
             Err(TooLong) => return Step::Close,
         };
-        let line = buf[..end].strip_suffix(b"\r").unwrap_or(&buf[..end]);
-        let (rest, consumed) = (&buf[end + 1..], end + 1);
+        let Some((line, [_, rest @ ..])) = buf.split_at_checked(end) else { return Step::More { want: 1 } };
+        let (line, consumed) = (line.strip_suffix(b"\r").unwrap_or(line), end + 1);
         match command::parse(line, rest, limits) {
             Ok((command, value_len)) => Step::Command { command, consumed: consumed + value_len },
             Err(command::Stop::Value { want }) => Step::More { want },
@@ -137,12 +137,13 @@ impl Decoder {
     /// Offset of the line feed; `None` if it has not arrived.
     fn line_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, TooLong> {
         let from = self.scanned.min(buf.len());
-        let found = memchr::memchr(b'\n', &buf[from..]).map(|end| from + end);
-        let line = &buf[..found.unwrap_or(buf.len())];
-        if line.len() > limits.line_bytes_max {
+        let found = buf.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)).map(|end| from + end);
+        if found.unwrap_or(buf.len()) > limits.line_bytes_max {
+            let line = found.and_then(|end| buf.get(..end)).unwrap_or(buf);
             // Leading spaces are allowed, though not many.
             let spaces = line.iter().take_while(|&&b| b == b' ').count();
-            let many = line[spaces..].starts_with(b"get ") || line[spaces..].starts_with(b"gets ");
+            let words = line.get(spaces..).unwrap_or_default();
+            let many = words.starts_with(b"get ") || words.starts_with(b"gets ");
             if spaces > 100 || !many || line.len() > limits.get_line_bytes_max {
                 return Err(TooLong);
             }

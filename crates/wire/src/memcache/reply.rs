@@ -11,6 +11,7 @@ pub fn write_value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, 
 
 /// Appends the line before a value of `len` bytes; the value and a line end must follow.
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "`TAIL_MAX` has room for three of the longest numbers")]
 pub fn write_value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, len: usize) {
     // Written from its end, as digits come.
     let (mut tail, mut at) = ([0; TAIL_MAX], TAIL_MAX);
@@ -22,11 +23,13 @@ pub fn write_value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u
     put(b'\r');
     let numbers = [cas, Some(len as u64), Some(u64::from(flags))];
     for mut n in numbers.into_iter().flatten() {
-        while n > 9 {
+        loop {
             put(b'0' + (n % 10) as u8);
             n /= 10;
+            if n == 0 {
+                break;
+            }
         }
-        put(b'0' + n as u8);
         put(b' ');
     }
     // The word, the value that follows, and two lines' ends.
