@@ -7,6 +7,7 @@
 pub mod array;
 pub mod bitmap;
 pub mod bloom;
+pub mod call_keys;
 pub mod category;
 pub mod cms;
 pub mod ctx;

@@ -8,7 +8,6 @@ pub mod acl;
 pub mod backup;
 pub mod batch;
 pub mod busy_rejection;
-pub mod call_keys;
 pub mod clients;
 mod coalescing;
 pub mod command_log;

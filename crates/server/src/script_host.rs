@@ -95,7 +95,7 @@ impl Bridge<'_> {
         if !entry.spec.accepts(args.len()) {
             return Err(NoCall::Arity);
         }
-        let call = CheckedCall { entry, args, db: self.session.db };
+        let call = CheckedCall { command: entry.id, args, db: self.session.db };
         Ok(self.session.user.check(shared.acl.catalog(), call).is_ok())
     }
 }

@@ -197,7 +197,7 @@ pub fn build_hashed(
     let invalid = |fault: String| io::Error::new(io::ErrorKind::InvalidInput, fault);
     let registry =
         Registry::build_with(&live.renamed_commands, &live.restricted_commands).map_err(invalid)?;
-    let acl = Acl::start(&registry, live).map_err(invalid)?;
+    let acl = Acl::start(crate::acl::rows(&registry), live).map_err(invalid)?;
     let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);

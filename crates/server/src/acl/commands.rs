@@ -8,10 +8,9 @@ use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec, reader};
 use darter_wire::{Args, Reply};
 
-use super::check::CheckedCall;
-use super::selector::Selector;
-use super::user::{DEFAULT, to_hex};
-use super::{disconnect, is_name};
+use darter_acl::{CheckedCall, DEFAULT, Selector, is_name, to_hex};
+
+use super::disconnect;
 use crate::commands::{ServerCommand, help, no_subcommand, row};
 use crate::dispatch::{Caller, ServerRun};
 use crate::registry::{Entry, Registry};
@@ -297,11 +296,11 @@ fn dryrun(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         Fault::Text(format!("ERR Command '{name}' not found").into())
     };
     let entry = find_command(&shared.registry, call).ok_or_else(no_command)?;
-    let name = shared.acl.catalog().name_of(entry);
+    let name = shared.acl.catalog().row(entry.id).name();
     if !entry.spec.accepts(call.len()) {
         return Err(Fault::Arity(name.to_owned()));
     }
-    let checked = CheckedCall { entry, args: call, db: caller.session.db };
+    let checked = CheckedCall { command: entry.id, args: call, db: caller.session.db };
     match user.check(shared.acl.catalog(), checked) {
         Ok(()) => reply.ok(),
         Err(denied) => reply.bulk(&denied.long_text(&user, name, call)),

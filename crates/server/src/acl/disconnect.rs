@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use darter_wire::Args;
 
-use super::user::User;
 use crate::clients::ClientInfo;
 use crate::commands::client;
 use crate::dispatch::Caller;
@@ -12,6 +11,7 @@ use crate::pubsub::Kind;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::worker::lock;
+use darter_acl::User;
 
 /// Closes the clients of users that have been removed.
 pub fn close_clients_of(shared: &Shared, own: &mut Session, removed: &[Arc<User>]) {

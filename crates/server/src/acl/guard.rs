@@ -4,7 +4,6 @@
 use darter_command::Marks;
 use darter_wire::{Args, Span};
 
-use super::{CheckedCall, Context, Denied, Refusal, User};
 use crate::clients::ClientInfo;
 use crate::commands::client;
 use crate::registry::Entry;
@@ -12,12 +11,13 @@ use crate::session::{Gate, Session};
 use crate::thread_state::{ThreadState, unix_ms};
 use crate::window::Prepared;
 use crate::worker::lock;
+use darter_acl::{CheckedCall, Context, Denied, Pattern, Permit, Refusal, User};
 
 /// Whether nothing stands before a command whose connection has only its user's rights to be asked about. Where it says
 /// no, the long way finds out why.
 #[inline]
 pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
-    let call = CheckedCall { entry, args, db: session.db };
+    let call = CheckedCall { command: entry.id, args, db: session.db };
     // SORT's patterns are looked at on the long way.
     entry.is_single_of(args.len() as u32) && session.user.check(local.shared.acl.catalog(), call).is_ok()
 }
@@ -32,11 +32,45 @@ pub fn permitted_len(
     (buf, spans): (&[u8], &[Span]),
     commands: &[Prepared],
 ) -> usize {
-    let Some(permit) = session.user.permit(local.shared.acl.catalog(), entry) else { return 0 };
+    let catalog = local.shared.acl.catalog();
+    let Some(permit) = session.user.permit(catalog, catalog.row(entry.id)) else { return 0 };
     if permit.covers_all() {
         return commands.len();
     }
-    permit.covered_len(entry, (buf, spans), commands)
+    covered_len(&permit, entry, (buf, spans), commands)
+}
+
+/// How many of `commands`, calls of `entry`, `permit` covers before the first that it does not.
+#[inline]
+fn covered_len(
+    permit: &Permit<'_>,
+    entry: &'static Entry,
+    (buf, spans): (&[u8], &[Span]),
+    commands: &[Prepared],
+) -> usize {
+    // All that begin as the first one does have its pattern's prefix if it has.
+    if let (Some(pattern), Some(first)) = (permit.only(), commands.first())
+        && pattern.prefix_len().is_some_and(|len| len <= usize::from(first.key_head_len))
+        && first.alike_len > 0
+        && permit.covers(first.key(buf, spans), first.args_len())
+    {
+        return 1 + usize::from(first.alike_len);
+    }
+    let is_alike = |planned: &Prepared| planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+    let is_other = |planned: &Prepared| {
+        !is_alike(planned) || !permit.covers(planned.key(buf, spans), planned.args_len())
+    };
+    let Some((word, mask)) = permit.only().and_then(Pattern::head) else {
+        return commands.iter().position(is_other).unwrap_or(commands.len());
+    };
+    // Nearly all users have one prefix and nearly all keys eight bytes: then the loop holds nothing but a comparison.
+    let is_plain = |planned: &Prepared| {
+        planned.args_len() == entry.inlined_len
+            && is_alike(planned)
+            && (planned.own_arg::<1>(buf).first_chunk())
+                .is_some_and(|head| (u64::from_le_bytes(*head) ^ word) & mask == 0)
+    };
+    commands.iter().position(|planned| !is_plain(planned) && is_other(planned)).unwrap_or(commands.len())
 }
 
 /// Whether the connection's user may run a command that has come. Errors: the error line.
@@ -52,11 +86,11 @@ pub fn check(
     }
     let acl = &local.shared.acl;
     let queued_db = session.multi.as_ref().and_then(|multi| multi.db);
-    let call = CheckedCall { entry, args, db: queued_db.unwrap_or(session.db) };
+    let call = CheckedCall { command: entry.id, args, db: queued_db.unwrap_or(session.db) };
     if let Err(denied) = session.user.check(acl.catalog(), call) {
         let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
         note(local, Some(session), info, &session.user, denied, context, call);
-        let text = denied.text(&session.user, acl.catalog().name_of(entry));
+        let text = denied.text(&session.user, acl.catalog().row(entry.id).name());
         return Err(format!("NOPERM {text}").into_bytes());
     }
     // In a transaction EXEC says so.
@@ -75,7 +109,7 @@ pub fn check_in_exec(
     if !session.gate.has(Gate::ACL) {
         return Ok(());
     }
-    let call = CheckedCall { entry, args, db: session.db };
+    let call = CheckedCall { command: entry.id, args, db: session.db };
     let Err(denied) = session.user.check(acl.catalog(), call) else {
         return check_sort(local, &session.user, call);
     };
@@ -100,12 +134,12 @@ pub fn check_in_script(
         return Ok(());
     }
     let acl = &local.shared.acl;
-    let call = CheckedCall { entry, args, db: session.db };
+    let call = CheckedCall { command: entry.id, args, db: session.db };
     let Err(denied) = session.user.check(acl.catalog(), call) else {
         return check_sort(local, &session.user, call);
     };
     note(local, Some(session), info, &session.user, denied, Context::Lua, call);
-    let text = denied.text(&session.user, acl.catalog().name_of(entry));
+    let text = denied.text(&session.user, acl.catalog().row(entry.id).name());
     Err(format!("ERR ACL failure in script: {text}").into_bytes())
 }
 
@@ -121,10 +155,10 @@ pub fn check_after_wait(
     let acl = &local.shared.acl;
     let name = lock(&info.words).user.clone();
     let Some(user) = acl.user(&name) else { return Ok(()) };
-    let call = CheckedCall { entry, args, db };
+    let call = CheckedCall { command: entry.id, args, db };
     let Err(denied) = user.check(acl.catalog(), call) else { return Ok(()) };
     note(local, None, &info, &user, denied, Context::TopLevel, call);
-    let text = denied.text(&user, acl.catalog().name_of(entry));
+    let text = denied.text(&user, acl.catalog().row(entry.id).name());
     Err(format!("NOPERM {text}").into_bytes())
 }
 
@@ -132,10 +166,13 @@ pub fn check_after_wait(
 pub fn may_observe(local: &ThreadState, session: &Session) -> bool {
     let acl = &local.shared.acl;
     let may_run = |name: &str| {
-        let Some(entry) = acl.catalog().find(name) else { return false };
+        let Some(row) = acl.catalog().find(name) else { return false };
         session
             .user
-            .check(acl.catalog(), CheckedCall { entry, args: Args::new(&[], &[]), db: session.db })
+            .check(
+                acl.catalog(),
+                CheckedCall { command: row.number(), args: Args::new(&[], &[]), db: session.db },
+            )
             .is_ok()
     };
     !session.gate.has(Gate::ACL) || ["info", "slowlog|get", "client|list"].into_iter().all(may_run)
@@ -157,12 +194,11 @@ pub fn note_failed_login(
 
 /// What patterns of SORT reach, and commands that find their keys by labels.
 fn check_sort(local: &ThreadState, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
-    if call.entry.spec.has(Marks::READS_BY_LABEL)
-        && !user.may_read_everything(local.shared.acl.catalog(), call)
-    {
+    let spec = &local.shared.acl.catalog().row(call.command).spec;
+    if spec.has(Marks::READS_BY_LABEL) && !user.may_read_everything(local.shared.acl.catalog(), call) {
         return Err(BY_LABEL.to_vec());
     }
-    if !call.entry.spec.has(Marks::READS_BY_PATTERN) {
+    if !spec.has(Marks::READS_BY_PATTERN) {
         return Ok(());
     }
     user.check_sort(local.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
@@ -182,7 +218,9 @@ fn note(
     call: CheckedCall<'_>,
 ) {
     let object = match denied {
-        Denied::Command | Denied::Database(0) => local.shared.acl.catalog().name_of(call.entry).as_bytes(),
+        Denied::Command | Denied::Database(0) => {
+            local.shared.acl.catalog().row(call.command).name().as_bytes()
+        }
         Denied::Database(at) | Denied::Key(at) | Denied::Channel(at) => call.args.at(at),
     };
     let refusal =

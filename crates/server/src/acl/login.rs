@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Acl, User};
 use crate::clients::ClientInfo;
 use crate::commands::login::is_wanted;
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_acl::{Acl, User};
 
 /// Makes a connection act as `user`, who has been let in; one who is kept to other databases goes to the first of them.
 pub fn log_in(session: &mut Session, info: &ClientInfo, user: Arc<User>) {

@@ -1,9 +1,11 @@
+use darter_acl::{Changed, Denied, words};
+
 use super::*;
 use darter_base::rng::Rng;
 use darter_wire::OwnedArgs;
 
 fn acl() -> Acl {
-    Acl::new(Box::leak(Box::new(Registry::build())), 16)
+    Acl::new(rows(&Registry::build()), 16)
 }
 
 fn set(acl: &Acl, rules: &str) -> Result<Changed, String> {
@@ -18,7 +20,7 @@ fn denied(acl: &Acl, registry: &Registry, db: usize, line: &str) -> Option<Denie
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let owned = OwnedArgs::from_slices(&words);
     let entry = commands::find_command(registry, owned.args()).expect("a command");
-    let call = CheckedCall { entry, args: owned.args(), db };
+    let call = CheckedCall { command: entry.id, args: owned.args(), db };
     acl.user("u").expect("the user").check(acl.catalog(), call).err()
 }
 
@@ -150,7 +152,7 @@ fn any_bytes_are_a_rule_or_a_fault_and_what_is_shown_makes_the_same_user() {
             (0..rng.below(6)).map(|_| pieces[rng.below(pieces.len() as u64) as usize].as_bytes()).collect();
         let Ok(changed) = acl.set_user("u", rules.iter().copied(), round % 2 == 0) else { continue };
         let shown = changed.after.describe();
-        let mut words = rule::words(&shown).skip(2).collect::<Vec<_>>();
+        let mut words = words(&shown).skip(2).collect::<Vec<_>>();
         words.insert(0, b"reset");
         let again = acl.set_user("v", words.iter().copied(), false).map(|changed| changed.after.describe());
         let again = again.map(|line| [b"user u", line.strip_prefix(b"user v").unwrap_or_default()].concat());
@@ -371,7 +373,7 @@ fn lines_of_the_configuration_leave_out_what_requirepass_says() {
         .strip_prefix("user ")
         .unwrap_or_default()
         .replace(' ', &darter_config::USER_SEPARATOR.to_string());
-    let other = Acl::new(&Registry::build(), 16);
+    let other = Acl::new(rows(&Registry::build()), 16);
     other.load_configured(std::slice::from_ref(&words), false).expect("a good line");
     assert_eq!(other.config_lines(""), [line]);
     assert!(
@@ -432,9 +434,9 @@ fn what_a_permit_covers_is_allowed_and_simple_rules_are_covered() {
                 if !entry.is_single_of(words.len() as u32) {
                     continue;
                 }
-                let permit = changed.after.permit(acl.catalog(), entry);
+                let permit = changed.after.permit(acl.catalog(), acl.catalog().row(entry.id));
                 let is_covered = permit.is_some_and(|permit| permit.covers(words[1], words.len()));
-                let checked = CheckedCall { entry, args: owned.args(), db: 1 };
+                let checked = CheckedCall { command: entry.id, args: owned.args(), db: 1 };
                 let is_allowed = changed.after.check(acl.catalog(), checked).is_ok();
                 assert!(is_allowed || !is_covered, "{rules:?} {call} {key}");
                 covered += usize::from(is_covered);
@@ -446,7 +448,8 @@ fn what_a_permit_covers_is_allowed_and_simple_rules_are_covered() {
     let user = acl.user("u").expect("the user");
     for name in ["get", "set", "hset", "zadd", "incr", "del", "exists", "lpush"] {
         let entry = commands::find_command(&registry, OwnedArgs::from_slices(&[name.as_bytes()]).args());
-        let permit = user.permit(acl.catalog(), entry.expect("a command")).expect("a permit");
+        let permit =
+            user.permit(acl.catalog(), acl.catalog().row(entry.expect("a command").id)).expect("a permit");
         assert!(permit.covers(b"key:1", 3) && !permit.covers(b"kez:1", 3), "{name}");
     }
 }

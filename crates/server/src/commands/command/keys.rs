@@ -3,9 +3,9 @@
 use darter_command::{Fault, Flags, Keys, Spec};
 use darter_wire::{Args, Reply};
 
-use crate::call_keys;
 use crate::dispatch::Caller;
 use crate::registry::Entry;
+use darter_command::call_keys;
 
 /// COMMAND GETKEYS.
 pub fn getkeys(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

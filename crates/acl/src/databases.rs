@@ -7,7 +7,7 @@
 
 /// Which databases are allowed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Databases {
+pub struct Databases {
     /// `None`: all. Else in ascending order, each once.
     known: Option<Vec<usize>>,
     words: Words,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::catalog::Catalog;
-use super::selector::Selector;
+use crate::catalog::Catalog;
+use crate::selector::Selector;
 
 /// The name of the user every connection begins as.
 pub const DEFAULT: &str = "default";
@@ -85,7 +85,7 @@ impl User {
 
     /// The database a connection is in once it has logged in as this user, after `db`: the first one allowed where that
     /// one is not.
-    pub(super) fn home_db(&self, db: usize) -> usize {
+    pub fn home_db(&self, db: usize) -> usize {
         if self.selectors.iter().any(|selector| selector.databases().allows(db)) {
             return db;
         }

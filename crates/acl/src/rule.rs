@@ -2,13 +2,13 @@
 //!
 //! Total: any bytes are a rule or a fault. `print(parse(x))` is a fixed point, see the tests.
 
+use darter_command::call_keys::Access;
 use darter_command::category::Categories;
 use darter_command::reader;
 
-use super::catalog::Catalog;
-use super::selector::Selector;
-use super::user::{Hash, User, hash};
-use crate::call_keys::Access;
+use crate::catalog::Catalog;
+use crate::selector::Selector;
+use crate::user::{Hash, User, hash};
 
 /// What is wrong with a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,8 +131,8 @@ impl Rules<'_> {
             [b'+', name @ ..] => self.add_command(selector, name)?,
             [b'-', name @ ..] => {
                 let name = std::str::from_utf8(name).map_err(|_| RuleFault::Unknown)?;
-                let entry = self.catalog.find(name).ok_or(RuleFault::Unknown)?;
-                selector.set_command(self.catalog, entry, false);
+                let row = self.catalog.find(name).ok_or(RuleFault::Unknown)?;
+                selector.set_command(self.catalog, row, false);
             }
             _ => return Err(RuleFault::Syntax),
         }
@@ -143,19 +143,19 @@ impl Rules<'_> {
     fn add_command(self, selector: &mut Selector, name: &[u8]) -> Result<(), RuleFault> {
         let name = std::str::from_utf8(name).map_err(|_| RuleFault::Unknown)?;
         let Some((head, last)) = name.rsplit_once('|') else {
-            let entry = self.catalog.find(name).ok_or(RuleFault::Unknown)?;
-            selector.set_command(self.catalog, entry, true);
+            let row = self.catalog.find(name).ok_or(RuleFault::Unknown)?;
+            selector.set_command(self.catalog, row, true);
             return Ok(());
         };
-        let entry = self.catalog.find(head).ok_or(RuleFault::Unknown)?;
+        let row = self.catalog.find(head).ok_or(RuleFault::Unknown)?;
         if head.contains('|') {
             return Err(RuleFault::ArgumentOfSubcommand);
         }
         if last.is_empty() || whole(last.as_bytes()).is_err() {
             return Err(RuleFault::Syntax);
         }
-        if entry.subs.is_empty() || entry.is_open {
-            selector.add_first_arg(self.catalog, entry, &last.to_ascii_lowercase());
+        if row.subs.is_empty() || row.is_open {
+            selector.add_first_arg(self.catalog, row, &last.to_ascii_lowercase());
         } else {
             let sub = self.catalog.find(name).ok_or(RuleFault::Unknown)?;
             selector.set_command(self.catalog, sub, true);

@@ -1,13 +1,12 @@
 //! A selector: a set of commands, and the keys, channels and databases they may be used on. A user has one of its own
 //! and any number in parentheses; a call is allowed when one selector allows all of it.
 
+use darter_command::call_keys::Access;
 use darter_command::category::Categories;
 
-use super::catalog::Catalog;
-use super::databases::Databases;
-use super::pattern::Pattern;
-use crate::call_keys::Access;
-use crate::registry::Entry;
+use crate::catalog::{Catalog, Row};
+use crate::databases::Databases;
+use crate::pattern::Pattern;
 
 /// What may be done.
 #[derive(Clone, Debug)]
@@ -70,33 +69,33 @@ impl Selector {
     }
 
     /// Allows or takes a command with its subcommands.
-    pub fn set_command(&mut self, catalog: &Catalog, entry: &'static Entry, on: bool) {
-        self.set_bits(catalog, entry, on);
-        self.note_rule(entry.spec.name, on);
+    pub fn set_command(&mut self, catalog: &Catalog, row: &Row, on: bool) {
+        self.set_bits(catalog, row, on);
+        self.note_rule(row.spec.name, on);
     }
 
     /// Allows or takes every command of a category.
     pub fn set_category(&mut self, catalog: &Catalog, name: &str, category: Categories, on: bool) {
-        for entry in catalog.members(category) {
-            self.set_bits(catalog, entry, on);
+        for row in catalog.members(category) {
+            self.set_bits(catalog, row, on);
         }
         self.note_rule(name, on);
     }
 
     /// Allows a command where its first argument is `arg`.
-    pub fn add_first_arg(&mut self, catalog: &Catalog, entry: &Entry, arg: &str) {
-        let item = (catalog.place(entry), arg.as_bytes().into());
+    pub fn add_first_arg(&mut self, catalog: &Catalog, row: &Row, arg: &str) {
+        let item = (catalog.place(row), arg.as_bytes().into());
         if !self.first_args.contains(&item) {
             self.first_args.push(item);
         }
-        self.note_rule(&format!("{}|{arg}", entry.spec.name), true);
+        self.note_rule(&format!("{}|{arg}", row.spec.name), true);
     }
 
-    fn set_bits(&mut self, catalog: &Catalog, entry: &'static Entry, on: bool) {
-        self.set_bit(catalog.place(entry), on);
-        let place = catalog.place(entry);
+    fn set_bits(&mut self, catalog: &Catalog, row: &Row, on: bool) {
+        self.set_bit(catalog.place(row), on);
+        let place = catalog.place(row);
         self.first_args.retain(|(there, _)| *there != place);
-        for sub in entry.subs.iter().filter(|_| !entry.is_open) {
+        for sub in catalog.subs(row) {
             self.set_bit(catalog.place(sub), on);
         }
         self.has_all_commands &= on;
@@ -175,7 +174,7 @@ impl Selector {
 
     /// The databases allowed.
     #[inline]
-    pub(super) fn databases(&self) -> &Databases {
+    pub fn databases(&self) -> &Databases {
         &self.databases
     }
 
@@ -225,7 +224,7 @@ impl Selector {
     }
 
     /// Whether a channel, or a pattern of channels, may be used; a pattern only as it is written here.
-    pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+    pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let fits = |known: &Pattern| if is_pattern { known.text() == name } else { known.matches(name) };
         self.has_all_channels || self.channels.iter().any(fits)
     }

@@ -3,8 +3,8 @@
 //! COMMAND GETKEYSANDFLAGS shows it, access rules go by it. Where the keys are, [`Spec::each_key`] says, for these as
 //! for locking.
 
-use darter_command::Spec;
-use darter_command::keyspec::{Begin, Find, KeySpec};
+use crate::Spec;
+use crate::keyspec::{Begin, Find, KeySpec};
 use darter_wire::Args;
 
 /// What a call needs of a key.
@@ -58,7 +58,7 @@ mod tests {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let owned = OwnedArgs::from_slices(&words);
         let call = owned.args();
-        let all = darter_command::FAMILIES.iter().copied().flatten();
+        let all = crate::FAMILIES.iter().copied().flatten();
         let row = all
             .map(|row| row.spec)
             .find(|spec| spec.name == words[0].to_ascii_lowercase().escape_ascii().to_string());

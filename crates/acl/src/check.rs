@@ -3,10 +3,9 @@
 use darter_command::spec::{ChannelArgs, DatabaseReach};
 use darter_wire::Args;
 
-use super::catalog::Catalog;
-use super::selector::Selector;
-use super::user::User;
-use crate::registry::Entry;
+use crate::catalog::{Catalog, Row};
+use crate::selector::Selector;
+use crate::user::User;
 
 /// Why a user may not make a call. The order is Valkey's: of what several selectors object to, the last is told.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -83,8 +82,8 @@ impl Denied {
 /// A call to be checked.
 #[derive(Clone, Copy)]
 pub struct CheckedCall<'a> {
-    /// The command.
-    pub entry: &'static Entry,
+    /// The number of the command.
+    pub command: usize,
     /// Its arguments, the name first.
     pub args: Args<'a>,
     /// The selected database.
@@ -138,21 +137,21 @@ const SORT_GET: &str = "ERR GET option of SORT denied due to insufficient ACL pe
 impl Selector {
     #[inline]
     fn check(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), Denied> {
-        let CheckedCall { entry, args, db } = call;
-        let row = catalog.row(entry);
+        let CheckedCall { command, args, db } = call;
+        let row = catalog.row(command);
         if !self.databases().allows_all()
-            && let Some(at) = self.refused_database(catalog.dbs_len(), entry, row.is_data, args, db)
+            && let Some(at) = self.refused_database(catalog.dbs_len(), row, args, db)
         {
             return Err(Denied::Database(at));
         }
-        let is_sub = entry.spec.name.contains('|') && !entry.is_debug;
-        let is_free = entry.spec.flags.any(darter_command::Flags::NO_AUTH);
-        if !is_free && !self.allows_command(catalog.place(entry), args.get(1 + usize::from(is_sub))) {
+        let is_sub = row.spec.name.contains('|') && !row.is_debug;
+        let is_free = row.spec.flags.any(darter_command::Flags::NO_AUTH);
+        if !is_free && !self.allows_command(catalog.place(row), args.get(1 + usize::from(is_sub))) {
             return Err(Denied::Command);
         }
         if !self.has_all_keys() {
             let mut refused = None;
-            row.needs.each(&entry.spec, args, |at, access| {
+            row.needs.each(&row.spec, args, |at, access| {
                 if !self.allows_key(args.at(at), access) {
                     refused = Some(at);
                 }
@@ -162,9 +161,9 @@ impl Selector {
                 return Err(Denied::Key(at));
             }
         }
-        if row.channels != ChannelArgs::None && !self.has_all_channels() {
-            let end = if row.channels == ChannelArgs::First { 2.min(args.len()) } else { args.len() };
-            let is_pattern = row.channels == ChannelArgs::Patterns;
+        if row.spec.channels != ChannelArgs::None && !self.has_all_channels() {
+            let end = if row.spec.channels == ChannelArgs::First { 2.min(args.len()) } else { args.len() };
+            let is_pattern = row.spec.channels == ChannelArgs::Patterns;
             let refused = (1..end).find(|&at| !self.allows_channel(args.at(at), is_pattern));
             return refused.map_or(Ok(()), |at| Err(Denied::Channel(at)));
         }
@@ -173,14 +172,7 @@ impl Selector {
 
     /// The argument for whose database a call is refused, 0 for the selected one or for all.
     #[cold]
-    fn refused_database(
-        &self,
-        dbs_len: usize,
-        entry: &Entry,
-        is_data: bool,
-        args: Args<'_>,
-        db: usize,
-    ) -> Option<usize> {
+    fn refused_database(&self, dbs_len: usize, row: &Row, args: Args<'_>, db: usize) -> Option<usize> {
         let dbs = self.databases();
         let is_refused = |at: &usize| {
             let number = args.get(*at).and_then(|arg| std::str::from_utf8(arg).ok()?.parse().ok());
@@ -188,7 +180,7 @@ impl Selector {
             number.is_some_and(|db| db < dbs_len && !dbs.allows(db))
         };
         let after_db = |at: &usize| args.at(*at - 1).eq_ignore_ascii_case(b"db");
-        let reached = entry.spec.databases;
+        let reached = row.spec.databases;
         let (named, is_elsewhere) = match reached {
             DatabaseReach::Moved | DatabaseReach::Exchanged | DatabaseReach::All if !dbs.lets_across() => {
                 return Some(0);
@@ -200,6 +192,6 @@ impl Selector {
             DatabaseReach::Copied => ((4..args.len()).filter(after_db).find(is_refused), false),
             DatabaseReach::Selected => (None, false),
         };
-        named.or((is_data && !is_elsewhere && !dbs.allows(db)).then_some(0))
+        named.or((row.is_data && !is_elsewhere && !dbs.allows(db)).then_some(0))
     }
 }

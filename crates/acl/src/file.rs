@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::rule::{RuleFault, Rules, merge_selectors, words};
-use super::user::{DEFAULT, User};
-use super::{Acl, Users, is_name};
+use crate::rule::{RuleFault, Rules, merge_selectors, words};
+use crate::user::{DEFAULT, User};
+use crate::{Acl, Users, is_name};
 use darter_config::USER_SEPARATOR;
 
 /// A longer file is no access file.
@@ -32,7 +32,7 @@ impl Acl {
             }
             seen.push(name);
             let mut user = User::new(name, &self.catalog, all_channels);
-            let rules = merge_selectors(words.map(str::as_bytes)).map_err(super::unmatched)?;
+            let rules = merge_selectors(words.map(str::as_bytes)).map_err(crate::unmatched)?;
             let known = Rules { catalog: &self.catalog, all_channels };
             for rule in &rules {
                 known.apply(&mut user, rule).map_err(|fault| {
@@ -66,8 +66,10 @@ impl Acl {
         Ok(self.replace(self.read(&text, &shown.to_string(), all_channels)?))
     }
 
-    /// The users of an access file's text; `path` is for errors.
-    pub(super) fn read(&self, text: &[u8], path: &str, all_channels: bool) -> Result<Users, String> {
+    /// Returns the users of an access file's text; `path` is for errors.
+    ///
+    /// Errors: everything that is wrong with it, in one line.
+    pub fn read(&self, text: &[u8], path: &str, all_channels: bool) -> Result<Users, String> {
         let mut users = Users::new();
         let mut faults = String::new();
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
