@@ -32,9 +32,6 @@ impl Endpoint {
     }
 }
 
-/// The port of the bus that Redis would have; there is no bus.
-const BUS_PORT_DISTANCE: u16 = 10_000;
-
 fn is_shown(node: &Node) -> bool {
     node.health != Health::Hidden
 }
@@ -140,8 +137,7 @@ pub fn replicas(map: &Map, group: &Group) -> Vec<String> {
 }
 
 fn node_line(map: &Map, group: &Group, node: &Node, text: &mut String) {
-    let Node { id, ip, port, hostname, .. } = node;
-    let bus_port = port.wrapping_add(BUS_PORT_DISTANCE);
+    let Node { id, ip, port, bus_port, hostname, .. } = node;
     let comma = if hostname.is_empty() { "" } else { "," };
     let me = if *id == map.me() { "myself," } else { "" };
     let is_master = *id == group.master.id;
@@ -210,7 +206,8 @@ mod tests {
         let mut out = Vec::new();
         slots(&map(), Endpoint::Ip, &mut Reply::new(&mut out, false));
         let text = String::from_utf8(out).expect("text");
-        let starts: Vec<&str> = text.split("*4\r\n$8\r\n10.0.0.1\r\n:").skip(1).map(|part| &part[..1]).collect();
+        let starts: Vec<&str> =
+            text.split("*4\r\n$8\r\n10.0.0.1\r\n:").skip(1).map(|part| &part[..1]).collect();
         assert_eq!(starts, ["1", "3", "2", "1", "3"]);
         assert!(text.starts_with("*3\r\n*4\r\n:0\r\n:0\r\n"), "{text}");
     }
@@ -218,7 +215,10 @@ mod tests {
     #[test]
     fn info_counts() {
         let text = info(&map(), true);
-        assert!(text.contains("cluster_known_nodes:4\r\ncluster_size:2\r\ncluster_current_epoch:5\r\n"), "{text}");
+        assert!(
+            text.contains("cluster_known_nodes:4\r\ncluster_size:2\r\ncluster_current_epoch:5\r\n"),
+            "{text}"
+        );
         assert!(text.contains("cluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\n"), "{text}");
     }
 }

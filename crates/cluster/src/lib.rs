@@ -9,7 +9,9 @@ pub mod answers;
 pub mod map;
 pub mod pushed;
 pub mod route;
+pub mod slot;
 
 pub use map::{Group, Health, Map, Node, Place, SlotRange};
 pub use pushed::parse;
 pub use route::{Ask, Rules, Verdict};
+pub use slot::slot_of;

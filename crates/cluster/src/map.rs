@@ -66,6 +66,8 @@ pub struct Node {
     pub ip: String,
     /// The port for clients.
     pub port: u16,
+    /// The port of Redis' bus as CLUSTER NODES shows it; there is no bus.
+    pub bus_port: u16,
     /// Its host name; empty if it has none.
     pub hostname: String,
     /// Its state.
@@ -256,6 +258,7 @@ pub(crate) mod tests {
             id: id.to_owned(),
             ip: "10.0.0.1".to_owned(),
             port,
+            bus_port: port + 10_000,
             hostname: String::new(),
             health: Health::Online,
         }
@@ -272,9 +275,13 @@ pub(crate) mod tests {
 
     #[test]
     fn owners_follow_the_ranges() {
-        let groups = vec![group("a", 1, &[(0, 99), (200, 200)], &[node("r", 3)]), group("b", 2, &[(100, 199)], &[])];
+        let groups =
+            vec![group("a", 1, &[(0, 99), (200, 200)], &[node("r", 3)]), group("b", 2, &[(100, 199)], &[])];
         let map = Map::new(groups, "r", 7);
-        assert_eq!([0, 99, 100, 199, 200, 201].map(|slot| map.owner(slot)), [Some(0), Some(0), Some(1), Some(1), Some(0), None]);
+        assert_eq!(
+            [0, 99, 100, 199, 200, 201].map(|slot| map.owner(slot)),
+            [Some(0), Some(0), Some(1), Some(1), Some(0), None]
+        );
         assert_eq!(map.place(), Place::Replica(0));
         assert!(map.is_own(200) && !map.is_own(100) && !map.is_own(201));
         assert_eq!((map.bound_len(), map.covers_all()), (201, false));
@@ -285,7 +292,10 @@ pub(crate) mod tests {
     #[test]
     fn ranges_are_joined_and_doubles_refused() {
         let range = |start, end| SlotRange { start, end };
-        assert_eq!(join_ranges(vec![range(5, 9), range(0, 4), range(11, 11)]), Ok(vec![range(0, 9), range(11, 11)]));
+        assert_eq!(
+            join_ranges(vec![range(5, 9), range(0, 4), range(11, 11)]),
+            Ok(vec![range(0, 9), range(11, 11)])
+        );
         assert_eq!(join_ranges(vec![range(5, 9), range(0, 5)]), Err(5));
     }
 }

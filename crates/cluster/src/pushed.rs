@@ -17,6 +17,8 @@ pub const NODES_MAX: usize = 1 << 15;
 /// Bytes of an id, and of an address.
 const ID_BYTES_MAX: usize = 64;
 const ADDRESS_BYTES_MAX: usize = 253;
+/// Redis' bus is this much above the port for clients.
+const BUS_PORT_DISTANCE: u16 = 10_000;
 
 /// The groups of a configuration. Errors: the first thing that is wrong with it, in words.
 pub fn parse(json: &[u8]) -> Result<Vec<Group>, String> {
@@ -99,10 +101,12 @@ fn node(value: &Value) -> Result<Node, String> {
         Some(Value::String(name)) if name.is_empty() => String::new(),
         Some(_) => word(object, "hostname", ADDRESS_BYTES_MAX)?,
     };
+    let port = port(object)?;
     Ok(Node {
         id: word(object, "id", ID_BYTES_MAX)?,
         ip: word(object, "ip", ADDRESS_BYTES_MAX)?,
-        port: port(object)?,
+        port,
+        bus_port: port.wrapping_add(BUS_PORT_DISTANCE),
         hostname,
         health,
     })
@@ -120,7 +124,10 @@ fn word(object: &Object<String, Value>, name: &str, bytes_max: usize) -> Result<
 
 fn port(object: &Object<String, Value>) -> Result<u16, String> {
     let number = object.get("port").and_then(Value::as_u64);
-    number.and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0).ok_or("port is not a port".to_owned())
+    number
+        .and_then(|number| u16::try_from(number).ok())
+        .filter(|port| *port > 0)
+        .ok_or("port is not a port".to_owned())
 }
 
 /// A text from outside in an error: its beginning, escaped.
@@ -228,10 +235,18 @@ mod tests {
             (r#""end": 8191"#, r#""end": 1.5"#, "group 0: the end of a slot range is not a slot"),
             (r#""start": 12000"#, r#""start": 16383.0"#, "group 1: the start of a slot range is not a slot"),
             (r#""id": "b""#, r#""id": "ra""#, "the node ra is there twice"),
-            (r#""ip": "host.example", "port": 7002"#, r#""ip": "10.0.0.1", "port": 7003"#, "the address 10.0.0.1:7003 is there twice"),
+            (
+                r#""ip": "host.example", "port": 7002"#,
+                r#""ip": "10.0.0.1", "port": 7003"#,
+                "the address 10.0.0.1:7003 is there twice",
+            ),
             (r#""id": "b""#, r#""id": "b c""#, "group 1: master: id 'b c' is not 1 to 64 plain characters"),
             (r#""id": "b""#, r#""id": """#, "group 1: master: id '' is not 1 to 64 plain characters"),
-            (r#""ip": "host.example""#, r#""ip": "h\n""#, r"group 1: master: ip 'h\n' is not 1 to 253 plain characters"),
+            (
+                r#""ip": "host.example""#,
+                r#""ip": "h\n""#,
+                r"group 1: master: ip 'h\n' is not 1 to 253 plain characters",
+            ),
             (r#""port": 7002"#, r#""port": 70000"#, "group 1: master: port is not a port"),
             (r#""port": 7002"#, r#""port": 0"#, "group 1: master: port is not a port"),
             (r#""health": "online""#, r#""health": "well""#, "group 1: master: unknown health 'well'"),

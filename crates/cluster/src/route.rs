@@ -4,7 +4,7 @@
 //! is down, keys of several slots, another node's slot.
 
 use crate::map::{Map, Node, Place};
-use darter_base::crc::key_slot;
+use crate::slot::slot_of;
 
 /// The slots of one command, or of all commands of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,7 +27,7 @@ impl Ask {
     /// Adds a key.
     #[inline]
     pub fn add(&mut self, map: &Map, key: &[u8]) {
-        self.add_slot(map, key_slot(key));
+        self.add_slot(map, slot_of(key));
     }
 
     /// Adds a slot.
@@ -93,9 +93,7 @@ impl Rules {
         }
         let serves = match map.place() {
             Place::Master(own) => own == owner,
-            Place::Replica(own) => {
-                own == owner && ask.reads_replica && (ask.is_pubsub || !ask.writes)
-            }
+            Place::Replica(own) => own == owner && (ask.reads_replica || ask.is_pubsub) && !ask.writes,
             Place::Nowhere => false,
         };
         match map.groups().get(owner) {
@@ -142,7 +140,9 @@ mod tests {
         assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 5])), Verdict::Serve);
         assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 6])), Verdict::CrossSlot);
         assert_eq!(STRICT.verdict(&map, &ask(&map, &[9000, 6])), Verdict::CrossSlot);
-        let Verdict::Moved(9000, node) = STRICT.verdict(&map, &ask(&map, &[9000])) else { panic!("not moved") };
+        let Verdict::Moved(9000, node) = STRICT.verdict(&map, &ask(&map, &[9000])) else {
+            panic!("not moved")
+        };
         assert_eq!(node.id, "b");
         assert_eq!((STRICT.own(&map), STRICT.own(&whole("b")), STRICT.own(&whole("ra"))), (0, 1, 0xfffe));
     }

@@ -10,6 +10,7 @@ pub mod batch;
 pub mod busy_rejection;
 pub mod call_keys;
 pub mod clients;
+pub mod cluster;
 mod coalescing;
 pub mod command_log;
 pub mod commands;

@@ -222,7 +222,7 @@ fn filtered(words: &[u8]) -> Result<Contents, Fault> {
 }
 
 fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.local.live.cluster.mode != darter_config::ClusterMode::Off {
+    if caller.local.live.cluster.mode == darter_config::ClusterMode::Emulated {
         return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
     }
     if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
