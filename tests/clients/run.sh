@@ -58,6 +58,7 @@ while True:
     case $1 in
     redis-py) install_redis_py && three="'$cache/redis-py/venv/bin/python' '$here/redis-py/nodes.py' 127.0.0.1 $three_port" ;;
     ioredis) install_npm ioredis && three="CLIENT_DIR='$cache/ioredis' node '$here/ioredis/nodes.js' 127.0.0.1 $three_port" ;;
+    go-redis) install_go_redis && three="'$cache/go-redis/check' 127.0.0.1 $three_port nodes" ;;
     redis-cli) three="redis-cli --cluster check 127.0.0.1:$three_port | grep -q 'All 16384 slots covered'" ;;
     esac || return
     THREE_RUNS=$three $limit "$here/three.sh" "$three_folder" "$three_port" >"$cache/three.log" 2>&1 ||
@@ -236,6 +237,7 @@ run() {
     redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
     redis-py-nodes) tool=python3 check="nodes redis-py" ;;
     ioredis-nodes) tool=npm check="nodes ioredis" ;;
+    go-redis-nodes) tool=go check="nodes go-redis" ;;
     redis-cli-nodes) tool=redis-cli check="nodes redis-cli" ;;
     redis-py-cache) tool=python3 check="client_cache redis-py" ;;
     node-redis-cache) tool=npm check="client_cache node-redis" ;;
@@ -255,7 +257,7 @@ run() {
 failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
-all="$all redis-py-nodes ioredis-nodes redis-cli-nodes"
+all="$all redis-py-nodes ioredis-nodes go-redis-nodes redis-cli-nodes"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"

@@ -43,7 +43,9 @@ pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entr
         let slot = usize::from(slot_of(args.at(1)));
         return local.cluster.map.owners().get(slot) == Some(&local.cluster.own);
     }
-    !entry.spec.has(Marks::RUNS_QUEUE) && verdict(local, &ask(local, session, entry, args)) == Verdict::Serve
+    entry.spec.accepts(args.len())
+        && !entry.spec.has(Marks::RUNS_QUEUE)
+        && verdict(local, &ask(local, session, entry, args)) == Verdict::Serve
 }
 
 /// Why a command is not served here, as an error line.

@@ -7,6 +7,7 @@ use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, row};
+use crate::cluster::sweep;
 use crate::dispatch::Caller;
 use crate::replication::failover::{self, Wish as Wishes};
 use crate::replication::roles::{self, Followed};
@@ -227,6 +228,7 @@ fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
         roles::stand_alone(caller.local);
+        sweep::begin(caller.local.shared, caller.local.cluster.map.revision());
         reply.ok();
         return Ok(());
     }
