@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
 # NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
+# NAME-nodes is the same against three servers with --cluster_mode=yes.
 # NAME-cache is the library's client-side cache; it empties the server.
 # With MEMCACHED_PORT those of memcached too. Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
@@ -41,6 +42,28 @@ cluster() {
     jedis) install_jedis && $limit java -cp "$cache/jedis/jars/*" "$here/jedis/Cluster.java" 127.0.0.1 "$cluster_port" ;;
     redis-cli) redis_cli_cluster ;;
     esac
+}
+
+# The cluster client of a library against three servers whose slots change owners (three.sh).
+nodes() {
+    three_port=$(python3 -c 'import socket
+while True:
+    s = [socket.socket() for _ in range(3)]
+    s[0].bind(("127.0.0.1", 0)); port = s[0].getsockname()[1]
+    try:
+        [s[at].bind(("127.0.0.1", port + at)) for at in (1, 2)]
+        print(port); break
+    except OSError: pass') || return
+    three_folder=$(mktemp -d) || return
+    case $1 in
+    redis-py) install_redis_py && three="'$cache/redis-py/venv/bin/python' '$here/redis-py/nodes.py' 127.0.0.1 $three_port" ;;
+    ioredis) install_npm ioredis && three="CLIENT_DIR='$cache/ioredis' node '$here/ioredis/nodes.js' 127.0.0.1 $three_port" ;;
+    go-redis) install_go_redis && three="'$cache/go-redis/check' 127.0.0.1 $three_port nodes" ;;
+    redis-cli) three="redis-cli --cluster check 127.0.0.1:$three_port | grep -q 'All 16384 slots covered'" ;;
+    esac || return
+    THREE_RUNS=$three $limit "$here/three.sh" "$three_folder" "$three_port" >"$cache/three.log" 2>&1 ||
+        { tail -3 "$cache/three.log" >&2; return 1; }
+    rm -rf "$three_folder"
 }
 
 # redis-cli that follows redirections, and its look at a cluster.
@@ -212,6 +235,10 @@ run() {
     go-redis-cluster) tool=go check="cluster go-redis" ;;
     jedis-cluster) tool=mvn check="cluster jedis" ;;
     redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
+    redis-py-nodes) tool=python3 check="nodes redis-py" ;;
+    ioredis-nodes) tool=npm check="nodes ioredis" ;;
+    go-redis-nodes) tool=go check="nodes go-redis" ;;
+    redis-cli-nodes) tool=redis-cli check="nodes redis-cli" ;;
     redis-py-cache) tool=python3 check="client_cache redis-py" ;;
     node-redis-cache) tool=npm check="client_cache node-redis" ;;
     jedis-cache) tool=mvn check="client_cache jedis" ;;
@@ -230,6 +257,7 @@ run() {
 failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
+all="$all redis-py-nodes ioredis-nodes go-redis-nodes redis-cli-nodes"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"

@@ -113,7 +113,6 @@ fn remark(setting: &Setting) -> String {
         Status::Works => String::new(),
         Status::NoEffect(reason) => format!(" (no effect: {reason})"),
         Status::NotYet(_) => " (not yet: refused)".to_owned(),
-        Status::NotYetFor(value, _) => format!(" (not yet: {value} is refused)"),
     }
 }
 

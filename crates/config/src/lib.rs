@@ -316,10 +316,7 @@ fn refuse_missing_feature(id: Id, value: &value::Value) -> Result<(), String> {
         Status::NotYet(feature) if value != table::default_of(id) => {
             Err(format!("{feature} is not in this version of Darter yet"))
         }
-        Status::NotYetFor(refused, feature) if value.print(table::setting(id).spelling) == refused => {
-            Err(format!("{feature} is not in this version of Darter yet"))
-        }
-        Status::NotYet(_) | Status::NotYetFor(..) | Status::NoEffect(_) | Status::Works => Ok(()),
+        Status::NotYet(_) | Status::NoEffect(_) | Status::Works => Ok(()),
     }
 }
 

@@ -122,8 +122,6 @@ pub enum Status {
     NoEffect(&'static str),
     /// The feature is missing: any value but the default is refused, naming the feature.
     NotYet(&'static str),
-    /// Like [`Status::NotYet`], for this one value; the others work.
-    NotYetFor(&'static str, &'static str),
 }
 
 /// A heading of `--help`.
@@ -309,12 +307,6 @@ impl Setting {
     /// Refused unless it has its default value, because this feature is missing.
     pub(super) const fn not_yet(mut self, feature: &'static str) -> Self {
         self.status = Status::NotYet(feature);
-        self
-    }
-
-    /// One value is refused, because this feature is missing.
-    pub(super) const fn not_yet_for(mut self, value: &'static str, feature: &'static str) -> Self {
-        self.status = Status::NotYetFor(value, feature);
         self
     }
 

@@ -106,15 +106,3 @@ fn clients_are_told_what_the_settings_say() {
     assert!(shown.contains("a.example") && shown.contains("10.1.2.3"), "{shown}");
     assert!(text(client.call(&["CLUSTER", "NODES"])).contains("@17000,a.example "));
 }
-
-#[test]
-fn a_cluster_of_several_servers_is_refused_at_the_start() {
-    let out = std::process::Command::new(env!("CARGO_BIN_EXE_darter"))
-        .args(["--cluster_mode=yes", "--port", "0"])
-        .output()
-        .expect("it runs");
-    assert!(!out.status.success());
-    assert!(
-        String::from_utf8_lossy(&out.stderr).contains("a cluster of several servers is not in this version")
-    );
-}

@@ -75,6 +75,10 @@ pub trait AdmitFacts {
     }
     /// The error if its user lacks a right; the refusal is counted and logged.
     fn denied(&self) -> Option<Line>;
+    /// The error if this server, as a node of a cluster, does not serve its keys.
+    fn misrouted(&self) -> Option<Line> {
+        None
+    }
     /// The rights of the script that calls it.
     fn script(&self) -> ScriptRights {
         ScriptRights::default()
@@ -159,6 +163,7 @@ checks! {
     RESTRICTED: ALL_NEW;
     NOT_IN_MULTI: ALL_CLIENTS;
     RIGHTS: ALL_NEW.with(EntryPoints::EXEC).with(EntryPoints::WAITED);
+    SLOTS: ALL_NEW.with(EntryPoints::WAITED);
     READ_ONLY_SCRIPT: EntryPoints::SCRIPT;
     ROLE_IN_SCRIPT: EntryPoints::SCRIPT;
     MEMORY: ALL_CLIENTS;
@@ -223,6 +228,10 @@ mod check {
 
     pub fn RIGHTS(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
         facts.denied()
+    }
+
+    pub fn SLOTS(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
+        facts.misrouted()
     }
 
     pub fn READ_ONLY_SCRIPT(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {

@@ -261,7 +261,9 @@ fn declared(name: String, description: Option<String>, flag_names: Vec<String>) 
         match flag.as_str() {
             "no-writes" => flags.no_writes = true,
             "allow-oom" => flags.allow_oom = true,
-            "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
+            "no-cluster" => flags.no_cluster = true,
+            "allow-cross-slot-keys" => flags.crosses_slots = true,
+            "allow-stale" => {}
             _ => return Err(raise("unknown flag given")),
         }
     }

@@ -11,6 +11,10 @@ pub struct ScriptFlags {
     pub no_writes: bool,
     /// True if it may run when memory is full.
     pub allow_oom: bool,
+    /// True if it may use keys of several slots of a cluster.
+    pub crosses_slots: bool,
+    /// True if it must not run in a cluster.
+    pub no_cluster: bool,
 }
 
 /// A script's text under its name.
@@ -81,7 +85,9 @@ fn read_shebang(line: &str) -> Result<ScriptFlags, String> {
             match flag {
                 "no-writes" => flags.no_writes = true,
                 "allow-oom" => flags.allow_oom = true,
-                "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
+                "no-cluster" => flags.no_cluster = true,
+                "allow-cross-slot-keys" => flags.crosses_slots = true,
+                "allow-stale" => {}
                 other => return Err(format!("ERR Unexpected flag in script shebang: {other}")),
             }
         }

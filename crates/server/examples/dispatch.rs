@@ -5,7 +5,7 @@
 //! sets and sorted sets have five members, lists grow from none or shrink from sixteen. With `far` the server looks ahead
 //! as it does when the data is more than the processor's cache holds. With RULES (`+@all,~key:*`) there are a hundred users
 //! and the connection is one of them, limited so. A verb that ends in `+journal` is journalled (`everysec`) in a folder
-//! for temporary files; of one in `+tracked` the client tracks, one in `+unheard` runs with notifications on that nobody
+//! for temporary files; one in `+cluster` runs on a node that owns all slots, of one in `+tracked` the client tracks, one in `+unheard` runs with notifications on that nobody
 //! hears, one in `+evict` evicts keys by their uses from 2 MB on: with `fresh`, which sets another key of 256 bytes each
 //! time, one for each command. Arguments that begin with `!` are commands which are run before all others
 //! (`'!CONFIG SET maxmemory-policy allkeys-lru maxmemory 1gb'`). Keys are hashed alike in each run. `measured` is what
@@ -21,7 +21,7 @@ use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
 use darter_server::journal::turn;
 use darter_server::listening::ListenerKind;
-use darter_server::session::Session;
+use darter_server::session::{Gate, Session};
 use darter_server::thread_state::ThreadState;
 use darter_server::window::Window;
 use in_process::InProcess;
@@ -49,7 +49,9 @@ fn main() {
     let is_line = line_of(&verb, 0).is_some();
     let listener = if is_line { ListenerKind::Memcached } else { ListenerKind::Main };
     let info = Arc::new(ClientInfo::new(1, (0, token, 0), String::new(), String::new(), false, 0));
-    let mut conn = Conn::new(token, Session::new(1, listener, false, shared.acl.default_user()), info);
+    let mut session = Session::new(1, listener, false, shared.acl.default_user());
+    session.gate.set(Gate::CLUSTER, shared.cluster.is_on());
+    let mut conn = Conn::new(token, session, info);
     let mut window = Window::default();
     for command in before {
         conn.receive(&mut local, &mut window, format!("{}\r\n", &command[1..]).as_bytes());

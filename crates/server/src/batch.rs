@@ -14,6 +14,7 @@ use darter_txn::{Part, Reader};
 use darter_wire::{Reply, ReplyBuffer, Span};
 
 use crate::acl::guard;
+use crate::cluster::route;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};
@@ -57,7 +58,7 @@ impl CommandBatch<'_> {
     fn is_open(&self) -> bool {
         let gate = self.session.gate;
         gate.0 == 0
-            || gate.0 & !(Gate::ACL.0 | Gate::TRACKING.0) == 0
+            || gate.0 & !(Gate::ACL.0 | Gate::TRACKING.0 | Gate::CLUSTER.0) == 0
                 // Other modes look back at the command before.
                 && self.session.tracking.as_ref().is_none_or(|own| own.mode == tracking::Mode::All)
     }
@@ -81,7 +82,7 @@ pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prep
     };
     let (mut done, mut ran) = (0, Ran::Done);
     // As far as its user may go with commands like this one.
-    let is_limited = way.session.gate.has(Gate::ACL);
+    let is_limited = way.session.gate.has(Gate(Gate::ACL.0 | Gate::CLUSTER.0));
     let mut allowed = if is_limited { 0 } else { commands.len() };
     while let Some(planned) = commands.get(done) {
         let Some(entry) = planned.ready.entry.filter(|_| planned.ready.cell.is_some()) else { break };
@@ -96,7 +97,7 @@ pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prep
         }
         let rest = commands.get(done..).unwrap_or_default();
         if done == allowed {
-            allowed += guard::permitted_len(local, way.session, entry, (way.buf, way.spans), rest);
+            allowed += allowed_len(local, way, entry, rest);
             if done == allowed {
                 break;
             }
@@ -126,6 +127,25 @@ pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prep
     }
     tally.settle(way.session);
     (done, ran)
+}
+
+/// How many of `commands`, calls of `entry`, may run: by the rights of their user, and by the slots of this node.
+#[inline]
+fn allowed_len(
+    local: &ThreadState,
+    way: &CommandBatch<'_>,
+    entry: &'static Entry,
+    commands: &[Prepared],
+) -> usize {
+    let (gate, place) = (way.session.gate, (way.buf, way.spans));
+    let len = match gate.has(Gate::ACL) {
+        true => guard::permitted_len(local, way.session, entry, place, commands),
+        false => commands.len(),
+    };
+    match gate.has(Gate::CLUSTER) {
+        true => route::own_len(local, entry, place, commands.get(..len).unwrap_or_default()),
+        false => len,
+    }
 }
 
 /// Runs GETs, or SETs without options, from the front of `commands` up to another command or a busy shard; returns

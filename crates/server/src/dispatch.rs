@@ -8,6 +8,7 @@ use darter_wire::{Args, Reply, Short};
 
 use crate::acl::guard;
 use crate::clients::ClientInfo;
+use crate::cluster::route;
 use crate::commands;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::{admit, lease, plan};
@@ -104,11 +105,20 @@ pub fn execute(
     usage.last_command = entry.id as u32;
     let gate = call.session.gate;
     let is_shut = gate.0 != 0 || local.is_gated;
-    let only_rights = gate == Gate::ACL && !local.is_gated;
-    if is_shut && !(only_rights && guard::lets_through(local, call.session, entry, args)) {
+    let is_brief = gate.0 & !(Gate::ACL.0 | Gate::CLUSTER.0) == 0 && !local.is_gated;
+    if is_shut && !(is_brief && lets_through(local, call.session, entry, args)) {
         return admit::execute(local, call, info, entry, ready, args);
     }
     run_checked(local, call, info, entry, ready, args)
+}
+
+/// Whether the rights of the connection's user and the slots of this node let a command run. If not, the long way finds
+/// out why.
+#[inline]
+fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+    let gate = session.gate;
+    (!gate.has(Gate::ACL) || guard::lets_through(local, session, entry, args))
+        && (!gate.has(Gate::CLUSTER) || route::lets_through(local, session, entry, args))
 }
 
 /// Runs a command that nothing stands before but its own number of arguments.

@@ -260,6 +260,7 @@ impl EventLoop {
         let mut session = Session::new(id, kind, must_login, user);
         let is_restricted = kind != ListenerKind::Admin && !local.live.restricted_commands.is_empty();
         session.gate.set(Gate::RESTRICTED, is_restricted);
+        session.gate.set(Gate::CLUSTER, local.shared.cluster.is_on());
         let mut conn = Conn::new(token, session, info);
         conn.channel = local.shared.tls.channel(&local.live, kind, is_unix, local.now_ms);
         let index = token.index();

@@ -14,6 +14,7 @@ use darter_txn::{LockSet, Part, ShardSet};
 use darter_wire::{Args, Reply};
 
 use crate::busy_rejection::{self, Waiting};
+use crate::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::sinks::commit_body;
@@ -253,6 +254,15 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
     let origin = job.origin;
     match &mut job.body {
         Body::One { entry, args } => {
+            if local.shared.cluster.is_on()
+                && let Some(line) = route::refusal_after_wait(local, entry, args.args())
+            {
+                // The map has changed while the command waited for its shards.
+                Reply::new(&mut job.reply, origin.resp3).error(&line);
+                local.stats().commands[entry.id].rejected.add(1);
+                local.count_error(admit::code_of(&line));
+                return;
+            }
             let hold = LeaseTimer::begin();
             let after = run_granted(local, grant, origin, entry, args.args(), &mut job.reply);
             let took = hold.end(local);
@@ -327,7 +337,7 @@ pub fn keep(
     incremental.look(&mut context(local, plan::set_of(&shared.router, grant), origin));
     commit::changes(local, grant, origin.changed_by());
     let kept = incremental.end(&mut context(local, plan::set_of(&shared.router, grant), origin));
-    if origin.acl_version != shared.acl.version()
+    if (origin.acl_version != shared.acl.version() || shared.cluster.is_on())
         && let Some(line) = admit::after_wait(local, origin.client, entry, args, origin.db)
     {
         if let Some(kept) = kept {
@@ -335,7 +345,7 @@ pub fn keep(
         }
         Reply::new(out, origin.resp3).error(&line);
         local.stats().commands[entry.id].rejected.add(1);
-        local.count_error("NOPERM");
+        local.count_error(admit::code_of(&line));
         return None;
     }
     let origin = Origin { may_slice: origin.may_slice && tries < TRIES_MAX, ..origin };
@@ -367,12 +377,12 @@ pub fn run_written(
     (entry, args): (&'static Entry, Args<'_>),
     out: &mut Vec<u8>,
 ) {
-    if origin.acl_version != local.shared.acl.version()
+    if (origin.acl_version != local.shared.acl.version() || local.shared.cluster.is_on())
         && let Some(line) = admit::after_wait(local, origin.client, entry, args, origin.db)
     {
         Reply::new(out, origin.resp3).error(&line);
         local.stats().commands[entry.id].rejected.add(1);
-        local.count_error("NOPERM");
+        local.count_error(admit::code_of(&line));
         return;
     }
     run_with(local, grant, origin, (entry, args), None, out);

@@ -35,6 +35,10 @@ pub struct Bridge<'a> {
     pub allows_oom: bool,
     /// It has written.
     pub has_written: bool,
+    /// It may use keys of several slots of a cluster.
+    pub crosses_slots: bool,
+    /// The slot of the keys that it has used.
+    pub slot: Option<u16>,
 }
 
 /// The end of the server waits so long for a script, or less where it is overdue earlier.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use darter_base::number;
 use darter_command::spec::{Group, Keys};
 use darter_command::{Fault, Flags, Spec};
+use darter_config::{ClusterMode, Live};
 use darter_engine::admit::NO_REPLICAS;
 use darter_script::script::ScriptFlags;
 use darter_script::{Engine, Library, Script};
@@ -16,9 +17,10 @@ use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
+use crate::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::ChangedBy;
-use crate::engine::{commit, lease, plan};
+use crate::engine::{admit, commit, lease, plan};
 use crate::exec::{self, Call, Ran};
 use crate::job::{Body, Shards};
 use crate::libraries::Libraries;
@@ -26,10 +28,9 @@ use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::script_host::{Bridge, serve_others};
 use crate::scripts::{Cached, Scripts};
-use crate::session::Session;
+use crate::session::{Gate, Session};
 use crate::static_keys::is_contained;
 use crate::thread_state::ThreadState;
-use darter_config::Live;
 
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,6 +244,9 @@ fn plan(local: &mut ThreadState, way: Way, args: Args<'_>) -> Result<Plan, Fault
         (None, _) => What::Script(learn(local, args.at(1), true)?),
     };
     let flags = what.flags();
+    if flags.no_cluster && local.live.cluster.mode == ClusterMode::Pushed {
+        return Err(Fault::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
     if !way.may_write && flags.is_declared && !flags.no_writes {
         return Err(Fault::text("ERR Can not execute a script with write flag using *_ro command."));
     }
@@ -329,6 +333,15 @@ pub fn run_held(
     reply: &mut Reply<'_>,
 ) {
     let Run::Script(way) = entry.run else { return };
+    if session.gate.has(Gate::CLUSTER)
+        && let Some(line) = route::refusal(local, session, entry, args)
+    {
+        // The map has changed while the script waited for its shards.
+        reply.error(&line);
+        local.stats().commands[entry.id].rejected.add(1);
+        local.count_error(admit::code_of(&line));
+        return;
+    }
     let plan = plan(local, way, args);
     run_planned(local, session, info, grant, entry, plan, args, reply);
 }
@@ -354,7 +367,7 @@ fn run_planned(
     exec::pause_uses(grant, session.no_touch);
     let ended = plan
         .map_err(|fault| fault.line().into_owned().into_bytes())
-        .and_then(|plan| run_script(local, session, info, grant, &plan, args, reply));
+        .and_then(|plan| run_script(local, session, info, grant, (entry, &plan), args, reply));
     if begins {
         local.journal.end_group(&local.shared.journal, local.now_ms);
     }
@@ -376,7 +389,7 @@ fn run_script(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    plan: &Plan,
+    (entry, plan): (&'static Entry, &Plan),
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Vec<u8>> {
@@ -406,6 +419,8 @@ fn run_script(
                 may_write,
                 allows_oom,
                 has_written: false,
+                crosses_slots: flags.crosses_slots || !flags.is_declared,
+                slot: route::declared_slot(entry, args),
             };
             let ended = match &plan.what {
                 What::Script(cached) => engine.run(&mut bridge, &cached.script, keys, argv, reply),

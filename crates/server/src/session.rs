@@ -41,6 +41,8 @@ impl Gate {
     pub const NO_TOUCH: Gate = Gate(1 << 7);
     /// It imports data: dead keys are there for it.
     pub const IMPORTS: Gate = Gate(1 << 8);
+    /// The server is one of a cluster: commands are checked for their slots.
+    pub const CLUSTER: Gate = Gate(1 << 9);
 
     /// Sets or clears `which`.
     pub fn set(&mut self, which: Gate, on: bool) {
@@ -176,6 +178,8 @@ pub struct Session {
     pub own_messages: Vec<u8>,
     /// The copy it wants, or gets (SYNC).
     pub copy: Option<Box<Wish>>,
+    /// It reads from replicas of a cluster (READONLY).
+    pub reads_replica: bool,
     /// Names of fields for the hashes it is about to send; nothing for most clients.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// What CLIENT LIST counts.
@@ -217,6 +221,7 @@ impl Session {
             direct_push: None,
             own_messages: Vec::new(),
             copy: None,
+            reads_replica: false,
             fieldsets: None,
             usage: Usage::default(),
         }

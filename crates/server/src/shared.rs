@@ -117,6 +117,8 @@ pub enum ThreadMessage {
     },
     /// This server follows another now: clients that wait to write wait no more.
     Demoted,
+    /// The cluster has a map of this revision.
+    ClusterMap(u64),
     /// Close a connection.
     Kill {
         /// Which connection.
@@ -339,6 +341,8 @@ pub struct Shared {
     pub replication: crate::replication::Replication,
     /// Connections to other servers that MIGRATE has used.
     pub migrations: Migrations,
+    /// This server as a node of a cluster.
+    pub cluster: crate::cluster::Cluster,
     /// The certificate of encrypted listeners.
     pub tls: crate::tls::Entrance,
 }

@@ -18,6 +18,7 @@ use darter_txn::readers::Totals;
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
+use crate::cluster::{self, Cluster};
 use crate::command_log::CommandLogs;
 use crate::duration_counter::DurationCounter;
 use crate::hot_keys::HotKeys;
@@ -126,6 +127,7 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     tracing::info!("{}", folder::promise(live));
     beginning::load(shared, beginning)?;
     replication::roles::start_after_load(shared)?;
+    cluster::sweep::start_after_load(shared)?;
     worker.heed(signals);
     worker.run();
     drop(pidfile);
@@ -199,6 +201,8 @@ pub fn build_hashed(
         Registry::build_with(&live.renamed_commands, &live.restricted_commands).map_err(invalid)?;
     let acl = Acl::start(crate::acl::rows(&registry), live).map_err(invalid)?;
     let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
+    let run_id = hex(&mut seeds, 40);
+    let cluster = Cluster::start(live, &run_id).map_err(invalid)?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::thread_state::unix_ms();
@@ -229,7 +233,7 @@ pub fn build_hashed(
         errors: Mutex::new(HashMap::new()),
         started: Instant::now(),
         started_unix_s: now / 1000,
-        run_id: hex(&mut seeds, 40),
+        run_id,
         driver_name: OnceLock::new(),
         latency: Mutex::default(),
         history: Mutex::default(),
@@ -247,6 +251,7 @@ pub fn build_hashed(
         snapshots: Snapshots::new(),
         replication: Replication::new(|| seeds.next_u64()),
         migrations: Migrations::default(),
+        cluster,
         tls,
     })))
 }

@@ -10,6 +10,7 @@ use darter_reactor::signal::Signals;
 use darter_script::Kind;
 use darter_store::evict::Order;
 
+use crate::cluster::View;
 use crate::event_loop::EventLoop;
 use crate::journal::log::ThreadLog;
 use crate::large::Large;
@@ -91,6 +92,8 @@ pub struct ThreadState {
     pub tls: Scratch,
     /// What MGET and MSET use again.
     pub many: Option<Box<multi_key::Scratch>>,
+    /// The map of the cluster, as this thread routes by it.
+    pub cluster: View,
     /// Chance for what no shard does.
     pub rng: Rng,
 }
@@ -134,6 +137,7 @@ impl ThreadState {
             send_left: 0,
             tls: Scratch::default(),
             many: None,
+            cluster: View::new(&shared.cluster, &shared.settings.live().cluster),
             rng: Rng::new(u64::from(thread)),
         };
         local.settle_settings();
@@ -178,6 +182,9 @@ impl ThreadState {
         self.evicts = limit::rule(&self.live).is_some() && !self.live.import_mode;
         self.client_bytes_max = limit::clients::max_bytes(self);
         self.large = Large::new(&self.live);
+        if self.shared.cluster.is_on() {
+            self.cluster = View::new(&self.shared.cluster, &self.live.cluster);
+        }
     }
 
     /// Finds out whether commands must take the long way.

@@ -12,6 +12,7 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
+use crate::cluster::route;
 use crate::dispatch::Caller;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::nested::{Nested, Within};
@@ -226,7 +227,15 @@ pub fn run_held(
     match body {
         Body::Exec(queued) => {
             let is_clean = end_watches(local, session, grant);
-            if is_clean {
+            // The map may have changed while EXEC waited for its shards.
+            let misrouted = match session.gate.has(Gate::CLUSTER) {
+                true => route::refusal_of_queue(local, session, queued),
+                false => None,
+            };
+            if let Some(line) = misrouted {
+                Reply::new(out, session.resp3).error(&line);
+                local.count_error(admit::code_of(&line));
+            } else if is_clean {
                 run_queued(local, session, info, grant, queued, out);
             } else {
                 Reply::new(out, session.resp3).null_array();

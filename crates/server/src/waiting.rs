@@ -164,6 +164,11 @@ pub fn count(part: &Part) -> (usize, usize) {
     part.waiters.count(|what| what.downcast_ref::<Waiting>().is_some_and(Waiting::hears_of_end))
 }
 
+/// The command that waits.
+pub fn command_of(ticket: &Parked) -> Option<(&'static Entry, Args<'_>)> {
+    waiting_of(ticket).map(|waiting| (waiting.entry, waiting.args.args()))
+}
+
 fn waiting_of(ticket: &Parked) -> Option<&Waiting> {
     ticket.what.downcast_ref::<Waiting>()
 }
@@ -185,7 +190,8 @@ fn attempt(
 ) -> Attempt {
     let shared = local.shared;
     let args = waiting.args.args();
-    if waiting.origin.acl_version != shared.acl.version() && refuse(local, ticket, waiting, args) {
+    let is_stale = waiting.origin.acl_version != shared.acl.version() || shared.cluster.is_on();
+    if is_stale && refuse(local, ticket, waiting, args) {
         return Attempt::Served;
     }
     if waiting.dest != 0 {
@@ -235,7 +241,7 @@ fn refuse(local: &ThreadState, ticket: &Parked, waiting: &Waiting, args: Args<'_
     Reply::new(&mut reply, resp3).error(&line);
     local.stats().commands[entry.id].rejected.add(1);
     local.stats().commands[entry.id].withdrawn.add(1);
-    local.count_error("NOPERM");
+    local.count_error(admit::code_of(&line));
     ticket.finish();
     local.shared.handle(home).send(ThreadMessage::Served { token, client, reply });
     true

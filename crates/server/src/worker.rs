@@ -11,6 +11,7 @@ use darter_reactor::{Reactor, Token, process};
 use darter_txn::waiters::Parked;
 
 use crate::busy_rejection;
+use crate::cluster::{View, changes};
 use crate::coalescing::{Coalescing, Received};
 use crate::conn::Conn;
 use crate::cron::Cron;
@@ -268,6 +269,7 @@ impl Worker {
                 }
             }
             ThreadMessage::Demoted => self.unblock_writers(),
+            ThreadMessage::ClusterMap(revision) => self.take_map(revision),
             ThreadMessage::Unpaused | ThreadMessage::Durable | ThreadMessage::Snapshot => {}
             ThreadMessage::Invalidate(message) => {
                 let to = &message.to;
@@ -443,6 +445,37 @@ impl Worker {
                 Some(format!("{line}\r\n").into_bytes())
             });
         }
+    }
+
+    /// Routes by the latest map of the cluster, and settles what connections had under the one before.
+    #[cold]
+    fn take_map(&mut self, revision: u64) {
+        let shared = self.local.shared;
+        self.local.cluster = View::new(&shared.cluster, &self.local.live.cluster);
+        let map = self.local.cluster.map.clone();
+        let Worker { local, event_loop: Some(event_loop), .. } = self else { return };
+        let EventLoop { conns, dirty, .. } = &mut **event_loop;
+        let mut waiting: Vec<(Token, u64)> = Vec::new();
+        for conn in conns.iter_mut().filter_map(|conn| conn.as_deref_mut()) {
+            if changes::end_subscriptions(local, &map, conn) {
+                mark_dirty(conn, dirty);
+            }
+            if conn.session.blocked.is_some() {
+                waiting.push((conn.token, conn.session.id));
+            }
+        }
+        for (token, client) in waiting {
+            let Some(event_loop) = &mut self.event_loop else { return };
+            let conn = find(&mut event_loop.conns, token);
+            let Some(reply) = conn.and_then(|conn| changes::answer_to_waiting(&self.local, conn)) else {
+                continue;
+            };
+            self.end_wait(token, client, |conn| {
+                conn.session.blocked.as_ref().filter(|blocked| blocked.cancel())?;
+                Some(reply)
+            });
+        }
+        shared.cluster.acknowledge(shared, revision);
     }
 
     /// Ends the waits whose time is up.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -83,6 +84,52 @@ func cluster(address string, protocol int) {
 	expect("cluster pipeline", len(must(pipe.Exec(ctx))), 50)
 	expect("cluster keyslot", must(r.ClusterKeySlot(ctx, "foo").Result()), int64(12182))
 	expect("cluster shards", len(must(r.ClusterShards(ctx).Result())), 1)
+}
+
+// What a cluster client does against three servers (tests/clients/three.sh), on a port and the two above, whose slots change
+// owners meanwhile.
+func nodes(host string, first int, protocol int) {
+	push := func(slots [3][2]int) {
+		var groups []string
+		for at, slots := range slots {
+			groups = append(groups, fmt.Sprintf(
+				`{"slot_ranges":[{"start":%d,"end":%d}],"master":{"id":"node%d","ip":"%s","port":%d}}`,
+				slots[0], slots[1], at, host, first+at))
+		}
+		for at := range 3 {
+			node := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("%s:%d", host, first+at)})
+			expect("config", must(node.Do(ctx, "DFLYCLUSTER", "CONFIG", "["+strings.Join(groups, ",")+"]").Text()), "OK")
+			node.Close()
+		}
+	}
+	thirds := [3][2]int{{0, 5460}, {5461, 10922}, {10923, 16383}}
+	shifted := [3][2]int{{0, 1000}, {1001, 12500}, {12501, 16383}}
+	push(thirds)
+	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{fmt.Sprintf("%s:%d", host, first)}, Protocol: protocol})
+	defer r.Close()
+	for _, slots := range [][3][2]int{thirds, shifted, thirds} {
+		push(slots)
+		for i := range 300 {
+			name := fmt.Sprint("key:", i)
+			expect("nodes set", must(r.Set(ctx, name, name, 0).Result()), "OK")
+		}
+		pipe := r.Pipeline()
+		var gets []*redis.StringCmd
+		for i := range 300 {
+			gets = append(gets, pipe.Get(ctx, fmt.Sprint("key:", i)))
+		}
+		must(pipe.Exec(ctx))
+		for i, get := range gets {
+			expect("nodes get", must(get.Result()), fmt.Sprint("key:", i))
+		}
+		done := must(r.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+			tx.Set(ctx, "{p}a", 1, 0)
+			tx.Incr(ctx, "{p}a")
+			return nil
+		}))
+		expect("nodes transaction", done[1].(*redis.IntCmd).Val(), int64(2))
+	}
+	expect("nodes shards", len(must(r.ClusterShards(ctx).Result())), 3)
 }
 
 func keys(r *redis.Client) {
@@ -211,6 +258,10 @@ func main() {
 	for _, protocol := range []int{2, 3} {
 		if len(os.Args) > 3 && os.Args[3] == "cluster" {
 			cluster(address, protocol)
+			continue
+		}
+		if len(os.Args) > 3 && os.Args[3] == "nodes" {
+			nodes(os.Args[1], must(strconv.Atoi(os.Args[2])), protocol)
 			continue
 		}
 		r, other := connect(address, protocol), connect(address, protocol)

@@ -12,6 +12,7 @@ pub mod rename;
 pub mod scan;
 pub mod slot;
 pub mod slot_flush;
+mod slot_info;
 pub mod sort;
 #[cfg(test)]
 mod tests;
@@ -67,6 +68,8 @@ pub const FAMILY: &[DataCommand] = &[
     database::SWAPDB,
     slot_flush::SFLUSH,
     slot_flush::TRIMSLOTS,
+    slot_flush::FLUSHSLOTS,
+    slot_info::GETSLOTINFO,
 ];
 
 pub(crate) const fn event(name: &'static str) -> Event {

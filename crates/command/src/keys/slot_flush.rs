@@ -10,7 +10,7 @@ use darter_wire::{Args, Reply};
 
 use super::slot::DISABLED;
 use crate::reader::{self, is, is_sync_or_async};
-use crate::spec::{DatabaseReach, Effect, Group, Keys, Reach, Spec};
+use crate::spec::{DatabaseReach, Effect, Flags, Group, Keys, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// SFLUSH slot-start slot-last [slot-start slot-last ...] [ASYNC | SYNC]
@@ -33,6 +33,20 @@ pub const TRIMSLOTS: DataCommand = DataCommand {
         "Removes the keys of slots that another node has; this one has all of them.",
     ),
     run: trimslots,
+};
+
+/// DFLYCLUSTER FLUSHSLOTS slot-start slot-last [slot-start slot-last ...]
+pub const FLUSHSLOTS: DataCommand = DataCommand {
+    spec: spec("dflycluster|flushslots", -4)
+        .category(Categories::DANGEROUS)
+        .flag(Flags::ADMIN.with(Flags::NOSCRIPT))
+        .doc(
+            Group::Cluster,
+            "0.1.0",
+            "slot-start slot-last [slot-start slot-last ...]",
+            "Removes the keys of ranges of slots.",
+        ),
+    run: flushslots,
 };
 
 const fn spec(name: &'static str, arity: i16) -> Spec {
@@ -108,6 +122,21 @@ fn sflush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         reply.int(i64::from(first));
         reply.int(i64::from(last));
     }
+    Ok(())
+}
+
+fn flushslots(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !ctx.env.is_cluster {
+        return Err(DISABLED);
+    }
+    let words = args.tail(2);
+    if !words.len().is_multiple_of(2) {
+        return Err(Fault::Arity("dflycluster|flushslots".into()));
+    }
+    let slots = Slots::parse(words)?;
+    let now_ms = ctx.now_ms;
+    ctx.each_part(|_, part| flush(&mut part.shard, &slots, now_ms));
+    reply.ok();
     Ok(())
 }
 

@@ -399,6 +399,7 @@ impl Cluster {
         Cluster {
             mode: match v.choice("cluster_mode") {
                 "emulated" => ClusterMode::Emulated,
+                "yes" => ClusterMode::Pushed,
                 _ if v.bool("cluster-enabled") => ClusterMode::Emulated,
                 _ => ClusterMode::Off,
             },
@@ -412,6 +413,11 @@ impl Cluster {
                 _ => Endpoint::Ip,
             },
             node_id: v.text("cluster_node_id"),
+            config_file: v.in_dir(PathBuf::from(v.text("cluster-config-file"))),
+            requires_all: v.bool("cluster-require-full-coverage"),
+            reads_when_down: v.bool("cluster-allow-reads-when-down"),
+            messages_when_down: v.bool("cluster-allow-pubsubshard-when-down"),
+            crosses_own: v.choice("cluster_cross_slot") == "own",
         }
     }
 }

@@ -387,6 +387,16 @@ pub struct Cluster {
     pub endpoint: Endpoint,
     /// Id of this node; empty = chosen by the server.
     pub node_id: String,
+    /// File of the pushed configuration.
+    pub config_file: PathBuf,
+    /// Nothing is served unless every slot has an owner.
+    pub requires_all: bool,
+    /// Reads go on without that.
+    pub reads_when_down: bool,
+    /// Sharded messages go on without that.
+    pub messages_when_down: bool,
+    /// One command may have keys of several slots of this node.
+    pub crosses_own: bool,
 }
 
 /// The cluster mode.
@@ -396,4 +406,6 @@ pub enum ClusterMode {
     Off,
     /// One server that cluster clients can use.
     Emulated,
+    /// One of several servers, configured by `DFLYCLUSTER CONFIG`.
+    Pushed,
 }

@@ -163,7 +163,7 @@ impl Loader {
             Status::NoEffect(reason) if !self.values.is_default(id) => {
                 Some(format!("{} has no effect: {reason}", table::setting(id).name))
             }
-            Status::NoEffect(_) | Status::NotYet(_) | Status::NotYetFor(..) | Status::Works => None,
+            Status::NoEffect(_) | Status::NotYet(_) | Status::Works => None,
         });
         let notes = notes.chain(of_redis).chain(self.doubt_memory()).collect();
         let settings = Settings::new(self.values, self.file);

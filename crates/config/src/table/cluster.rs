@@ -10,7 +10,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::choice("cluster_mode", &["", "emulated", "yes"], "")
         .dragonfly()
         .fixed()
-        .not_yet_for("yes", "a cluster of several servers")
         .help(Cluster, "emulated: one server that cluster clients can use; yes: one of several"),
     Setting::bool("cluster-enabled", "no").fixed().help(Cluster, "the same as cluster_mode emulated"),
     Setting::checked("cluster-announce-ip", "", check::printable)
@@ -43,8 +42,10 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Cluster, "port of the bus shown to cluster clients; there is no bus"),
     Setting::checked("cluster-config-file", "nodes.conf", check::cluster_config_file)
         .fixed()
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "file of the nodes"),
+        .help(Cluster, "file of the pushed configuration, in mode yes"),
+    Setting::choice("cluster_cross_slot", &["never", "own"], "never")
+        .dragonfly()
+        .help(Cluster, "own: one command may have keys of several slots of this node"),
     Setting::int("cluster-node-timeout", 0, i64::MAX, "15000")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "milliseconds until a silent node has failed"),
@@ -86,13 +87,9 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect(NO_CLUSTER)
         .help(Cluster, "let replicas move to bare masters"),
     Setting::bool("cluster-require-full-coverage", "yes")
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "refuse all when some slots are lost"),
-    Setting::bool("cluster-allow-reads-when-down", "no")
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "read on while the cluster is down"),
+    Setting::bool("cluster-allow-reads-when-down", "no").help(Cluster, "read on while the cluster is down"),
     Setting::bool("cluster-allow-pubsubshard-when-down", "yes")
-        .no_effect(NO_CLUSTER)
         .help(Cluster, "sharded pub/sub while the cluster is down"),
     Setting::memory("cluster-link-sendbuf-limit", 0, BYTES_MAX, "0")
         .no_effect(NO_CLUSTER)

@@ -19,13 +19,18 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// A server with `threads` threads that the caller runs; `how` is "journal" for one with a journal (`everysec`).
+    /// A server with `threads` threads that the caller runs; `how` is "journal" for one with a journal (`everysec`),
+    /// "cluster" for one of a cluster that owns every slot.
     pub fn start(name: &str, threads: usize, how: &str) -> InProcess {
         let dir = std::env::temp_dir().join(format!("darter-{name}-{}", std::process::id()));
         let mut flags = vec![OsString::from(name), format!("--proactor_threads={threads}").into()];
         if how == "journal" {
             std::fs::create_dir_all(&dir).expect("a folder");
             flags.extend(["--appendonly=yes".into(), "--dir".into(), dir.clone().into_os_string()]);
+        }
+        if how == "cluster" {
+            // Its file would name a map; there is none in this folder.
+            flags.extend(["--cluster_mode=yes".into(), "--dir".into(), dir.clone().into_os_string()]);
         }
         let Ok(Startup::Serve { settings, .. }) = Settings::parse(flags, []) else {
             panic!("the settings are valid")
@@ -34,6 +39,13 @@ impl InProcess {
         let shared = start::build_hashed(Arc::new(*settings), &live, threads, KeyHasher::new(1));
         let shared = shared.expect("address space");
         rewrite::start(shared).expect("a folder to write to");
+        if how == "cluster" {
+            let (id, slots) = (shared.cluster.id(), r#"[{"start": 0, "end": 16383}]"#);
+            let json =
+                format!(r#"[{{"slot_ranges": {slots}, "master": {{"id": "{id}", "ip": "h", "port": 1}}}}]"#);
+            let groups = darter_cluster::parse(json.as_bytes()).expect("a good configuration");
+            shared.cluster.adopt(shared, groups, Box::new(|_| {}));
+        }
         InProcess { shared, dir }
     }
 }

@@ -1,22 +1,28 @@
-//! CLUSTER, READONLY, READWRITE, ASKING: one server that owns every slot, so that cluster clients can use it.
+//! CLUSTER, READONLY, READWRITE, ASKING: what cluster clients ask, answered from the map.
 //!
-//! Keys of different slots may be used together. Commands that would change the cluster are missing.
+//! An emulated cluster is one server that owns every slot. A pushed one has the map that `DFLYCLUSTER CONFIG` has brought.
+//! Commands that would change the cluster are refused in both.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
+use darter_cluster::{Group, Health, Map, Node, SlotRange, answers};
 use darter_command::keys::slot::DISABLED;
-use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Spec};
+use darter_command::spec::Group as Rows;
+use darter_command::{Fault, Flags, Spec, reader};
+use darter_config::ClusterMode;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help, no_subcommand, row};
+use crate::cluster::route;
 use crate::dispatch::{Caller, ServerRun};
-use darter_config::{Cluster, ClusterMode, Endpoint};
 
 /// The family's commands; those about the keys of a slot are data commands (`darter_command::keys::slot`).
 pub const FAMILY: &[ServerCommand] = &[
     row(
         Spec::other("cluster", -2)
-            .doc(Group::Cluster, "3.0.0", "", "Questions about the cluster.")
+            .doc(Rows::Cluster, "3.0.0", "", "Questions about the cluster.")
             .cost("Depends on subcommand."),
         no_subcommand,
     ),
@@ -26,14 +32,14 @@ pub const FAMILY: &[ServerCommand] = &[
             .flag(Flags::ADMIN)
             .cost("O(N) where N is the number of failure reports"),
         |caller, args, reply| {
-            own_node(caller, args.at(2))?;
+            find(&*map(caller)?, args.at(2))?;
             reply.int(0);
             Ok(())
         },
     ),
     row(
         Spec::other("cluster|help", 2).flag(Flags::LOADING.with(Flags::STALE)).doc(
-            Group::Cluster,
+            Rows::Cluster,
             "5.0.0",
             "",
             "Returns helpful text about the different subcommands.",
@@ -55,13 +61,13 @@ pub const FAMILY: &[ServerCommand] = &[
             .tips(&["nondeterministic_output"])
             .cost(BY_NODES),
         |caller, _, reply| {
-            node(caller)?;
+            must_be_on(caller)?;
             reply.array(0);
             Ok(())
         },
     ),
     row(sub("cluster|myid", 2, "3.0.0", "", "Returns the id of this node."), myid),
-    row(sub("cluster|myshardid", 2, "7.2.0", "", "Returns the id of this node's shard."), myid),
+    row(sub("cluster|myshardid", 2, "7.2.0", "", "Returns the id of this node's shard."), myshardid),
     row(
         sub("cluster|nodes", 2, "3.0.0", "", "Lists the nodes.")
             .tips(&["nondeterministic_output"])
@@ -69,14 +75,42 @@ pub const FAMILY: &[ServerCommand] = &[
         nodes,
     ),
     replicas("cluster|replicas", "5.0.0").tips(&["nondeterministic_output"]),
-    row(
-        sub("cluster|reset", -2, "3.0.0", "[HARD | SOFT]", "Would make a node forget the cluster: refused.")
-            .flag(Flags::ADMIN.with(Flags::NOSCRIPT))
-            .cost("O(1)"),
-        |caller, _, _| {
-            node(caller)?;
-            Err(Fault::text("ERR The emulated cluster is one server, which owns all slots and keeps them"))
-        },
+    change("cluster|reset", -2, "3.0.0", "[HARD | SOFT]", "Would make a node forget the cluster: refused."),
+    change("cluster|addslots", -3, "3.0.0", "slot [slot ...]", "Would give slots to a node: refused."),
+    change(
+        "cluster|addslotsrange",
+        -4,
+        "7.0.0",
+        "start-slot end-slot [start-slot end-slot ...]",
+        "Would give slots to a node: refused.",
+    ),
+    change("cluster|bumpepoch", 2, "3.0.0", "", "Would raise the epoch of a node: refused."),
+    change("cluster|delslots", -3, "3.0.0", "slot [slot ...]", "Would take slots from a node: refused."),
+    change(
+        "cluster|delslotsrange",
+        -4,
+        "7.0.0",
+        "start-slot end-slot [start-slot end-slot ...]",
+        "Would take slots from a node: refused.",
+    ),
+    change(
+        "cluster|failover",
+        -2,
+        "3.0.0",
+        "[FORCE | TAKEOVER]",
+        "Would make a replica the master: refused.",
+    ),
+    change("cluster|flushslots", 2, "3.0.0", "", "Would take all slots from a node: refused."),
+    change("cluster|forget", 3, "3.0.0", "node-id", "Would remove a node: refused."),
+    change("cluster|meet", -4, "3.0.0", "ip port [cluster-bus-port]", "Would join nodes: refused."),
+    change("cluster|replicate", 3, "3.0.0", "node-id", "Would make a node a replica: refused."),
+    change("cluster|set-config-epoch", 3, "3.0.0", "config-epoch", "Would set the epoch of a node: refused."),
+    change(
+        "cluster|setslot",
+        -4,
+        "3.0.0",
+        "slot <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
+        "Would begin or end the move of a slot: refused.",
     ),
     row(
         sub("cluster|shards", 2, "7.0.0", "", "Lists slots and their nodes.")
@@ -91,9 +125,18 @@ pub const FAMILY: &[ServerCommand] = &[
             .cost(BY_NODES),
         slots,
     ),
-    plain("asking", Flags::FAST, "Follows a redirection; there are none here."),
-    plain("readonly", LOADING_FAST, "Reads from replicas are fine with the client."),
-    plain("readwrite", LOADING_FAST, "Reads from replicas are refused again."),
+    plain(
+        "asking",
+        Flags::FAST,
+        "Follows a redirection; there are none of one command here.",
+        |caller, _, reply| {
+            must_be_on(caller)?;
+            reply.ok();
+            Ok(())
+        },
+    ),
+    plain("readonly", LOADING_FAST, "Reads from replicas are fine with the client.", read_replicas),
+    plain("readwrite", LOADING_FAST, "Reads from replicas are refused again.", read_replicas),
 ];
 
 const BY_NODES: &str = "O(N) where N is the total number of Cluster nodes";
@@ -106,183 +149,157 @@ const fn sub(
     syntax: &'static str,
     summary: &'static str,
 ) -> Spec {
-    Spec::other(name, arity).flag(Flags::STALE).doc(Group::Cluster, since, syntax, summary)
+    Spec::other(name, arity).flag(Flags::STALE).doc(Rows::Cluster, since, syntax, summary)
 }
 
 const fn replicas(name: &'static str, since: &'static str) -> ServerCommand {
     let run: ServerRun = |caller, args, reply| {
-        own_node(caller, args.at(2))?;
-        reply.array(0);
+        let map = map(caller)?;
+        let lines = answers::replicas(&map, group_of(&map, args.at(2))?);
+        reply.array(lines.len());
+        lines.iter().for_each(|line| reply.bulk(line.as_bytes()));
         Ok(())
     };
     row(sub(name, 3, since, "node-id", "Lists the replicas of a node.").flag(Flags::ADMIN), run)
 }
 
-/// A command that cluster clients send, without an effect here.
-const fn plain(name: &'static str, flags: Flags, summary: &'static str) -> ServerCommand {
-    let run: ServerRun = |caller, _, reply| {
-        node(caller)?;
-        reply.ok();
-        Ok(())
-    };
-    row(Spec::other(name, 1).flag(flags).doc(Group::Cluster, "3.0.0", "", summary), run)
+const fn plain(name: &'static str, flags: Flags, summary: &'static str, run: ServerRun) -> ServerCommand {
+    row(Spec::other(name, 1).flag(flags).doc(Rows::Cluster, "3.0.0", "", summary), run)
 }
 
-/// This server as shown to cluster clients.
-struct Node<'a> {
-    id: &'a str,
-    ip: String,
-    port: u16,
-    bus_port: u16,
-    hostname: &'a str,
-    endpoint: Endpoint,
+/// A change of the cluster.
+const fn change(
+    name: &'static str,
+    arity: i16,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+) -> ServerCommand {
+    row(sub(name, arity, since, syntax, summary).flag(Flags::ADMIN.with(Flags::NOSCRIPT)), refused_change)
 }
 
-impl Node<'_> {
-    /// The address for clients to connect to; `None` for the one they are connected to.
-    fn endpoint(&self) -> Option<&str> {
-        match self.endpoint {
-            Endpoint::Ip => Some(&self.ip),
-            Endpoint::Hostname if self.hostname.is_empty() => Some("?"),
-            Endpoint::Hostname => Some(self.hostname),
-            Endpoint::Unknown => None,
+/// The map that clients see. Errors: this server is no cluster.
+fn map(caller: &Caller<'_>) -> Result<Arc<Map>, Fault> {
+    match caller.local.live.cluster.mode {
+        ClusterMode::Off => Err(DISABLED),
+        ClusterMode::Pushed if caller.local.shared.cluster.is_configured() => {
+            Ok(caller.local.cluster.map.clone())
+        }
+        // A node without a configuration knows itself alone.
+        ClusterMode::Pushed => Ok(Arc::new(map_of_one(caller, Vec::new(), 0))),
+        ClusterMode::Emulated => {
+            let all = SlotRange { start: 0, end: SLOTS_LEN - 1 };
+            Ok(Arc::new(map_of_one(caller, vec![all], 1)))
         }
     }
 }
 
-/// This server. Errors: no cluster is emulated.
-fn node<'a>(caller: &'a Caller<'_>) -> Result<Node<'a>, Fault> {
-    let cluster: &Cluster = &caller.local.live.cluster;
-    if cluster.mode == ClusterMode::Off {
-        return Err(DISABLED);
-    }
+/// A map of this server alone.
+fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Map {
     let shared = caller.local.shared;
+    let settings = &caller.local.live.cluster;
     // The address that the client has reached is one it can reach.
     let local = caller.info.local.parse::<std::net::SocketAddr>();
-    let ip = match &*cluster.announce_ip {
+    let ip = match &*settings.announce_ip {
         "" => local.map_or_else(|_| String::new(), |local| local.ip().to_canonical().to_string()),
         ip => ip.to_owned(),
     };
-    let own_port = shared.port.load(std::sync::atomic::Ordering::Relaxed);
-    let port = match cluster.announce_port {
+    let own_port = shared.port.load(Relaxed);
+    let port = match settings.announce_port {
         0 => u16::try_from(own_port).unwrap_or(0),
         port => port,
     };
-    Ok(Node {
-        id: if cluster.node_id.is_empty() { &shared.run_id } else { &cluster.node_id },
-        ip,
-        port,
-        bus_port: if cluster.announce_bus_port == 0 {
-            port.wrapping_add(10_000)
-        } else {
-            cluster.announce_bus_port
-        },
-        hostname: &cluster.announce_hostname,
-        endpoint: cluster.endpoint,
-    })
+    let bus_port = match settings.announce_bus_port {
+        0 => port.wrapping_add(10_000),
+        port => port,
+    };
+    let id = shared.cluster.id().to_owned();
+    let hostname = settings.announce_hostname.clone();
+    let master = Node { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online };
+    Map::new(vec![Group { id: id.clone(), slots, master, replicas: Vec::new() }], &id, revision)
 }
 
-/// This server, if `id` is its id.
-fn own_node<'a>(caller: &'a Caller<'_>, id: &[u8]) -> Result<Node<'a>, Fault> {
-    let node = node(caller)?;
-    if node.id.as_bytes() == id {
-        return Ok(node);
+/// The group whose master has the id `id`. Errors: no node has it, or a replica has.
+fn group_of<'m>(map: &'m Map, id: &[u8]) -> Result<&'m Group, Fault> {
+    let (group, node) = find(map, id)?;
+    if node.id == group.master.id {
+        return Ok(group);
     }
-    Err(Fault::Text(format!("ERR Unknown node {}", String::from_utf8_lossy(id)).into()))
+    Err(Fault::text("ERR The specified node is not a master"))
+}
+
+fn find<'m>(map: &'m Map, id: &[u8]) -> Result<(&'m Group, &'m Node), Fault> {
+    let unknown = || Fault::Text(format!("ERR Unknown node {}", String::from_utf8_lossy(id)).into());
+    map.find(id).ok_or_else(unknown)
+}
+
+/// A change of the cluster, which this server does not take from its clients.
+fn refused_change(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    match caller.local.live.cluster.mode {
+        ClusterMode::Off => Err(DISABLED),
+        ClusterMode::Pushed => Err(Fault::text("ERR this cluster is configured by DFLYCLUSTER CONFIG")),
+        ClusterMode::Emulated => {
+            Err(Fault::text("ERR The emulated cluster is one server, which owns all slots and keeps them"))
+        }
+    }
 }
 
 fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    node(caller)?;
-    let slots = SLOTS_LEN;
-    let text = format!(
-        "cluster_state:ok\r\ncluster_slots_assigned:{slots}\r\ncluster_slots_ok:{slots}\r\ncluster_slots_pfail:0\r\n\
-         cluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\n\
-         cluster_my_epoch:1\r\ncluster_stats_messages_sent:0\r\ncluster_stats_messages_received:0\r\n\
-         total_cluster_links_buffer_limit_exceeded:0\r\n"
-    );
-    reply.verbatim(*b"txt", text.as_bytes());
+    let map = map(caller)?;
+    let is_ok = map.covers_all() || map.bound_len() > 0 && !caller.local.live.cluster.requires_all;
+    reply.verbatim(*b"txt", answers::info(&map, is_ok).as_bytes());
     Ok(())
 }
 
 fn keyslot(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    node(caller)?;
+    must_be_on(caller)?;
     reply.int(i64::from(key_slot(args.at(2))));
     Ok(())
 }
 
+/// Errors: this server is no cluster.
+pub(super) fn must_be_on(caller: &Caller<'_>) -> Result<(), Fault> {
+    if caller.local.live.cluster.mode == ClusterMode::Off { Err(DISABLED) } else { Ok(()) }
+}
+
 fn myid(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.bulk(node(caller)?.id.as_bytes());
+    must_be_on(caller)?;
+    reply.bulk(caller.local.shared.cluster.id().as_bytes());
+    Ok(())
+}
+
+fn myshardid(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let map = map(caller)?;
+    let id = map.own_group().map_or(caller.local.shared.cluster.id(), |group| &group.id);
+    reply.bulk(id.as_bytes());
     Ok(())
 }
 
 fn nodes(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let Node { id, ip, port, bus_port, hostname, .. } = &node(caller)?;
-    let comma = if hostname.is_empty() { "" } else { "," };
-    let last = SLOTS_LEN - 1;
-    let line =
-        format!("{id} {ip}:{port}@{bus_port}{comma}{hostname} myself,master - 0 0 1 connected 0-{last}\n");
-    reply.verbatim(*b"txt", line.as_bytes());
+    reply.verbatim(*b"txt", answers::nodes(&*map(caller)?).as_bytes());
     Ok(())
 }
 
 fn slots(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let node = node(caller)?;
-    reply.array(1);
-    reply.array(3);
-    reply.int(0);
-    reply.int(i64::from(SLOTS_LEN - 1));
-    reply.array(4);
-    reply.bulk_or_null(node.endpoint().map(str::as_bytes));
-    reply.int(i64::from(node.port));
-    reply.bulk(node.id.as_bytes());
-    // The other ways to name it.
-    let others = [
-        ("ip", node.endpoint != Endpoint::Ip, node.ip.as_str()),
-        ("hostname", node.endpoint != Endpoint::Hostname && !node.hostname.is_empty(), node.hostname),
-    ];
-    let others = others.iter().filter(|(_, is_shown, _)| *is_shown);
-    reply.map(others.clone().count());
-    for (name, _, value) in others {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
+    answers::slots(&*map(caller)?, route::endpoint(caller.local.live.cluster.endpoint), reply);
     Ok(())
 }
 
 fn shards(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let node = node(caller)?;
-    reply.array(1);
-    reply.map(2);
-    reply.bulk(b"slots");
-    reply.array(2);
-    reply.int(0);
-    reply.int(i64::from(SLOTS_LEN - 1));
-    reply.bulk(b"nodes");
-    reply.array(1);
-    reply.map(7 + usize::from(!node.hostname.is_empty()));
-    reply.bulk(b"id");
-    reply.bulk(node.id.as_bytes());
-    reply.bulk(b"port");
-    reply.int(i64::from(node.port));
-    reply.bulk(b"ip");
-    reply.bulk(node.ip.as_bytes());
-    reply.bulk(b"endpoint");
-    reply.bulk_or_null(node.endpoint().map(str::as_bytes));
-    if !node.hostname.is_empty() {
-        reply.bulk(b"hostname");
-        reply.bulk(node.hostname.as_bytes());
-    }
-    reply.bulk(b"role");
-    reply.bulk(b"master");
-    reply.bulk(b"replication-offset");
-    reply.int(0);
-    reply.bulk(b"health");
-    reply.bulk(b"online");
+    answers::shards(&*map(caller)?, route::endpoint(caller.local.live.cluster.endpoint), reply);
+    Ok(())
+}
+
+/// READONLY and READWRITE.
+fn read_replicas(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    must_be_on(caller)?;
+    caller.session.reads_replica = reader::is(args.at(0), "readonly");
+    reply.ok();
     Ok(())
 }
 
 fn help_cluster(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    node(caller)?;
+    must_be_on(caller)?;
     help(
         reply,
         "CLUSTER",

@@ -123,6 +123,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.gate.set(Gate::REPLY, false);
     session.no_evict = false;
     session.no_touch = false;
+    session.reads_replica = false;
     session.gate.set(Gate::NO_TOUCH, false);
     session.gate.set(Gate::IMPORTS, false);
     session.fieldsets = None;

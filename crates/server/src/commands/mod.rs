@@ -8,6 +8,7 @@ pub mod command;
 pub mod config;
 pub mod connection;
 pub mod debug;
+pub mod dflycluster;
 pub mod flows;
 pub mod function;
 pub mod himport;
@@ -48,6 +49,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     monitor::FAMILY,
     pubsub::FAMILY,
     cluster::FAMILY,
+    dflycluster::FAMILY,
     command::FAMILY,
     config::FAMILY,
     scripting::FAMILY,

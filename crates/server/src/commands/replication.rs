@@ -7,6 +7,7 @@ use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, row};
+use crate::cluster::sweep;
 use crate::dispatch::Caller;
 use crate::replication::failover::{self, Wish as Wishes};
 use crate::replication::roles::{self, Followed};
@@ -222,11 +223,12 @@ fn filtered(words: &[u8]) -> Result<Contents, Fault> {
 }
 
 fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.local.live.cluster.mode != darter_config::ClusterMode::Off {
+    if caller.local.live.cluster.mode == darter_config::ClusterMode::Emulated {
         return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
     }
     if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
         roles::stand_alone(caller.local);
+        sweep::begin(caller.local.shared, caller.local.cluster.map.revision());
         reply.ok();
         return Ok(());
     }

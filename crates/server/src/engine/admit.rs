@@ -14,6 +14,7 @@ use darter_wire::{Args, Reply};
 use crate::acl::commands::find_command;
 use crate::acl::guard;
 use crate::clients::ClientInfo;
+use crate::cluster::route;
 use crate::commands::debug;
 use crate::dispatch::{self, Resolved};
 use crate::exec::{Call, Ran};
@@ -156,6 +157,12 @@ pub fn after_wait(
     refusal(EntryPoints::WAITED, &Waited { local, client, entry, args, db })
 }
 
+/// The first word of an error line.
+pub fn code_of(line: &[u8]) -> &str {
+    let word = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+    std::str::from_utf8(word).unwrap_or("ERR")
+}
+
 /// The command that `args` name, if a script may run it now. Errors: the error line; it is counted as a rejected call.
 pub fn in_script(bridge: &mut Bridge<'_>, args: Args<'_>) -> Result<&'static Entry, Cow<'static, str>> {
     const UNKNOWN: &str = "ERR Unknown Redis command called from script";
@@ -182,6 +189,15 @@ fn refusal_in_script(bridge: &mut Bridge<'_>, entry: &'static Entry, args: Args<
     };
     if let Some(line) = refusal(by, &Candidate { local, session, info, entry, args, by, script }) {
         return Some(line);
+    }
+    if session.gate.has(Gate::CLUSTER) {
+        let call = (entry, args);
+        let mut slot = bridge.slot;
+        let line = route::refusal_in_script(local, session, call, bridge.crosses_slots, &mut slot);
+        bridge.slot = slot;
+        if line.is_some() {
+            return line;
+        }
     }
     if !entry.spec.flags.any(Flags::WRITE) {
         return None;
@@ -247,6 +263,14 @@ impl AdmitFacts for Candidate<'_> {
             _ => guard::check(local, session, info, entry, args),
         };
         checked.err().map(Cow::Owned)
+    }
+
+    #[inline]
+    fn misrouted(&self) -> Option<Line> {
+        let Candidate { local, session, entry, args, by, .. } = *self;
+        // A script is checked with the slots of its other commands.
+        let is_checked = session.gate.has(Gate::CLUSTER) && by != EntryPoints::SCRIPT;
+        if is_checked { route::refusal(local, session, entry, args) } else { None }
     }
 
     #[inline]
@@ -323,6 +347,11 @@ impl AdmitFacts for Waited<'_> {
         let Waited { local, client, entry, args, db } = *self;
         guard::check_after_wait(local, client, entry, args, db).err().map(Cow::Owned)
     }
+
+    fn misrouted(&self) -> Option<Line> {
+        let is_on = self.local.shared.cluster.is_on();
+        if is_on { route::refusal_after_wait(self.local, self.entry, self.args) } else { None }
+    }
 }
 
 /// Whether `entry` is a DEBUG that tests call from scripts, and may.
@@ -342,6 +371,9 @@ pub fn refuse(
 ) {
     if entry.spec.has(Marks::RUNS_QUEUE) {
         transaction::forget(call.session);
+        if route::is_redirect(line) {
+            return dispatch::reject(local, call, entry, args, line);
+        }
         let cause = line.strip_prefix(b"ERR ").unwrap_or(line);
         let whole = [b"EXECABORT Transaction discarded because of: ", cause].concat();
         return dispatch::reject(local, call, entry, args, &whole);

@@ -11,6 +11,7 @@ use super::detail::DetailOperation;
 use super::listing::Listing;
 use super::run::{self, write_error};
 use super::{Counter, DB, admin, auth, batch, flush, stats};
+use crate::cluster::route;
 use crate::conn::Conn;
 use crate::engine::admit;
 use crate::engine::lease_timer::LeaseTimer;
@@ -309,6 +310,10 @@ fn pass_gate(
             return Passed::Yes;
         }
         local.stats().commands[entry.id].rejected.add(1);
+        if route::is_redirect(&line) {
+            conn.output.extend_from_slice(&[b"SERVER_ERROR ", &*line, b"\r\n"].concat());
+            return Passed::No;
+        }
         conn.output.extend_from_slice(match line.split(|&byte| byte == b' ').next() {
             Some(b"OOM") => {
                 local.stats().memcached.add(Counter::NoRoom);
@@ -341,7 +346,7 @@ fn postpone(conn: &mut Conn, local: &mut ThreadState) {
 /// A command as the one of Redis that stands for it, for those who look at arguments: its keys, and as many words more
 /// as it must have.
 #[cold]
-fn args_of(entry: &Entry, command: &Command<'_>) -> OwnedArgs {
+pub(super) fn args_of(entry: &Entry, command: &Command<'_>) -> OwnedArgs {
     let mut args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
     match command {
         Command::Get { keys, .. } => keys.clone().for_each(|key| args.push(key)),

@@ -7,10 +7,12 @@ use darter_txn::{LockSet, ShardSet};
 use darter_wire::memcache::{Command, Decoder, Error, Limits, Step as Decoded, Store};
 use smallvec::SmallVec;
 
+use super::connection::args_of;
 use super::detail::{Detail, DetailOperation};
 use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
+use crate::cluster::route;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
 use crate::exec::{self, Call, Ran};
@@ -269,6 +271,14 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw:
     let Decoded::Command { command, .. } = Decoder::new().next(raw, &limits) else { return };
     if let Command::FlushAll { noreply, .. } = command {
         return flush::granted(local, grant, origin, noreply, out);
+    }
+    if local.shared.cluster.is_on() {
+        let entry = local.shared.verbs.of(&command);
+        let args = args_of(entry, &command);
+        if let Some(line) = route::refusal_after_wait(local, entry, args.args()) {
+            // The map has changed while the command waited for its shards.
+            return out.extend_from_slice(&[b"SERVER_ERROR ", &*line, b"\r\n"].concat());
+        }
     }
     apply_all(local, plan::set_of(&local.shared.router, grant), &command, out);
     match &command {

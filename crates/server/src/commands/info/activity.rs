@@ -187,6 +187,14 @@ fn keys(source: &Source<'_>, out: &mut Text) {
 pub fn cluster(source: &Source<'_>, out: &mut Text) {
     out.field("cluster_enabled", u8::from(source.live.cluster.mode != darter_config::ClusterMode::Off));
     out.zeros(&["migration_errors_total", "total_migrated_keys"]);
+    let cluster = &source.shared.cluster;
+    if cluster.is_on() {
+        let redirects = &cluster.redirects;
+        out.field("cluster_map_revision", cluster.map().revision());
+        out.field("cluster_redirects_moved", redirects.moved.load(Relaxed));
+        out.field("cluster_refused_crossslot", redirects.cross.load(Relaxed));
+        out.field("cluster_refused_down", redirects.down.load(Relaxed));
+    }
 }
 
 /// INFO keyspace: databases that hold a key. Keys whose members expire are counted by Redis' name and by Valkey's.

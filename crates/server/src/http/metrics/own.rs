@@ -121,6 +121,24 @@ pub(super) const OWN: &[Family] = &[
     counter("darter_failovers_total", "Failovers in which this server gave its role away.", |s| {
         s.shared.replication.counts.failovers.load(Relaxed) as f64
     }),
+    many(
+        "darter_cluster_slots",
+        Kind::Gauge,
+        "Slots of the cluster by what this node knows of them.",
+        |s, out| {
+            let map = s.shared.cluster.map();
+            let own = map.own_group().map_or(0, |group| group.slots_len());
+            out.with("state", "own", own);
+            out.with("state", "other", map.bound_len() - own);
+            out.with("state", "unbound", map.owners().len() - map.bound_len());
+        },
+    ),
+    many("darter_cluster_redirects_total", Kind::Counter, "Commands refused for their slots.", |s, out| {
+        let redirects = &s.shared.cluster.redirects;
+        out.with("kind", "moved", redirects.moved.load(Relaxed));
+        out.with("kind", "crossslot", redirects.cross.load(Relaxed));
+        out.with("kind", "down", redirects.down.load(Relaxed));
+    }),
     many("darter_cpu_seconds_total", Kind::Counter, "Processor time by mode.", |s, out| {
         out.with("mode", "user", s.cpu.user.as_secs_f64());
         out.with("mode", "system", s.cpu.system.as_secs_f64());

@@ -1,0 +1,17 @@
+//! Cluster without I/O: the map of groups and slots, checks of a pushed configuration, and the answers that clients read
+//! from the map.
+//!
+//! Called by the server, which keeps one map and replaces it as a whole. Nothing here opens a socket, reads a file or
+//! asks the time. A map does not care where it came from: a pushed configuration is one source of maps.
+#![forbid(unsafe_code)]
+
+pub mod answers;
+pub mod map;
+pub mod pushed;
+pub mod route;
+pub mod slot;
+
+pub use map::{Group, Health, Map, Node, Place, SlotRange};
+pub use pushed::parse;
+pub use route::{Ask, Rules, Verdict};
+pub use slot::slot_of;

@@ -1,0 +1,301 @@
+//! The map of a cluster: groups of nodes, the slots of each, and the owner of every slot as one table.
+//!
+//! Built from checked groups by a source of maps; read by routing and by the answers. A map never changes: a change makes
+//! another map.
+
+use darter_base::crc::SLOTS_LEN;
+
+/// Slots from `start` to `end`, both included.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SlotRange {
+    /// The first slot.
+    pub start: u16,
+    /// The last slot, `start <= end < 16384`.
+    pub end: u16,
+}
+
+impl SlotRange {
+    /// Number of slots.
+    pub fn slots_len(self) -> u16 {
+        self.end - self.start + 1
+    }
+}
+
+/// The state of a node as the source of the map knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Health {
+    /// Serves.
+    #[default]
+    Online,
+    /// Loads its data.
+    Loading,
+    /// Has failed.
+    Fail,
+    /// Not shown to clients.
+    Hidden,
+}
+
+impl Health {
+    /// The state called `name`, in lower case.
+    pub fn named(name: &str) -> Option<Health> {
+        Some(match name {
+            "online" => Health::Online,
+            "loading" => Health::Loading,
+            "fail" => Health::Fail,
+            "hidden" => Health::Hidden,
+            _ => return None,
+        })
+    }
+
+    /// The name that CLUSTER SHARDS shows.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Health::Online | Health::Hidden => "online",
+            Health::Loading => "loading",
+            Health::Fail => "failed",
+        }
+    }
+}
+
+/// A server of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its id.
+    pub id: String,
+    /// The address for clients: an IP address or a host name.
+    pub ip: String,
+    /// The port for clients.
+    pub port: u16,
+    /// The port of Redis' bus as CLUSTER NODES shows it; there is no bus.
+    pub bus_port: u16,
+    /// Its host name; empty if it has none.
+    pub hostname: String,
+    /// Its state.
+    pub health: Health,
+}
+
+/// A master with its replicas and its slots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// The name of the group in CLUSTER MYSHARDID.
+    pub id: String,
+    /// Its slots: ascending, no two ranges touch.
+    pub slots: Vec<SlotRange>,
+    /// The node that serves writes.
+    pub master: Node,
+    /// The nodes that follow it.
+    pub replicas: Vec<Node>,
+}
+
+impl Group {
+    /// All nodes, the master first.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        std::iter::once(&self.master).chain(&self.replicas)
+    }
+
+    /// Number of slots.
+    pub fn slots_len(&self) -> usize {
+        self.slots.iter().map(|range| usize::from(range.slots_len())).sum()
+    }
+}
+
+/// The place of a node in the map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// It leads the group of this index.
+    Master(usize),
+    /// It follows the master of the group of this index.
+    Replica(usize),
+    /// It is in no group.
+    Nowhere,
+}
+
+impl Place {
+    /// The index of its group.
+    pub fn group(self) -> Option<usize> {
+        match self {
+            Place::Master(group) | Place::Replica(group) => Some(group),
+            Place::Nowhere => None,
+        }
+    }
+}
+
+/// Groups and the owners of all slots, as one node sees them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Map {
+    groups: Vec<Group>,
+    // The index of the group that owns the slot, or `UNBOUND`.
+    owners: Box<[u16; SLOTS_LEN as usize]>,
+    bound_len: usize,
+    failed_len: usize,
+    me: String,
+    place: Place,
+    revision: u64,
+}
+
+/// In the table of owners: the slot has none. Greater than the index of any group.
+pub const UNBOUND: u16 = u16::MAX;
+
+/// Groups that a map may have.
+pub const GROUPS_MAX: usize = 1 << 14;
+
+impl Map {
+    /// A map of checked groups: up to [`GROUPS_MAX`], without a slot in two of them. `me` is the id of the node that asks.
+    pub fn new(groups: Vec<Group>, me: &str, revision: u64) -> Map {
+        assert!(groups.len() <= GROUPS_MAX);
+        let mut owners = Box::new([UNBOUND; SLOTS_LEN as usize]);
+        let (mut bound_len, mut failed_len) = (0, 0);
+        let mut place = Place::Nowhere;
+        for (at, group) in groups.iter().enumerate() {
+            for range in &group.slots {
+                let slots = owners.get_mut(usize::from(range.start)..=usize::from(range.end));
+                slots.into_iter().flatten().for_each(|owner| {
+                    debug_assert_eq!(*owner, UNBOUND);
+                    *owner = at as u16;
+                });
+            }
+            bound_len += group.slots_len();
+            if group.master.health == Health::Fail {
+                failed_len += group.slots_len();
+            }
+            if group.master.id == me {
+                place = Place::Master(at);
+            } else if group.replicas.iter().any(|node| node.id == me) {
+                place = Place::Replica(at);
+            }
+        }
+        Map { groups, owners, bound_len, failed_len, me: me.to_owned(), place, revision }
+    }
+
+    /// The groups, in the order of the source.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The id of the node that holds this map.
+    pub fn me(&self) -> &str {
+        &self.me
+    }
+
+    /// The place of the node that holds this map.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The group of the node that holds this map.
+    pub fn own_group(&self) -> Option<&Group> {
+        self.groups.get(self.place.group()?)
+    }
+
+    /// The number of the map: a later one is greater.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The table of owners: the index of each slot's group, or [`UNBOUND`].
+    #[inline]
+    pub fn owners(&self) -> &[u16; SLOTS_LEN as usize] {
+        &self.owners
+    }
+
+    /// The index of the group that owns `slot`.
+    #[inline]
+    pub fn owner(&self, slot: u16) -> Option<usize> {
+        let owner = *self.owners.get(usize::from(slot))?;
+        (owner != UNBOUND).then_some(usize::from(owner))
+    }
+
+    /// Whether the group of this node owns `slot`.
+    pub fn is_own(&self, slot: u16) -> bool {
+        let owner = self.owner(slot);
+        owner.is_some() && owner == self.place.group()
+    }
+
+    /// Slots with an owner.
+    pub fn bound_len(&self) -> usize {
+        self.bound_len
+    }
+
+    /// Slots whose master has failed.
+    pub fn failed_len(&self) -> usize {
+        self.failed_len
+    }
+
+    /// Whether every slot has an owner that has not failed.
+    pub fn covers_all(&self) -> bool {
+        self.bound_len == usize::from(SLOTS_LEN) && self.failed_len == 0
+    }
+
+    /// The group and the node with the id `id`.
+    pub fn find(&self, id: &[u8]) -> Option<(&Group, &Node)> {
+        self.groups.iter().find_map(|group| {
+            let node = group.nodes().find(|node| node.id.as_bytes() == id)?;
+            Some((group, node))
+        })
+    }
+}
+
+/// Puts ranges in order and joins those that touch. Errors: the first slot that two of them have.
+pub fn join_ranges(mut ranges: Vec<SlotRange>) -> Result<Vec<SlotRange>, u16> {
+    ranges.sort_unstable();
+    let mut joined: Vec<SlotRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(before) if range.start <= before.end => return Err(range.start),
+            Some(before) if range.start == before.end + 1 => before.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    Ok(joined)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn node(id: &str, port: u16) -> Node {
+        Node {
+            id: id.to_owned(),
+            ip: "10.0.0.1".to_owned(),
+            port,
+            bus_port: port + 10_000,
+            hostname: String::new(),
+            health: Health::Online,
+        }
+    }
+
+    pub(crate) fn group(id: &str, port: u16, slots: &[(u16, u16)], replicas: &[Node]) -> Group {
+        Group {
+            id: id.to_owned(),
+            slots: slots.iter().map(|&(start, end)| SlotRange { start, end }).collect(),
+            master: node(id, port),
+            replicas: replicas.to_vec(),
+        }
+    }
+
+    #[test]
+    fn owners_follow_the_ranges() {
+        let groups =
+            vec![group("a", 1, &[(0, 99), (200, 200)], &[node("r", 3)]), group("b", 2, &[(100, 199)], &[])];
+        let map = Map::new(groups, "r", 7);
+        assert_eq!(
+            [0, 99, 100, 199, 200, 201].map(|slot| map.owner(slot)),
+            [Some(0), Some(0), Some(1), Some(1), Some(0), None]
+        );
+        assert_eq!(map.place(), Place::Replica(0));
+        assert!(map.is_own(200) && !map.is_own(100) && !map.is_own(201));
+        assert_eq!((map.bound_len(), map.covers_all()), (201, false));
+        assert_eq!(map.find(b"b").map(|(_, node)| node.port), Some(2));
+        assert_eq!(Map::new(Vec::new(), "x", 0).place(), Place::Nowhere);
+    }
+
+    #[test]
+    fn ranges_are_joined_and_doubles_refused() {
+        let range = |start, end| SlotRange { start, end };
+        assert_eq!(
+            join_ranges(vec![range(5, 9), range(0, 4), range(11, 11)]),
+            Ok(vec![range(0, 9), range(11, 11)])
+        );
+        assert_eq!(join_ranges(vec![range(5, 9), range(0, 5)]), Err(5));
+    }
+}

@@ -1,0 +1,185 @@
+//! Routing: whether this node serves a command, or where its client is sent.
+//!
+//! Called by the server's admission for each command with keys. The order of the answers is that of the plan: the cluster
+//! is down, keys of several slots, another node's slot.
+
+use crate::map::{Map, Node, Place};
+use crate::slot::slot_of;
+
+/// The slots of one command, or of all commands of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ask {
+    /// The slot of the first key.
+    pub slot: Option<u16>,
+    /// There are keys of another slot.
+    pub is_cross: bool,
+    /// There are keys of slots that another group owns, or nobody.
+    pub has_foreign: bool,
+    /// Data may change.
+    pub writes: bool,
+    /// Only channels of slots are named.
+    pub is_pubsub: bool,
+    /// The client has sent READONLY.
+    pub reads_replica: bool,
+}
+
+impl Ask {
+    /// Adds a key.
+    #[inline]
+    pub fn add(&mut self, map: &Map, key: &[u8]) {
+        self.add_slot(map, slot_of(key));
+    }
+
+    /// Adds a slot.
+    #[inline]
+    pub fn add_slot(&mut self, map: &Map, slot: u16) {
+        match self.slot {
+            None => self.slot = Some(slot),
+            Some(first) if first == slot => return,
+            Some(_) => self.is_cross = true,
+        }
+        self.has_foreign |= !map.is_own(slot);
+    }
+}
+
+/// The settings that routing depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Nothing is served unless every slot has an owner (`cluster-require-full-coverage`).
+    pub needs_all: bool,
+    /// Reads go on without that (`cluster-allow-reads-when-down`).
+    pub reads_when_down: bool,
+    /// Sharded messages go on without that (`cluster-allow-pubsubshard-when-down`).
+    pub messages_when_down: bool,
+    /// One command may have keys of several slots of this group (`cluster_cross_slot own`).
+    pub crosses_own: bool,
+}
+
+/// What becomes of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict<'a> {
+    /// This node serves it.
+    Serve,
+    /// The cluster is down.
+    Down,
+    /// The cluster is down and serves reads alone.
+    DownForWrites,
+    /// Nobody owns the slot.
+    Unbound,
+    /// The keys have different slots.
+    CrossSlot,
+    /// Another node serves the slot.
+    Moved(u16, &'a Node),
+}
+
+impl Rules {
+    /// What becomes of a command under `map`.
+    pub fn verdict<'a>(&self, map: &'a Map, ask: &Ask) -> Verdict<'a> {
+        let Some(slot) = ask.slot else { return Verdict::Serve };
+        let Some(owner) = map.owner(slot) else { return Verdict::Unbound };
+        if self.needs_all && !map.covers_all() {
+            if ask.is_pubsub {
+                if !self.messages_when_down {
+                    return Verdict::Down;
+                }
+            } else if !self.reads_when_down {
+                return Verdict::Down;
+            } else if ask.writes {
+                return Verdict::DownForWrites;
+            }
+        }
+        if ask.is_cross && !(self.crosses_own && !ask.has_foreign) {
+            return Verdict::CrossSlot;
+        }
+        let serves = match map.place() {
+            Place::Master(own) => own == owner,
+            Place::Replica(own) => own == owner && (ask.reads_replica || ask.is_pubsub) && !ask.writes,
+            Place::Nowhere => false,
+        };
+        match map.groups().get(owner) {
+            Some(group) if !serves => Verdict::Moved(slot, &group.master),
+            _ => Verdict::Serve,
+        }
+    }
+
+    /// The index of the group whose slots are served without a further question, or a number that no slot has.
+    pub fn own(&self, map: &Map) -> u16 {
+        let is_down = self.needs_all && !map.covers_all();
+        match map.place() {
+            Place::Master(own) if !is_down => own as u16,
+            // Not the mark of slots without an owner.
+            _ => crate::map::UNBOUND - 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::tests::{group, node};
+
+    const STRICT: Rules =
+        Rules { needs_all: true, reads_when_down: false, messages_when_down: true, crosses_own: false };
+
+    fn ask(map: &Map, slots: &[u16]) -> Ask {
+        let mut ask = Ask::default();
+        slots.iter().for_each(|&slot| ask.add_slot(map, slot));
+        ask
+    }
+
+    fn whole(me: &str) -> Map {
+        let groups =
+            vec![group("a", 1, &[(0, 8191)], &[node("ra", 3)]), group("b", 2, &[(8192, 16383)], &[])];
+        Map::new(groups, me, 1)
+    }
+
+    #[test]
+    fn a_master_serves_its_slots_and_names_the_owner_of_others() {
+        let map = whole("a");
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[])), Verdict::Serve);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 5])), Verdict::Serve);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 6])), Verdict::CrossSlot);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[9000, 6])), Verdict::CrossSlot);
+        let Verdict::Moved(9000, node) = STRICT.verdict(&map, &ask(&map, &[9000])) else {
+            panic!("not moved")
+        };
+        assert_eq!(node.id, "b");
+        assert_eq!((STRICT.own(&map), STRICT.own(&whole("b")), STRICT.own(&whole("ra"))), (0, 1, 0xfffe));
+    }
+
+    #[test]
+    fn several_slots_of_one_group_go_together_where_that_is_allowed() {
+        let (map, rules) = (whole("a"), Rules { crosses_own: true, ..STRICT });
+        assert_eq!(rules.verdict(&map, &ask(&map, &[5, 6])), Verdict::Serve);
+        assert_eq!(rules.verdict(&map, &ask(&map, &[5, 9000])), Verdict::CrossSlot);
+        assert_eq!(rules.verdict(&map, &ask(&map, &[9000, 9001])), Verdict::CrossSlot);
+    }
+
+    #[test]
+    fn a_replica_serves_reads_of_those_who_asked() {
+        let map = whole("ra");
+        let read = Ask { reads_replica: true, ..ask(&map, &[5]) };
+        assert_eq!(STRICT.verdict(&map, &read), Verdict::Serve);
+        let is_moved = |ask: &Ask| matches!(STRICT.verdict(&map, ask), Verdict::Moved(..));
+        assert!(is_moved(&ask(&map, &[5])));
+        assert!(is_moved(&Ask { writes: true, ..read }));
+        assert!(is_moved(&Ask { reads_replica: true, ..ask(&map, &[9000]) }));
+    }
+
+    #[test]
+    fn a_hole_stops_all_or_its_own_slots() {
+        let map = Map::new(vec![group("a", 1, &[(0, 99)], &[])], "a", 1);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5])), Verdict::Down);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[100])), Verdict::Unbound);
+        assert_eq!(STRICT.own(&map), 0xfffe, "nothing is served without a question");
+        let rules = Rules { reads_when_down: true, ..STRICT };
+        assert_eq!(rules.verdict(&map, &ask(&map, &[5])), Verdict::Serve);
+        let write = Ask { writes: true, ..ask(&map, &[5]) };
+        assert_eq!(rules.verdict(&map, &write), Verdict::DownForWrites);
+        let message = Ask { is_pubsub: true, ..ask(&map, &[5]) };
+        assert_eq!(STRICT.verdict(&map, &message), Verdict::Serve);
+        let rules = Rules { needs_all: false, ..STRICT };
+        assert_eq!(rules.verdict(&map, &write), Verdict::Serve);
+        assert_eq!(rules.verdict(&map, &ask(&map, &[100])), Verdict::Unbound);
+    }
+}

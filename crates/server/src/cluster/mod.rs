@@ -1,0 +1,179 @@
+//! This server as one node of a cluster (`cluster_mode yes`): its id, its map, and the change from one map to the next.
+//!
+//! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
+//! the keys of slots that are not ours, and `file` keeps a pushed configuration. A map comes from anywhere: [`Cluster::adopt`]
+//! is the one door. Nothing here decides who owns a slot.
+
+pub mod changes;
+pub mod file;
+pub mod route;
+pub mod sweep;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use darter_cluster::{Group, Map, Rules};
+use darter_config::{Cluster as Settings, ClusterMode, Live};
+
+use crate::shared::{Shared, ThreadMessage};
+use crate::worker::lock;
+
+/// What the threads share of the cluster.
+pub struct Cluster {
+    is_on: bool,
+    id: String,
+    file: PathBuf,
+    state: Mutex<State>,
+    // Held while a configuration is written and taken, so that the file is that of the map.
+    pushing: Mutex<()>,
+    /// A map has come since the start, or was found on disk.
+    is_configured: AtomicBool,
+    /// Commands that were sent elsewhere, and those that were refused for their slots.
+    pub redirects: Redirects,
+}
+
+/// Counts of refusals.
+#[derive(Default)]
+pub struct Redirects {
+    /// MOVED.
+    pub moved: AtomicU64,
+    /// CROSSSLOT.
+    pub cross: AtomicU64,
+    /// CLUSTERDOWN.
+    pub down: AtomicU64,
+}
+
+struct State {
+    map: Arc<Map>,
+    /// Threads that have not taken the map yet.
+    behind: usize,
+    /// What follows once all threads have it.
+    then: Vec<Then>,
+}
+
+/// What follows once all threads have a map.
+pub type Then = Box<dyn FnOnce(&'static Shared) + Send>;
+
+impl Cluster {
+    /// The node as the settings and its file say. Errors: the file is damaged, or cannot be read.
+    pub fn start(live: &Live, run_id: &str) -> Result<Cluster, String> {
+        let settings = &live.cluster;
+        let is_on = settings.mode == ClusterMode::Pushed;
+        let own = if settings.node_id.is_empty() { run_id } else { &settings.node_id };
+        let mut cluster = Cluster::with(is_on, own.to_owned(), settings, Vec::new(), 0);
+        if is_on && let Some(kept) = file::read(&settings.config_file)? {
+            let id = if settings.node_id.is_empty() { kept.id } else { settings.node_id.clone() };
+            cluster = Cluster::with(is_on, id, settings, kept.groups, kept.revision);
+            cluster.is_configured.store(true, Relaxed);
+        }
+        Ok(cluster)
+    }
+
+    fn with(is_on: bool, id: String, settings: &Settings, groups: Vec<Group>, revision: u64) -> Cluster {
+        let map = Arc::new(Map::new(groups, &id, revision));
+        Cluster {
+            is_on,
+            id,
+            file: settings.config_file.clone(),
+            state: Mutex::new(State { map, behind: 0, then: Vec::new() }),
+            pushing: Mutex::new(()),
+            is_configured: AtomicBool::new(false),
+            redirects: Redirects::default(),
+        }
+    }
+
+    /// Whether this server is one of several.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// The id of this node.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether there is a map.
+    pub fn is_configured(&self) -> bool {
+        self.is_configured.load(Relaxed)
+    }
+
+    /// The latest map.
+    pub fn map(&self) -> Arc<Map> {
+        lock(&self.state).map.clone()
+    }
+
+    /// Takes a pushed configuration that is checked: `groups` are those of `json`. It is on disk before it is in force.
+    /// Errors: it cannot be written; nothing has changed then.
+    pub fn push(
+        &self,
+        shared: &'static Shared,
+        json: &[u8],
+        groups: Vec<Group>,
+        then: Then,
+    ) -> Result<(), String> {
+        let _pushing = lock(&self.pushing);
+        file::write(&self.file, &self.id, self.map().revision() + 1, json)?;
+        self.adopt(shared, groups, then);
+        Ok(())
+    }
+
+    /// Replaces the map by one of `groups`. `then` runs when every thread routes by it: from then on nothing is done under
+    /// the map before.
+    pub fn adopt(&self, shared: &'static Shared, groups: Vec<Group>, then: Then) {
+        {
+            let mut state = lock(&self.state);
+            let map = Map::new(groups, &self.id, state.map.revision() + 1);
+            tracing::info!("the cluster has {} groups, map {}", map.groups().len(), map.revision());
+            state.map = Arc::new(map);
+            state.behind = shared.handles.len();
+            state.then.push(then);
+            self.is_configured.store(true, Relaxed);
+        }
+        let revision = self.map().revision();
+        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::ClusterMap(revision)));
+    }
+
+    /// Notes that a thread routes by the map of this revision. Runs what waits for the last of them.
+    pub fn acknowledge(&self, shared: &'static Shared, revision: u64) {
+        let then = {
+            let mut state = lock(&self.state);
+            if state.map.revision() != revision {
+                // A later map came in between: its own messages follow.
+                return;
+            }
+            state.behind = state.behind.saturating_sub(1);
+            if state.behind > 0 {
+                return;
+            }
+            std::mem::take(&mut state.then)
+        };
+        then.into_iter().for_each(|then| then(shared));
+        sweep::begin(shared, revision);
+    }
+}
+
+/// The map as one thread routes by it.
+pub struct View {
+    /// The map.
+    pub map: Arc<Map>,
+    /// The settings that routing depends on.
+    pub rules: Rules,
+    /// The index of the group whose slots are served without a further question, or a number that no slot has.
+    pub own: u16,
+}
+
+impl View {
+    /// The view of the latest map under `settings`.
+    pub fn new(cluster: &Cluster, settings: &Settings) -> View {
+        let map = cluster.map();
+        let rules = Rules {
+            needs_all: settings.requires_all,
+            reads_when_down: settings.reads_when_down,
+            messages_when_down: settings.messages_when_down,
+            crosses_own: settings.crosses_own,
+        };
+        let own = rules.own(&map);
+        View { map, rules, own }
+    }
+}

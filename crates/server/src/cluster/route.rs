@@ -1,0 +1,199 @@
+//! The check of a command's slots: the one place that every way in passes, in `cluster_mode yes` alone.
+//!
+//! Called by admission (clients, memcached, scripts), by EXEC before its first command, and for commands that have waited.
+//! The batch path asks [`own_len`], which says yes where the check would. It changes nothing but counters.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
+
+use darter_cluster::answers::Endpoint;
+use darter_cluster::{Ask, Node, Verdict, slot_of};
+use darter_command::{Flags, Marks};
+use darter_config::Endpoint as Form;
+use darter_wire::{Args, Span};
+
+use crate::registry::Entry;
+use crate::session::{Queued, Session};
+use crate::thread_state::ThreadState;
+use crate::window::Prepared;
+
+/// An error line without its `-`.
+pub type Line = Cow<'static, [u8]>;
+
+/// How many of `commands`, calls of `entry` about one key, may run because this node owns their slots.
+#[inline(never)]
+pub fn own_len(
+    local: &ThreadState,
+    entry: &'static Entry,
+    (buf, spans): (&[u8], &[Span]),
+    commands: &[Prepared],
+) -> usize {
+    let (owners, own) = (local.cluster.map.owners(), local.cluster.own);
+    let is_other = |planned: &Prepared| {
+        let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
+        !is_alike || owners.get(usize::from(slot_of(planned.key(buf, spans)))) != Some(&own)
+    };
+    commands.iter().position(is_other).unwrap_or(commands.len())
+}
+
+/// Whether the check lets a command through that comes by the short way; the long way finds out why not.
+#[inline]
+pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+    if entry.is_single_of(args.len() as u32) {
+        let slot = usize::from(slot_of(args.at(1)));
+        return local.cluster.map.owners().get(slot) == Some(&local.cluster.own);
+    }
+    entry.spec.accepts(args.len())
+        && !entry.spec.has(Marks::RUNS_QUEUE)
+        && verdict(local, &ask(local, session, entry, args)) == Verdict::Serve
+}
+
+/// Why a command is not served here, as an error line.
+#[cold]
+pub fn refusal(
+    local: &ThreadState,
+    session: &Session,
+    entry: &'static Entry,
+    args: Args<'_>,
+) -> Option<Line> {
+    let ask = if entry.spec.has(Marks::RUNS_QUEUE) {
+        let queued = session.multi.as_ref().map_or(&[][..], |multi| &multi.queued);
+        ask_of_queue(local, session, queued)
+    } else {
+        ask(local, session, entry, args)
+    };
+    line(local, &ask)
+}
+
+/// The same for the commands of an EXEC, with its shards held.
+#[cold]
+pub fn refusal_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> Option<Line> {
+    line(local, &ask_of_queue(local, session, queued))
+}
+
+/// The same for a command that has waited: by the thread that runs it now.
+#[cold]
+pub fn refusal_after_wait(local: &ThreadState, entry: &'static Entry, args: Args<'_>) -> Option<Line> {
+    let mut ask = Ask { writes: writes(entry), is_pubsub: is_pubsub(entry), ..Ask::default() };
+    // Reads of a replica were admitted as such.
+    ask.reads_replica = true;
+    add(local, &mut ask, entry, args);
+    line(local, &ask)
+}
+
+/// Why a command of a script is not run. `slot` is that of the keys before it, which a script that does not cross slots
+/// keeps to.
+#[cold]
+pub fn refusal_in_script(
+    local: &ThreadState,
+    session: &Session,
+    (entry, args): (&'static Entry, Args<'_>),
+    crosses_slots: bool,
+    slot: &mut Option<u16>,
+) -> Option<Line> {
+    let ask = ask(local, session, entry, args);
+    let text = match verdict(local, &ask) {
+        Verdict::Serve => {
+            let own = local.cluster.rules.crosses_own;
+            let Some(next) = ask.slot.filter(|_| !crosses_slots && !own) else { return None };
+            if *slot.get_or_insert(next) == next {
+                return None;
+            }
+            "ERR Script attempted to access keys that do not hash to the same slot"
+        }
+        Verdict::Down => "ERR Script attempted to execute a command while the cluster is down",
+        Verdict::DownForWrites => {
+            "ERR Script attempted to execute a write command while the cluster is down and readonly"
+        }
+        _ => "ERR Script attempted to access a non local key in a cluster node",
+    };
+    Some(Cow::Borrowed(text.as_bytes()))
+}
+
+/// The slot of the keys that a script's caller declared.
+pub fn declared_slot(entry: &'static Entry, args: Args<'_>) -> Option<u16> {
+    let mut slot = None;
+    entry.spec.each_key(args, &mut |at| {
+        slot.get_or_insert_with(|| slot_of(args.at(at)));
+    });
+    slot
+}
+
+/// Whether an error line sends the client elsewhere or says that a slot cannot be served.
+pub fn is_redirect(line: &[u8]) -> bool {
+    [&b"MOVED "[..], b"ASK ", b"CLUSTERDOWN ", b"CROSSSLOT ", b"TRYAGAIN "]
+        .iter()
+        .any(|code| line.starts_with(code))
+}
+
+fn verdict<'a>(local: &'a ThreadState, ask: &Ask) -> Verdict<'a> {
+    local.cluster.rules.verdict(&local.cluster.map, ask)
+}
+
+fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> Ask {
+    let mut ask = Ask {
+        writes: writes(entry),
+        is_pubsub: is_pubsub(entry),
+        reads_replica: session.reads_replica,
+        ..Ask::default()
+    };
+    add(local, &mut ask, entry, args);
+    ask
+}
+
+fn ask_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> Ask {
+    let mut ask = Ask { is_pubsub: true, reads_replica: session.reads_replica, ..Ask::default() };
+    for Queued { entry, args } in queued {
+        ask.writes |= writes(entry);
+        ask.is_pubsub &= is_pubsub(entry);
+        add(local, &mut ask, entry, args.args());
+    }
+    ask
+}
+
+fn add(local: &ThreadState, ask: &mut Ask, entry: &'static Entry, args: Args<'_>) {
+    let map = &local.cluster.map;
+    entry.spec.each_key(args, &mut |at| ask.add(map, args.at(at)));
+}
+
+fn writes(entry: &Entry) -> bool {
+    let flags = entry.spec.flags;
+    flags.any(Flags::WRITE) || is_pubsub(entry) && flags.any(Flags::MAY_REPLICATE)
+}
+
+fn is_pubsub(entry: &Entry) -> bool {
+    entry.spec.flags.any(Flags::PUBSUB)
+}
+
+fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
+    let redirects = &local.shared.cluster.redirects;
+    let (count, line) = match verdict(local, ask) {
+        Verdict::Serve => return None,
+        Verdict::Down => (&redirects.down, Cow::Borrowed(DOWN.as_bytes())),
+        Verdict::DownForWrites => (&redirects.down, Cow::Borrowed(DOWN_FOR_WRITES.as_bytes())),
+        Verdict::Unbound => (&redirects.down, Cow::Borrowed(UNBOUND.as_bytes())),
+        Verdict::CrossSlot => (&redirects.cross, Cow::Borrowed(CROSS_SLOT.as_bytes())),
+        Verdict::Moved(slot, node) => (&redirects.moved, Cow::Owned(moved(local, slot, node))),
+    };
+    count.fetch_add(1, Relaxed);
+    Some(line)
+}
+
+fn moved(local: &ThreadState, slot: u16, node: &Node) -> Vec<u8> {
+    let host = endpoint(local.live.cluster.endpoint).of(node).unwrap_or_default();
+    format!("MOVED {slot} {host}:{}", node.port).into_bytes()
+}
+
+/// The form of addresses that the settings ask for.
+pub fn endpoint(form: Form) -> Endpoint {
+    match form {
+        Form::Ip => Endpoint::Ip,
+        Form::Hostname => Endpoint::Hostname,
+        Form::Unknown => Endpoint::Unknown,
+    }
+}
+
+const DOWN: &str = "CLUSTERDOWN The cluster is down";
+const DOWN_FOR_WRITES: &str = "CLUSTERDOWN The cluster is down and only accepts read commands";
+const UNBOUND: &str = "CLUSTERDOWN Hash slot not served";
+const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
