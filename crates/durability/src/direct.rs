@@ -88,6 +88,12 @@ impl<F: Files> Direct<F> {
         }
     }
 
+    /// Has the file begin with `head` from the next write on, if its first page is still at hand.
+    pub fn change_head(&self, head: &[u8]) {
+        let _writer = lock(&self.writer);
+        lock(&self.gathered).change_head(head);
+    }
+
     /// Where the records end that were appended so far.
     pub fn end(&self) -> u64 {
         lock(&self.gathered).end()
@@ -184,6 +190,12 @@ impl Pages {
         let taken = bytes.len().min(self.capacity() - self.len);
         self.put(&bytes[..taken]);
         taken
+    }
+
+    fn change_head(&mut self, head: &[u8]) {
+        if self.at == 0 && self.len >= head.len() {
+            self.room[self.begin..self.begin + head.len()].copy_from_slice(head);
+        }
     }
 
     fn put(&mut self, bytes: &[u8]) {

@@ -13,6 +13,8 @@ pub mod base;
 #[cfg(test)]
 mod crash;
 mod direct;
+#[cfg(test)]
+mod gaps;
 pub mod intake;
 pub mod log;
 #[cfg(test)]
@@ -92,6 +94,8 @@ pub struct Journal<F: Files = Disk> {
     listed: Mutex<Listed>,
     /// Threads whose records are in memory of the process until their turns end, though replies wait for no sync.
     plain_threads: AtomicUsize,
+    /// Threads that have noted anything.
+    used_threads: AtomicUsize,
     trouble: Mutex<Trouble>,
     /// Something could not be written or synced: writes are refused.
     is_failing: AtomicBool,
@@ -136,6 +140,8 @@ struct Slot<F: Files> {
     ahead: Mutex<Vec<Segment<F>>>,
     /// One of `plain_threads`.
     is_plain: AtomicBool,
+    /// One of `used_threads`.
+    is_used: AtomicBool,
     /// Its records are with the kernel only when they are synced.
     gathers: AtomicBool,
     /// Bytes of its records, all there ever were. Counted here: a count of all threads would be a line that all write.
@@ -184,6 +190,7 @@ impl<F: Files> Journal<F> {
             dir: Mutex::default(),
             listed: Mutex::default(),
             plain_threads: AtomicUsize::new(0),
+            used_threads: AtomicUsize::new(0),
             trouble: Mutex::default(),
             is_failing: AtomicBool::new(false),
             wishes: Mutex::default(),
@@ -284,14 +291,14 @@ impl<F: Files> Journal<F> {
     }
 
     /// Every record with a smaller sequence than this survives a kill of the process. While writes fail they are refused,
-    /// and nobody waits.
+    /// and nobody waits. Threads with rings count, too: if one of them is killed before its record is in the ring, the next
+    /// start cannot know that the record was not one that another thread had gathered.
     fn written_before(&self) -> u64 {
         if self.is_failing() {
             return NONE;
         }
         let end = self.next.load(Ordering::SeqCst);
-        let plain = self.slots.iter().filter(|slot| slot.is_plain.load(Ordering::SeqCst));
-        plain.map(Slot::unwritten_from).fold(end, u64::min)
+        self.slots.iter().map(Slot::unwritten_from).fold(end, u64::min)
     }
 
     /// What the manifest says from now on, and whether it is on disk.
@@ -316,7 +323,7 @@ impl<F: Files> Journal<F> {
     /// Tells threads that hold replies back that more is durable.
     fn announce(&self, host: &impl JournalHost) {
         for (at, slot) in self.slots.iter().enumerate() {
-            if slot.is_holding.swap(false, Ordering::SeqCst) {
+            if slot.is_holding.load(Ordering::SeqCst) && slot.is_holding.swap(false, Ordering::SeqCst) {
                 host.wake(at);
             }
         }
@@ -372,6 +379,7 @@ impl<F: Files> Slot<F> {
             files: Mutex::default(),
             ahead: Mutex::default(),
             is_plain: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
             recorded: AtomicU64::new(0),
         }

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use darter_persist::files::{Disk, Files};
 use darter_persist::journal::part;
 use darter_persist::journal::record::{Draft, HEAD_BYTES, Head};
+use darter_persist::journal::tail::STUCK;
 
 use super::segment::{Segment, Way};
-use super::{Fsync, Journal, JournalHost, NONE, Slot, lock};
+use super::{Fsync, Journal, JournalHost, NONE, lock};
 
 /// A thread's records that are not in its file yet, and that file.
 pub struct ThreadLog<F: Files = Disk> {
@@ -234,8 +235,10 @@ impl<F: Files> ThreadLog<F> {
         if self.segment.as_ref().is_none_or(|segment| segment.generation != generation)
             && self.retry_at.is_none()
         {
-            // What cannot be made now is tried again when the turn ends, which says why.
-            let _ = self.segment_of(journal, generation);
+            // What cannot be made now is tried again when the turn ends, which says why. Until then records wait in memory.
+            if self.segment_of(journal, generation, None).is_err() {
+                self.note_ways(journal, Ways { gathers: false, is_plain: true });
+            }
         }
         if self.way != Way::Direct {
             self.give_to_kernel(journal);
@@ -248,6 +251,10 @@ impl<F: Files> ThreadLog<F> {
             segment.announce(self.begun);
             self.is_quick = segment.is_ringed() && segment.generation == generation;
             self.generation = generation;
+            // Other threads know by now that this one gathers.
+            if let Err(error) = segment.say_waits_from(self.begun) {
+                journal.note_failed_sync(&error);
+            }
         }
     }
 
@@ -314,15 +321,22 @@ impl<F: Files> ThreadLog<F> {
 
     /// Appends to the segment of a generation, which is made if need be.
     fn write(&mut self, journal: &Journal<F>, generation: u64, records: &[u8]) -> io::Result<()> {
-        let written = self.segment_of(journal, generation)?.append(journal, records);
+        let first = records.first_chunk().map_or(self.begun, |head| Head::read(head).sequence);
+        let written = self.segment_of(journal, generation, Some(first))?.append(journal, records);
         self.note_way(journal);
         written?;
         journal.slots[usize::from(self.slot)].recorded.fetch_add(records.len() as u64, Relaxed);
         Ok(())
     }
 
-    /// The segment of a generation, which takes the place of the one before.
-    fn segment_of(&mut self, journal: &Journal<F>, generation: u64) -> io::Result<&mut Segment<F>> {
+    /// The segment of a generation, which takes the place of the one before; `first` is the sequence of the first record
+    /// that waits for it.
+    fn segment_of(
+        &mut self,
+        journal: &Journal<F>,
+        generation: u64,
+        first: Option<u64>,
+    ) -> io::Result<&mut Segment<F>> {
         if self.segment.as_ref().is_none_or(|segment| segment.generation != generation) {
             // What is in a ring moves to its file with the next sync.
             if let Some(old) = self.segment.as_mut().filter(|old| old.gathers()) {
@@ -333,8 +347,13 @@ impl<F: Files> ThreadLog<F> {
                 // Not behind the last record, which may be on its way into this segment.
                 new.announce(self.begun);
             }
-            if let Some(old) = self.segment.replace(new) {
+            let said = first.map_or(Ok(()), |first| new.say_waits_from(first));
+            let said = said.and(self.segment.replace(new).map_or(Ok(()), |old| {
                 old.announce(0);
+                old.say_complete()
+            }));
+            if let Err(error) = said {
+                journal.note_failed_sync(&error);
             }
             self.note_way(journal);
         }
@@ -345,7 +364,14 @@ impl<F: Files> ThreadLog<F> {
     fn note_way(&self, journal: &Journal<F>) {
         let gathers = self.segment.as_ref().is_some_and(Segment::gathers);
         let is_plain = self.segment.as_ref().is_some_and(|segment| !segment.is_ringed());
+        self.note_ways(journal, Ways { gathers, is_plain });
+    }
+
+    fn note_ways(&self, journal: &Journal<F>, Ways { gathers, is_plain }: Ways) {
         let slot = &journal.slots[usize::from(self.slot)];
+        if !slot.is_used.load(SeqCst) && !slot.is_used.swap(true, SeqCst) {
+            journal.used_threads.fetch_add(1, SeqCst);
+        }
         slot.gathers.store(gathers, SeqCst);
         match slot.is_plain.swap(is_plain, SeqCst) {
             was if was == is_plain => {}
@@ -388,7 +414,7 @@ impl<F: Files> ThreadLog<F> {
     pub fn commit(&mut self, journal: &Journal<F>, fsync: Fsync, host: &impl JournalHost) {
         self.feed(journal);
         self.rest(journal);
-        let wait = Wait::of(journal, fsync, &journal.slots[usize::from(self.slot)]);
+        let wait = Wait::of(journal, fsync);
         self.way = Way::of(fsync);
         if (self.holds || self.is_open) && wait != Wait::Sync {
             self.give_to_kernel(journal);
@@ -405,7 +431,10 @@ impl<F: Files> ThreadLog<F> {
         if std::mem::take(&mut self.has_written) {
             match wait {
                 Wait::Sync => journal.sync_for_replies(host, slot),
-                Wait::Write if slot.is_plain.load(SeqCst) => journal.announce(host),
+                // Looked at again: another thread may have begun to wait for this one since.
+                Wait::Write | Wait::Nothing if journal.plain_threads.load(SeqCst) > 0 => {
+                    journal.announce(host)
+                }
                 Wait::Write | Wait::Nothing => {}
             }
         }
@@ -435,7 +464,8 @@ impl<F: Files> ThreadLog<F> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
     Nothing,
-    /// Until all older records are with the kernel: some thread gathers its own.
+    /// Until all older records are with the kernel: some thread gathers its own, and after a kill a record that is missing
+    /// may be one of these.
     Write,
     /// Until all older records are on disk.
     Sync,
@@ -443,12 +473,13 @@ enum Wait {
 
 impl Wait {
     #[inline]
-    fn of<F: Files>(journal: &Journal<F>, fsync: Fsync, own: &Slot<F>) -> Wait {
-        let others = || journal.plain_threads.load(Relaxed) - usize::from(own.is_plain.load(Relaxed));
+    fn of<F: Files>(journal: &Journal<F>, fsync: Fsync) -> Wait {
         match fsync {
             _ if !journal.is_on() => Wait::Nothing,
             Fsync::Always => Wait::Sync,
-            _ if journal.plain_threads.load(Relaxed) > 0 && others() > 0 => Wait::Write,
+            _ if journal.plain_threads.load(SeqCst) > 0 && journal.used_threads.load(SeqCst) > 1 => {
+                Wait::Write
+            }
             _ => Wait::Nothing,
         }
     }
@@ -537,6 +568,11 @@ impl<F: Files> ThreadLog<F> {
                     journal.note_trouble(|trouble| trouble.writing.push((slot, cause_of(&error))));
                 }
                 self.retry_at = Some(now + RETRY);
+                // Their commands end now: if the process is killed, a record that is missing may be one of these.
+                if let Some(segment) = &self.segment {
+                    segment.announce(STUCK);
+                    let _ = segment.say_waits_from(self.begun);
+                }
             }
         }
     }
@@ -557,6 +593,13 @@ impl<F: Files> ThreadLog<F> {
         }
         held.free.min(output_len)
     }
+}
+
+/// How a thread's records come into files, as other threads have to know it.
+#[derive(Clone, Copy, Debug)]
+struct Ways {
+    gathers: bool,
+    is_plain: bool,
 }
 
 /// Which part of a connection's output waits for the journal.

@@ -12,8 +12,8 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use darter_persist::ReadAt;
@@ -52,8 +52,12 @@ pub enum Way {
 pub struct SegmentFile<F: Files> {
     files: F,
     file: F::File,
-    // As it is in the file, but for its kind when it is written as it comes.
+    // As it is in the file, but for its kind when it is written as it comes, and for `waits_from`.
     head: FileHead,
+    // The smallest sequence that the head says may wait in memory; 0 if it says none.
+    waits_from: AtomicU64,
+    // It is written as it comes, whatever it was made for.
+    is_plain: AtomicBool,
     is_closed: AtomicBool,
     // A sync of the file has failed. Held during each: another one would succeed without what the first has lost.
     has_failed: Mutex<bool>,
@@ -155,6 +159,8 @@ impl<F: Files> Segment<F> {
             files: files.clone(),
             file,
             head,
+            waits_from: AtomicU64::new(0),
+            is_plain: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             has_failed: Mutex::default(),
             tail,
@@ -191,6 +197,33 @@ impl<F: Files> Segment<F> {
         if let Some(pusher) = &self.pusher {
             pusher.announce(sequence);
         }
+    }
+
+    /// Has the head say that records from this sequence on may wait in memory. Does nothing if it has said so, or if
+    /// there is a ring.
+    ///
+    /// Errors: of the file.
+    pub fn say_waits_from(&self, sequence: u64) -> io::Result<()> {
+        if self.is_ringed() || self.file.waits_from.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        self.file.waits_from.store(sequence, Relaxed);
+        let head = self.file.head_now().to_bytes();
+        if let Some(direct) = &self.direct {
+            direct.change_head(&head);
+        }
+        let said = self.file.file.write_at(0, &head);
+        said.inspect_err(|_| self.file.waits_from.store(0, Relaxed))
+    }
+
+    /// Has the head say that no record waits in memory any more: all of the thread's are in here or in a later segment.
+    ///
+    /// Errors: of the file.
+    pub fn say_complete(&self) -> io::Result<()> {
+        if self.file.is_closed.load(Relaxed) || self.file.waits_from.swap(0, Relaxed) == 0 {
+            return Ok(());
+        }
+        self.file.file.write_at(0, &self.file.head_now().to_bytes())
     }
 
     /// Copies whole records into the ring; false if there is none, or it is full.
@@ -354,9 +387,17 @@ impl<F: Files> SegmentFile<F> {
         Ok(())
     }
 
+    /// Its head as it should be in the file now.
+    fn head_now(&self) -> FileHead {
+        let kind = if self.is_plain.load(Relaxed) { Kind::Plain } else { self.head.kind };
+        let waits_from = Some(self.waits_from.load(Relaxed)).filter(|sequence| *sequence != 0);
+        FileHead { kind, waits_from, ..self.head }
+    }
+
     /// Has its head say that it is written as it comes.
     fn say_plain(&self, journal: &Journal<F>) -> io::Result<()> {
-        self.file.write_at(0, &FileHead { kind: Kind::Plain, ..self.head }.to_bytes())?;
+        self.is_plain.store(true, Relaxed);
+        self.file.write_at(0, &self.head_now().to_bytes())?;
         self.sync_file().inspect_err(|error| journal.note_failed_sync(error))
     }
 
@@ -398,6 +439,8 @@ impl<F: Files> SegmentFile<F> {
             files,
             file,
             head: FileHead::default(),
+            waits_from: AtomicU64::new(0),
+            is_plain: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             has_failed: Mutex::default(),
             tail: Mutex::default(),

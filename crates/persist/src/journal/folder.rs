@@ -163,7 +163,8 @@ pub fn open<F: Files>(files: &F, dir: &Path) -> Result<Option<Journal<F>>, Fault
         let path = found.path.clone();
         opening.add(&manifest, found).map_err(|error| Fault::Io(path, error))?;
     }
-    let gaps = Gaps { known: manifest.gaps.clone(), begun: opening.begun() };
+    let gaps =
+        Gaps { known: manifest.gaps.clone(), begun: opening.begun(), waits_from: opening.waits_from() };
     let Opening { segments, unsettled, headless, baseless, broken, .. } = opening;
     let bytes = unsettled.iter().map(|file| file.len).sum();
     let merge = Merge::new(segments, manifest.sequence).map_err(in_dir)?.with_gaps(gaps);
@@ -313,6 +314,13 @@ impl<F: Files> Opening<F> {
             .map(|(_, mark)| mark.begun.max(mark.last + 1))
             .collect()
     }
+
+    /// The smallest sequence of a record that was perhaps in memory of the killed process alone.
+    fn waits_from(&self) -> Option<u64> {
+        let heads = self.segments.iter().map(|segment| segment.head).filter(|head| head.closed.is_none());
+        let stuck = self.marks.iter().filter(|(_, mark)| mark.begun == tail::STUCK);
+        heads.filter_map(|head| head.waits_from).chain(stuck.map(|(_, mark)| mark.last + 1)).min()
+    }
 }
 
 /// The tail of a segment if it is missing or damaged.
@@ -397,7 +405,10 @@ impl<F: Files> Journal<F> {
     /// Errors: a file cannot be read.
     pub fn end(self) -> io::Result<Ending<F>> {
         let Journal { manifest, mut broken, files, merge, unsettled, headless, .. } = self;
-        let (gaps, sequence) = (merge.gaps().to_vec(), merge.expected());
+        let sequence = merge.expected();
+        // An earlier start may have read further, and the power was lost before that was on disk. The sequences from here on
+        // are taken again, by records that must not be missing.
+        let gaps = merge.gaps().iter().copied().filter(|(first, _)| *first < sequence).collect();
         let mut ending = Ending::new(files, manifest, sequence);
         ending.manifest.gaps = gaps;
         ending.broken.append(&mut broken);

@@ -28,6 +28,9 @@ pub struct Gaps {
     pub known: Vec<(u64, u64)>,
     /// For each thread that was about to take a sequence when its process was killed, the smallest that this can be.
     pub begun: Vec<u64>,
+    /// From this sequence on `begun` explains nothing: a thread may have kept records in memory of the process, and their
+    /// commands had ended. Replies to what came later waited for them.
+    pub waits_from: Option<u64>,
 }
 
 impl Gaps {
@@ -39,6 +42,9 @@ impl Gaps {
             if let Some((first, len)) = known {
                 at = first.saturating_add(*len);
                 continue;
+            }
+            if self.waits_from.is_some_and(|first| first <= at) {
+                return false;
             }
             let Some(thread) = begun.iter().position(|least| *least <= at) else { return false };
             begun.swap_remove(thread);

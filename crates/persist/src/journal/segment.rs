@@ -2,7 +2,7 @@
 //!
 //! Head, little-endian: magic (8), version (2), thread (2), generations since the journal was switched on, one more than
 //! that, or 0 (4), generation (8), time it was made as Unix milliseconds (8), kind (4), zeros (4), length when it was
-//! closed, or 0 (8), zeros (12), CRC32C of all that (4). Version 1 ends behind the time, with its CRC32C. Records follow
+//! closed, or 0 (8), the smallest sequence that may wait in memory, or 0 (8), zeros (4), CRC32C of all that (4). Version 1 ends behind the time, with its CRC32C. Records follow
 //! without gaps, each with a larger sequence than the one before; zeros may be all there is from the last one to the end.
 
 use std::io::{self, Read};
@@ -71,6 +71,9 @@ pub struct FileHead {
     pub kind: Kind,
     /// Its length when it was closed; `None` while records may follow.
     pub closed: Option<u64>,
+    /// The smallest sequence of a record that the thread may have kept in memory of its process. A killed process loses
+    /// such a record though its command has ended. `None` if there is none, or if an older version wrote the segment.
+    pub waits_from: Option<u64>,
 }
 
 impl FileHead {
@@ -86,6 +89,7 @@ impl FileHead {
         bytes.extend_from_slice(&self.made_ms.to_le_bytes());
         bytes.extend_from_slice(&u64::from(self.kind.code()).to_le_bytes());
         bytes.extend_from_slice(&self.closed.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(&self.waits_from.unwrap_or(0).to_le_bytes());
         bytes.resize(FILE_HEAD_BYTES - 4, 0);
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         let mut head = [0; FILE_HEAD_BYTES];
@@ -122,6 +126,7 @@ impl FileHead {
             FileHead { thread, generation, since, made_ms: word_at(fields, 24), ..FileHead::default() };
         if version != 1 {
             head.closed = Some(word_at(fields, 40)).filter(|len| *len != 0);
+            head.waits_from = Some(word_at(fields, 48)).filter(|sequence| *sequence != 0);
             let Some(kind) = Kind::of(word_at(fields, 32)) else {
                 return damage(32, "the segment was written by a later version");
             };

@@ -7,7 +7,7 @@
 //!
 //! Layout, little-endian: magic (8), version (4), capacity (4), generation (8), thread (2), six zeros, id of the boot of
 //! the machine (16), CRC32C of that (4); bytes ever appended at [`END_AT`] (8), the smallest sequence that the thread may
-//! be about to take, or 0, at [`BEGUN_AT`] (8), bytes that are in the segment at [`TAKEN_AT`] (8); the ring at [`DATA_AT`],
+//! be about to take, 0 or [`STUCK`], at [`BEGUN_AT`] (8), bytes that are in the segment at [`TAKEN_AT`] (8); the ring at [`DATA_AT`],
 //! byte `n` of the segment at `n % capacity`. Version 1 has no id and no such sequence.
 
 use std::io;
@@ -27,6 +27,8 @@ use crate::read_at::ReadAt;
 pub const END_AT: usize = 1024;
 /// Where the smallest sequence stands that the thread may be about to take; 0 while it takes none.
 pub const BEGUN_AT: usize = 1032;
+/// Stands at [`BEGUN_AT`] if the thread has records in memory that fit neither its ring nor a file.
+pub const STUCK: u64 = u64::MAX;
 /// Where the number of bytes stands that are in the segment, whatever happens.
 pub const TAKEN_AT: usize = 2048;
 /// Where the ring begins.
@@ -80,7 +82,7 @@ pub struct Rest {
 /// How far a thread was when its process ended, as its tail says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// The smallest sequence that the thread may have been about to take; 0 if it took none.
+    /// The smallest sequence that the thread may have been about to take; 0 if it took none, or [`STUCK`].
     pub begun: u64,
     /// The last sequence in the segment and its tail; 0 without any.
     pub last: u64,

@@ -22,10 +22,16 @@ struct Stream {
 
 fn stream(records: u64, seed: u64) -> Stream {
     let mut rng = Rng::new(seed);
-    let mut bytes =
-        FileHead { thread: 2, generation: 5, since: None, made_ms: 7, kind: Kind::Ringed, closed: None }
-            .to_bytes()
-            .to_vec();
+    let mut bytes = FileHead {
+        thread: 2,
+        generation: 5,
+        since: None,
+        made_ms: 7,
+        kind: Kind::Ringed,
+        ..FileHead::default()
+    }
+    .to_bytes()
+    .to_vec();
     let mut ends = Vec::new();
     for sequence in 1..=records {
         let draft = Draft::begin(&mut bytes);
