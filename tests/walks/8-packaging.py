@@ -6,5 +6,6 @@ from walk import DARTER, ROOT, check, over
 out = subprocess.run([sys.executable, str(ROOT / "tests/packaging/check.py"), DARTER], capture_output=True, text=True)
 check(out.returncode == 0, "tests/packaging/check.py", "\n".join(line for line in out.stdout.splitlines() if not line.startswith("ok")))
 readme = (ROOT / "README.md").read_text()
-check(re.search(r"stripped binary has [\d.]+ MiB, the Debian package [\d.]+ MB", readme), "README says what they weigh")
+for row in ("stripped binary", "Debian package", "image to download", "image on disk"):
+    check(re.search(rf"^\| {row}, MB \| [\d.]+ \|$", readme, re.M), f"README says what they weigh: {row}")
 over()

@@ -31,7 +31,9 @@ pub fn run() -> Result<(), String> {
             "darter-histcheck",
         ],
     )?;
+    arm64()?;
     cargo("release build", &["build", "--release", "-p", "darter"])?;
+    crate::sizes::check()?;
     crate::instructions::check()?;
     crate::sharing::check()?;
     soak()?;
@@ -42,6 +44,24 @@ pub fn run() -> Result<(), String> {
     watched("the dashboard on a real Prometheus", "prometheus", "tests/monitoring/check.py")?;
     // The console in a real Chromium and the packaging are walks, too.
     watched("the first hour", "python3", "tests/walks/run.py")
+}
+
+/// The server for arm64, checked and not linked, where the target and a cross compiler for its C parts are installed.
+fn arm64() -> Result<(), String> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    let is_there = |program: &str, args: &[&str], wanted: &str| {
+        let out = Command::new(program).args(args).output();
+        out.is_ok_and(|out| out.status.success() && String::from_utf8_lossy(&out.stdout).contains(wanted))
+    };
+    if !is_there("rustup", &["target", "list", "--installed"], TARGET) {
+        println!("== arm64: the target {TARGET} is not installed, skipped");
+        return Ok(());
+    }
+    if !is_there("aarch64-linux-gnu-gcc", &["--version"], "gcc") {
+        println!("== arm64: gcc-aarch64-linux-gnu is not installed, skipped");
+        return Ok(());
+    }
+    cargo("arm64", &["check", "--quiet", "--target", TARGET, "-p", "darter"])
 }
 
 /// The memory limit under writes at full speed, for some seconds; `darter-bench soak` is the long form.

@@ -90,7 +90,7 @@ fn filled(
 }
 
 /// Names and texts of the tables.
-fn tables(source: &str) -> Vec<(&str, &str)> {
+pub fn tables(source: &str) -> Vec<(&str, &str)> {
     let parts = source.split("<!-- table ").skip(1);
     parts
         .filter_map(|part| part.split_once(" -->\n"))

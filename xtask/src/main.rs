@@ -8,6 +8,7 @@ mod instructions;
 mod prose;
 mod repeat;
 mod sharing;
+mod sizes;
 mod tidy;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ cargo xtask <verb>
            tidy holds them
   instructions   commands in a pipeline against xtask/ceilings.tsv, by callgrind
   sharing  lines of memory that threads share, by command, against xtask/sharing.tsv
+  sizes    the stripped binary against xtask/sizes.tsv, with the package and the image against the table of README.md
 ";
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         "house" => house::lower(&tidy::rust_files(std::path::Path::new("."))),
         "instructions" => instructions::check(),
         "sharing" => sharing::check(),
+        "sizes" => sizes::check(),
         "ci" => match std::env::args().nth(2).as_deref() {
             None => ci::run(),
             Some("--repeat") => repeated(),
