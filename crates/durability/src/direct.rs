@@ -144,13 +144,13 @@ impl<F: Files> Direct<F> {
 /// Bytes of a file from a page on.
 #[derive(Default)]
 struct Pages {
-    // As long as its capacity, of which a page is for the sake of the address.
+    // Its length is its capacity, with one page more than needed, so that an aligned address is in it.
     room: Vec<u8>,
-    // Here an address begins that suits, and
+    // Index of the first aligned byte.
     begin: usize,
-    // so many bytes are there,
+    // Bytes from there on that are filled.
     len: usize,
-    // of which these were there before.
+    // 0 <= carried <= len: those of them that the file had before.
     carried: usize,
     /// Their place in the file.
     at: u64,

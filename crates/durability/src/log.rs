@@ -137,14 +137,14 @@ impl<F: Files> ThreadLog<F> {
         !is_spoiled
     }
 
-    /// Adds to the record that is open, or makes one. The shards of what is told are held, so that records about the
-    /// same keys have sequences in the order of what they tell.
+    /// Adds to the open record, or makes a record. The caller holds the shards of the change, so that the sequences of
+    /// records about one key have the order of its changes.
     pub fn append(&mut self, journal: &Journal<F>, clock_ms: u64, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(body) = &mut self.group {
             return write(body);
         }
-        // Shards stop telling of changes one after the other when it is switched off: what some of them still tell of
-        // is perhaps half of a transaction.
+        // When the journal is switched off, shards stop reporting changes one after the other. What some of them still
+        // report may be half of a transaction.
         if !journal.is_noting() {
             return;
         }

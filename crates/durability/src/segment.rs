@@ -124,7 +124,7 @@ impl<F: Files> Segment<F> {
         let path = dir.join(folder::segment_name(generation, slot));
         let files = &journal.files;
         let file = files.open(&path, OpenMode::New)?;
-        // Where a file's blocks are not given anew with each change.
+        // Only on file systems that do not move a file's blocks with each change.
         let suits = file.keeps_blocks();
         if !suits && way == Way::Direct {
             journal.tell_plain(&"the file system is neither ext4 nor XFS");

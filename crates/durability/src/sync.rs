@@ -1,8 +1,12 @@
-//! The thread that moves what rings hold to segments, and syncs these: once a second, when somebody waits for it, and for groups of replies (`always`).
+//! The journal's thread: it moves the content of rings to segments and syncs the segments.
 //!
-//! While a sync goes on, all turns' records gather for the next one, which waits for those that the last one released as long
-//! as they keep coming: a sync costs the processor as much as dozens of commands. Where it is quick and all are back, the turn
-//! that sees it does it on the spot, be it asked for already: nobody is there to be served meanwhile.
+//! It syncs once a second, when a caller waits for a sync, and for groups of replies (`always`). The server starts it.
+//! It never serves a client.
+//!
+//! Records that come during a sync gather for the next one. A sync costs as much processor time as dozens of commands,
+//! so the next one waits for the clients that the last one released, as long as their commands keep coming. Where a
+//! sync is quick and all clients are back, the turn that sees this syncs at once, even if the thread was asked to: no
+//! client is left that could be served meanwhile.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -18,27 +22,27 @@ use super::{Fsync, Journal, JournalHost, Slot, lock};
 #[derive(Default)]
 pub struct Wishes {
     runs: bool,
-    /// Somebody waits for a sync.
+    /// A caller waits for a sync.
     pub(super) now: bool,
     /// Rings have whole windows to be moved to the disk.
     room: bool,
-    /// Segments of this generation are to be made, which a base is about to begin.
+    /// Segments of this generation must be made: a base is about to begin it.
     ahead: Option<u64>,
-    /// Replies wait for one, as `always` has it,
+    /// Replies wait for a sync (`always`).
     replies: bool,
-    /// and one is under way for others.
+    /// A sync for other replies is under way.
     is_under_way: bool,
-    /// With this sequence next, all are back that the last sync released.
+    /// When this sequence is the next, all clients that the last sync released are back.
     enough: u64,
 }
 
 /// The time between two syncs.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The same while somebody waits.
+/// The time between two syncs while a caller waits.
 const SOON: Duration = Duration::from_millis(5);
 
 impl<F: Files> Journal<F> {
-    /// Whether the journal's thread has to be started; it counts as started then.
+    /// Whether the caller must start the journal's thread. From then on the thread counts as started.
     pub fn lacks_thread(&self) -> bool {
         !std::mem::replace(&mut lock(&self.wishes).runs, true)
     }
@@ -47,7 +51,7 @@ impl<F: Files> Journal<F> {
     pub fn run(&self, host: &impl JournalHost) -> ! {
         loop {
             let began = Instant::now();
-            // Writes that somebody waits for may have been on their way when the last sync began.
+            // The last sync may have begun before the writes that a caller waits for were there.
             let is_awaited = host.has_waiting();
             let period = if is_awaited { SOON } else { PERIOD };
             let mut wishes = lock(&self.wishes);
@@ -68,7 +72,7 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Makes room in rings, and segments.
+    /// Makes room in rings, and makes segments.
     pub(super) fn do_chores<'a>(
         &'a self,
         host: &impl JournalHost,
@@ -88,7 +92,7 @@ impl<F: Files> Journal<F> {
         wishes
     }
 
-    /// Syncs what replies wait for, or all.
+    /// Syncs what replies wait for, or all files.
     pub(super) fn sync_as_asked(&self, host: &impl JournalHost, mut wishes: MutexGuard<'_, Wishes>) {
         let is_asked = std::mem::take(&mut wishes.now);
         let is_group = std::mem::take(&mut wishes.replies);
@@ -109,28 +113,28 @@ impl<F: Files> Journal<F> {
     }
 }
 
-/// A sync that takes no longer may be done by the turn that needs it.
+/// The turn that needs a sync may do it itself if syncs take at most this long.
 const QUICK_NS: u64 = 250_000;
-/// The thread waits for records in steps of this part of a sync's time, while there are more with each,
+/// The thread waits for records in steps; a step is a sync's time divided by this. It ends with a step without records.
 const GATHERING_STEP: u64 = 4;
-/// and for this many steps at most.
+/// The thread waits for at most this many steps.
 const GATHERING_STEPS: u32 = 4;
 
-/// Who syncs what a turn has written.
+/// What syncs the records that a turn has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
-    /// The turn, its own file: nobody else waits.
+    /// The turn syncs its own file: no other turn waits.
     Alone,
-    /// The turn, all files: the last has come for whom those before it wait.
+    /// The turn syncs all files: it is the last one that the others wait for.
     Last,
-    /// The thread, which is to be woken.
+    /// The thread syncs; the caller wakes it.
     Thread,
-    /// The thread, which waits for more.
+    /// The thread syncs later; it waits for more records.
     Later,
 }
 
 impl Wishes {
-    /// A turn has written what replies wait for; `next` is the next sequence.
+    /// Decides for a turn that has written what replies wait for; `next` is the next sequence.
     fn ask(&mut self, next: u64, is_quick: bool) -> Asked {
         let are_back = next >= self.enough;
         if are_back && is_quick && !self.is_under_way {
@@ -140,8 +144,8 @@ impl Wishes {
         if are_back || is_first { Asked::Thread } else { Asked::Later }
     }
 
-    /// A sync has covered these; those that were answered send their next commands, while `next` is the next sequence.
-    /// They are as many as it covered.
+    /// Notes that a sync has covered these sequences; `next` is the next one. The clients of the covered records send
+    /// their next commands now, so the same number of records is expected.
     fn release(&mut self, covered: Range<u64>, next: u64) {
         self.enough = next + covered.end.saturating_sub(covered.start);
         self.is_under_way = false;
@@ -155,7 +159,7 @@ impl<F: Files> Journal<F> {
         self.wake.notify_one();
     }
 
-    /// Asks for room in a ring, which is being filled.
+    /// Asks for room in a ring that fills up.
     pub(super) fn ask_for_room(&self) {
         lock(&self.wishes).room = true;
         self.wake.notify_one();
@@ -167,7 +171,7 @@ impl<F: Files> Journal<F> {
         self.wake.notify_one();
     }
 
-    /// Has what a turn has just written to its file synced, now or with what others write meanwhile.
+    /// Syncs what a turn has just written to its file, now or together with what other turns write meanwhile.
     pub(super) fn sync_for_replies(&self, host: &impl JournalHost, slot: &Slot<F>) {
         let is_quick = self.sync_ns.load(Relaxed) <= QUICK_NS;
         let asked = lock(&self.wishes).ask(self.next.load(SeqCst), is_quick);
@@ -179,7 +183,7 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Lets go of the replies that waited for this.
+    /// Runs `sync`, then sends the replies that waited for it.
     fn release_after(&self, host: &impl JournalHost, sync: impl FnOnce(&Journal<F>)) {
         let covered = self.durable_before()..self.next.load(SeqCst);
         sync(self);
@@ -191,8 +195,8 @@ impl<F: Files> Journal<F> {
         self.wake.wait_timeout(wishes, time).unwrap_or_else(|poisoned| poisoned.into_inner()).0
     }
 
-    /// Waits while records keep coming from those that the last sync released: what a sync just misses waits for two. A turn
-    /// that sees the last of them come may sync meanwhile; replies do not wait then.
+    /// Waits while records keep coming from clients that the last sync released: a record that just misses a sync
+    /// waits for two. A turn that sees the last of these clients come back may sync itself; then no reply waits.
     fn gather<'a>(&self, mut wishes: MutexGuard<'a, Wishes>) -> MutexGuard<'a, Wishes> {
         let sync_ns = self.sync_ns.load(Relaxed);
         let step = Duration::from_nanos(sync_ns / GATHERING_STEP);
@@ -240,7 +244,7 @@ impl<F: Files> Journal<F> {
         });
     }
 
-    /// Syncs the files of one thread; nothing to do when that has been done since it last wrote.
+    /// Syncs the files of one thread. It does nothing if the thread has not written since its last sync.
     pub(super) fn sync_slot(&self, slot: &Slot<F>) {
         let written = slot.written.load(SeqCst);
         // A sync that failed is not tried again: the next one would succeed without what the first has lost.
@@ -268,7 +272,7 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Closes a thread's segments that nobody appends to any more: all but the last.
+    /// Closes those segments of a thread that no record is appended to any more: all but the last.
     fn finish_old(&self, files: &[Arc<SegmentFile<F>>]) {
         if self.has_failed_sync() {
             return;

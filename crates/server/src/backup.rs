@@ -369,7 +369,7 @@ pub fn cleanup(shared: &Shared) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ends the file of commands with the last change so far, and completes the backup; `then` is told.
+/// Ends the file of commands with the last change so far, completes the backup and calls `then`.
 ///
 /// Errors: no backup has come so far.
 pub fn seal(

@@ -122,7 +122,7 @@ pub fn keep(
     true
 }
 
-/// The arguments as the logs show them: so many, each so long; what is left out is counted.
+/// The arguments as the logs show them: their number and lengths are limited, and what is left out is counted.
 fn shorten(args: Args<'_>, limits: &darter_config::Slowlog) -> Vec<Vec<u8>> {
     let args_max = (limits.entry_max_argc as usize).max(2);
     let bytes_max = limits.entry_max_string_len as usize;

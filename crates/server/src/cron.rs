@@ -59,7 +59,7 @@ struct Room {
 }
 
 impl Cron {
-    /// The house of thread `thread`.
+    /// The housekeeping of thread `thread`.
     pub fn new(shared: &'static Shared, thread: u16) -> Cron {
         let now = Instant::now();
         let rooms = (0..shared.router.shards_len())
@@ -208,7 +208,7 @@ impl CutKeys {
     fn look(&mut self, local: &ThreadState) {
         let all = local.shared.glance().answers_cut;
         let new = all.saturating_sub(self.seen);
-        // CONFIG RESETSTAT begins anew.
+        // CONFIG RESETSTAT begins again from zero.
         self.seen = self.seen.min(all);
         if new > 0 && local.now_ms >= self.told_ms + 60_000 {
             let limit = local.live.keys_output_limit;

@@ -1,4 +1,4 @@
-//! Whether the server idles: its threads keep house less often then, so that many threads with nothing to do cost little.
+//! Whether the server idles: then its threads do their housekeeping less often, and many idle threads cost little.
 //!
 //! Each thread notes here that it serves, and whoever is first to serve again wakes the others: what housekeeping shows
 //! (`used_memory`, the keys of a database) is as fresh as ever from then on.

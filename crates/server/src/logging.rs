@@ -1,7 +1,7 @@
 //! The log: `tracing` events as lines with a time stamp, to stderr, to a file, or to both.
 //!
 //! `start` is called once, by the binary, before anything is logged; CONFIG SET changes the level through `set_level`,
-//! and SIGHUP opens the file anew through `reopen`, so that logrotate can move it away. Nothing here logs by itself.
+//! and SIGHUP opens the file again through `reopen`, so that logrotate can move it away. Nothing here logs by itself.
 
 use darter_config::{Log, LogLevel};
 use std::fs::{File, OpenOptions};
@@ -38,7 +38,7 @@ pub fn set_level(level: LogLevel) {
     }
 }
 
-/// Opens the log file anew under its name; when that fails the old one stays in use and says so.
+/// Opens the log file again under its name. If that fails, the old file stays in use and gets the error.
 pub fn reopen() {
     if let Some(control) = CONTROL.get()
         && let Err(error) = control.sink.reopen()

@@ -26,9 +26,9 @@ const INPUT_PAUSE_BYTES: usize = 1 << 20;
 /// Output buffers up to this size are kept for reuse by the same connection.
 const OUTPUT_KEEP_BYTES: usize = 64 << 10;
 
-/// Of a long output, so many bytes are handed to the kernel in one turn.
+/// The most bytes of one long output that the kernel gets in one turn.
 pub const PART_BYTES: usize = 128 << 10;
-/// Of all long outputs together, so many: some 100 microseconds' worth.
+/// The most bytes of all long outputs together in one turn: some 100 microseconds of work.
 pub const TURN_BYTES: usize = 4 * PART_BYTES;
 /// What is sent already of an output is dropped when it is so long, and what is left of it short enough to be moved.
 const SENT_KEEP_BYTES: usize = 64 << 10;

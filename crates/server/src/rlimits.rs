@@ -11,7 +11,7 @@ const FILES_OF_A_THREAD: u64 = 8;
 /// Address space of a shard, at least. Below this its pages serve too few sizes.
 const SHARD_BYTES_MIN: u64 = 8 << 20;
 
-/// Open files that are kept back from clients where so many threads serve them.
+/// Open files that clients cannot use, for this number of serving threads.
 pub fn files_kept(threads: usize) -> u64 {
     FILES_KEPT + FILES_OF_A_THREAD * threads as u64
 }

@@ -1,4 +1,4 @@
-//! The commands of a running script: their checks, their shards, and who is told of what they did.
+//! The commands of a running script: their checks, their shards, and the notifications of what they did.
 //!
 //! Called by the script through the trait `Host`; all its shards are held, and none is taken here.
 

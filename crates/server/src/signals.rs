@@ -1,4 +1,4 @@
-//! What signals ask for: the end, or the log opened anew. Thread 0 looks once a turn, and between if it runs a script.
+//! What signals ask for: the end, or the log opened again. Thread 0 looks once a turn, and while it runs a script.
 
 use darter_reactor::signal::{Signal, Signals};
 

@@ -282,7 +282,7 @@ fn make_cells(
     Ok((cells, totals))
 }
 
-/// Shards for so many threads, fewer when `maxmemory` (0: as it comes) is small.
+/// The number of shards for this number of threads: fewer if `maxmemory` is small (0: no limit).
 fn shards_for(threads: usize, maxmemory: u64) -> usize {
     let wanted = (threads * SHARDS_PER_THREAD).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
     let filled = match maxmemory {

@@ -212,11 +212,11 @@ impl ThreadState {
     }
 }
 
-/// The version of Redis that clients are told, so that they use what this server can do.
+/// The version of Redis that clients see, so that they use what this server can do.
 pub const COMPAT_VERSION: &str = "7.4.0";
 
-/// Data of so many bytes, as housekeeping last saw it, is taken to be in the second-level cache: looking ahead costs a
-/// tenth of a GET then and gains nothing.
+/// Below this many bytes of data the second-level cache holds all of it. Looking ahead then costs a tenth of a GET and
+/// gains nothing.
 const LOOK_AHEAD_BYTES_MIN: u64 = 1 << 20;
 
 /// With the slow log's bar below this, cheap commands are timed too.

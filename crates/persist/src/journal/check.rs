@@ -93,7 +93,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// At most so many senseless records are listed.
+/// At most this many senseless records are listed.
 const LISTED_MAX: usize = 100;
 
 impl Counts {

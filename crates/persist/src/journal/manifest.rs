@@ -76,7 +76,7 @@ impl Manifest {
 
     /// Reads a manifest.
     ///
-    /// Errors: a line is missing, unknown or wrong; its offset is told.
+    /// Errors: a line is missing, unknown or wrong; the error has its offset.
     pub fn parse(text: &[u8]) -> Result<Manifest, Damage> {
         let damage = |offset: usize, what| Damage { offset: offset as u64, what };
         let text = std::str::from_utf8(text).map_err(|_| damage(0, "the manifest is no text"))?;

@@ -33,7 +33,7 @@ pub const STUCK: u64 = u64::MAX;
 pub const TAKEN_AT: usize = 2048;
 /// Where the ring begins.
 pub const DATA_AT: usize = 4096;
-/// A ring holds at most so many bytes.
+/// A ring holds at most this many bytes.
 pub const CAPACITY_MAX: usize = 64 << 20;
 
 const MAGIC: &[u8; 8] = b"DARTTAIL";

@@ -220,7 +220,7 @@ fn zeros_behind_the_last_record_are_nothing() {
         let checked = check_dir(&Disk, &dir.0).expect("readable").expect("a journal");
         assert!(checked.is_sound() && checked.counts.records == 40, "{zeros}");
         check_segment(&Disk, &path).expect("sound");
-        // Anything among them, or the end of a record that was not written, is told.
+        // Other bytes among them, or the missing end of a record, are reported.
         for (at, byte) in [(longer.len() - 1, 1), (bytes.len() - 1, !bytes[bytes.len() - 1])] {
             let mut other = longer.clone();
             other[at] = byte;
@@ -231,7 +231,7 @@ fn zeros_behind_the_last_record_are_nothing() {
     }
 }
 
-/// Whatever happens to the bytes, what is read is a prefix of what was written, and what is missing is told.
+/// Whatever happens to the bytes, a prefix of what was written is read, and missing records are reported.
 #[test]
 fn ten_thousand_mutations_of_segments_give_a_prefix_and_a_report() {
     let rounds = std::env::var("DARTER_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);

@@ -12,7 +12,7 @@ use crate::thread_state::ThreadState;
 /// What is called at the end, on the thread that read.
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
 
-/// Begins it; clients are told to wait from each thread's next turn on.
+/// Begins a reload. From its next turn on, each thread answers clients that the server is loading.
 ///
 /// Errors: a new base is being written, a load is under way, or there can be no more threads.
 pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Reading the journal back at start: every record's parts run again, with the clock they ran with.
 //!
-//! Runs before any client is served, on one thread that holds all shards; clients are told to wait meanwhile.
+//! Runs before any client is served, on one thread that holds all shards. Clients get LOADING meanwhile.
 
 use std::collections::HashMap;
 use std::fmt;

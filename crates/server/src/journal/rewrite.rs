@@ -286,7 +286,7 @@ fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Sav
     }
 }
 
-/// Who waits for the first base is told that there is none, until there is one.
+/// Until the first base is complete, whatever waits for it hears that there is none.
 fn refuse_held_writers(shared: &Shared, why: &str) {
     if shared.snapshots.hold_until_base(false) {
         shared.journal.note_lack_of_base(why);

@@ -1,7 +1,7 @@
-//! Waiting at start for an address that is in use by nobody: the kernel keeps the listeners of a process that used
-//! io_uring for some moments after it was killed, and takes connections for them.
+//! Waiting at start for an address that a killed process still holds. The kernel keeps the listeners of a process that
+//! used io_uring for some moments after it was killed, and takes connections for them.
 //!
-//! A server that lives is told from one that is gone by its answer, so a port given by mistake is an error at once.
+//! A connection shows whether a server lives there. If it does, the port was given by mistake and is an error at once.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -224,7 +224,7 @@ impl Directory {
         self.key_hearers.load(Ordering::Acquire) != 0
     }
 
-    /// Returns how many subscribers a message to `channel` has. If any, `send` is told who, with the channel locked.
+    /// Returns how many subscribers a message to `channel` has. If any, `send` gets them, with the channel locked.
     pub fn find(&self, kind: Kind, channel: &[u8], send: impl FnOnce(Found<'_>)) -> usize {
         let hash = self.hasher.hash(channel);
         let part = lock(self.part(kind, hash));

@@ -1,4 +1,4 @@
-//! What the server begins with: its journal, a snapshot, or nothing. Either is loaded while clients are told to wait.
+//! What the server begins with: its journal, a snapshot, or nothing. Clients get LOADING while either is loaded.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;

@@ -72,7 +72,7 @@ struct State {
     asking: Vec<Asking>,
 }
 
-/// What a client is told when the end does not come.
+/// The error for a client that asked for an end that does not come.
 const NO_END: &[u8] = b"ERR Errors trying to SHUTDOWN. Check logs.";
 
 impl Ending {

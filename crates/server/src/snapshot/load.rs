@@ -62,13 +62,13 @@ pub struct Loading {
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
 
 impl Loading {
-    /// Whether clients are told to wait.
+    /// Whether clients get LOADING.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
 
-    /// Begins: from each thread's next turn on, clients are told to wait.
+    /// Begins: from its next turn on, each thread answers clients with LOADING.
     pub fn begin(&self, total_bytes: u64) {
         self.began_s.store(unix_ms() / 1000, Relaxed);
         self.total_bytes.store(total_bytes, Relaxed);
@@ -155,7 +155,7 @@ enum Pass {
     Remove,
 }
 
-/// Loads a file on threads of its own; `then` is told of the end. The caller has begun the load.
+/// Loads a file on threads of its own and calls `then` at the end. The caller has begun the load.
 ///
 /// Errors: there can be no more threads.
 pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) -> io::Result<()> {
@@ -168,7 +168,7 @@ pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) ->
     thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
 }
 
-/// Empties all databases, for a thread that serves nobody; nobody is told.
+/// Empties all databases, for a thread that serves no client. It sends no notification.
 pub fn empty(shared: &'static Shared) {
     for cell in shared.cells {
         let mut held = lease::take_asleep(cell);

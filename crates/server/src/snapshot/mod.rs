@@ -321,7 +321,7 @@ fn end(shared: &'static Shared, run: &Arc<Run>, outcome: Result<Saved, String>) 
     if run.purpose == Purpose::Save {
         lock(&snapshots.history).note(run, &outcome);
         if !run.is_cancelled() {
-            // A failed last snapshot is told to whoever asked for the end; writes go on.
+            // The client that asked for the end gets the error of the failed last snapshot; writes go on.
             let is_last = snapshots.ending.is_on();
             if outcome.is_ok() || !is_last {
                 snapshots.has_failed.store(outcome.is_err(), Ordering::Relaxed);

@@ -63,7 +63,7 @@ impl Pipe {
         self.waiting_bytes.load(Relaxed) > FULL_BYTES || self.kept_bytes.load(Relaxed) > KEPT_BYTES_MAX
     }
 
-    /// Books that so many bytes more, or less, are kept beside the queue.
+    /// Adds to the bytes that are kept beside the queue; a negative number takes away.
     pub fn note_kept(&self, bytes: isize) {
         self.kept_bytes.fetch_add(bytes.cast_unsigned(), Relaxed);
     }

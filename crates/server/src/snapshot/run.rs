@@ -52,7 +52,7 @@ pub struct Order {
     pub purpose: Purpose,
     /// What else happens at the cut.
     pub at_cut: Option<AtCut>,
-    /// Who is told of the end.
+    /// What gets the result at the end.
     pub then: Vec<Then>,
 }
 
@@ -104,7 +104,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run for `order`, whose parts that concern the file the caller keeps, over so many shards.
+    /// A run for `order` over this number of shards. The caller keeps the parts of the order that concern the file.
     pub fn new(epoch: u16, order: &mut Order, shards: usize) -> Run {
         Run {
             epoch,

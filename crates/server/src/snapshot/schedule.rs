@@ -1,4 +1,4 @@
-//! When snapshots are taken without being asked for: after so many changes in so much time, or by the clock.
+//! When the server takes snapshots by itself: after a number of changes within a time, or by the clock.
 
 use std::str::FromStr;
 use std::sync::atomic::Ordering;

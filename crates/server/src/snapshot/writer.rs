@@ -110,12 +110,12 @@ fn fill<W: io::Write>(
     Ok(())
 }
 
-/// Sleeps for `rdb-key-save-delay`: for tests that want a snapshot to take long. A negative delay is one microsecond for
-/// so many keys.
+/// Sleeps for `rdb-key-save-delay`, for tests that want a snapshot to take long. A delay of -N is one microsecond for
+/// N keys.
 fn rest_after(shared: &Shared, run: &Run, keys: u32) {
     let mut slept = Duration::ZERO;
     loop {
-        // Looked at anew, so that it can be ended.
+        // Read each time, so that the run can be ended.
         let delay = shared.settings.live().persistence.key_save_delay_us;
         let micros = match u64::try_from(delay) {
             Ok(delay) => delay.saturating_mul(u64::from(keys)),
@@ -141,7 +141,7 @@ struct Throttle {
 }
 
 impl Throttle {
-    /// Sleeps until so many bytes may have been written, or the run is given up.
+    /// Sleeps until the rate allows this number of bytes, or the run is given up.
     fn wait(&self, run: &Run, bytes: u64) {
         if self.bytes_per_s_max == 0 {
             return;

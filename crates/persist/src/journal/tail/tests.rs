@@ -135,7 +135,7 @@ fn after_a_kill_the_segment_and_its_tail_are_all_there_was() {
             if end - taken > CAPACITY {
                 break;
             }
-            // A sync, or a window that was being moved, may have brought more into the file than is told.
+            // A sync, or the move of a window, may have brought more into the file than the tail says.
             for in_file in [taken, (taken + end) / 2, end] {
                 files.write(&stream.bytes[..in_file.max(HEAD)], &ring(&stream.bytes, end, taken));
                 assert_eq!(files.read(), (record, false), "taken {taken}, end {end}, in the file {in_file}");

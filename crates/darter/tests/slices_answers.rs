@@ -1,4 +1,4 @@
-//! Answers made of several whole collections, or of one in order: in slices they are what they are in one go.
+//! Answers made of several whole collections, or of one in order: slices answer what one step answers.
 
 mod harness;
 

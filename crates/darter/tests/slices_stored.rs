@@ -1,4 +1,4 @@
-//! Results that are stored, gathered in slices: they are what one go stores, and what was there in that very moment.
+//! Stored results that are computed in slices: they equal the result of one step at the moment of the command.
 
 mod harness;
 
