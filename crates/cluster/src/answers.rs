@@ -7,11 +7,12 @@ use std::fmt::Write;
 use darter_base::crc::SLOTS_LEN;
 use darter_wire::Reply;
 
-use crate::map::{Group, Health, Map, Node, SlotRange};
+use crate::map::{Health, Node, NodeGroup, SlotMap, SlotRange};
+use crate::route::RoutingRules;
 
 /// The form of address that clients get (`cluster-preferred-endpoint-type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Endpoint {
+pub enum AddressForm {
     /// The IP address.
     Ip,
     /// The host name.
@@ -20,14 +21,14 @@ pub enum Endpoint {
     Unknown,
 }
 
-impl Endpoint {
+impl AddressForm {
     /// The address of `node` in this form.
     pub fn of(self, node: &Node) -> Option<&str> {
         match self {
-            Endpoint::Ip => Some(&node.ip),
-            Endpoint::Hostname if node.hostname.is_empty() => Some("?"),
-            Endpoint::Hostname => Some(&node.hostname),
-            Endpoint::Unknown => None,
+            AddressForm::Ip => Some(&node.ip),
+            AddressForm::Hostname if node.hostname.is_empty() => Some("?"),
+            AddressForm::Hostname => Some(&node.hostname),
+            AddressForm::Unknown => None,
         }
     }
 }
@@ -37,8 +38,8 @@ fn is_shown(node: &Node) -> bool {
 }
 
 /// CLUSTER SLOTS: each range with its nodes, in the order of the slots.
-pub fn slots(map: &Map, endpoint: Endpoint, reply: &mut Reply<'_>) {
-    let mut ranges: Vec<(SlotRange, &Group)> =
+pub fn slots(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
+    let mut ranges: Vec<(SlotRange, &NodeGroup)> =
         map.groups().iter().flat_map(|group| group.slots.iter().map(move |range| (*range, group))).collect();
     ranges.retain(|(_, group)| is_shown(&group.master));
     ranges.sort_unstable_by_key(|(range, _)| *range);
@@ -54,14 +55,14 @@ pub fn slots(map: &Map, endpoint: Endpoint, reply: &mut Reply<'_>) {
     }
 }
 
-fn slots_node(node: &Node, endpoint: Endpoint, reply: &mut Reply<'_>) {
+fn slots_node(node: &Node, endpoint: AddressForm, reply: &mut Reply<'_>) {
     reply.array(4);
     reply.bulk_or_null(endpoint.of(node).map(str::as_bytes));
     reply.int(i64::from(node.port));
     reply.bulk(node.id.as_bytes());
     let others = [
-        ("ip", endpoint != Endpoint::Ip, &node.ip),
-        ("hostname", endpoint != Endpoint::Hostname && !node.hostname.is_empty(), &node.hostname),
+        ("ip", endpoint != AddressForm::Ip, &node.ip),
+        ("hostname", endpoint != AddressForm::Hostname && !node.hostname.is_empty(), &node.hostname),
     ];
     let others = others.iter().filter(|(_, is_shown, _)| *is_shown);
     reply.map(others.clone().count());
@@ -72,7 +73,7 @@ fn slots_node(node: &Node, endpoint: Endpoint, reply: &mut Reply<'_>) {
 }
 
 /// CLUSTER SHARDS: each group with its slots and nodes.
-pub fn shards(map: &Map, endpoint: Endpoint, reply: &mut Reply<'_>) {
+pub fn shards(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
     reply.array(map.groups().len());
     for group in map.groups() {
         reply.map(2);
@@ -92,7 +93,7 @@ pub fn shards(map: &Map, endpoint: Endpoint, reply: &mut Reply<'_>) {
     }
 }
 
-fn shards_node(node: &Node, role: &str, endpoint: Endpoint, reply: &mut Reply<'_>) {
+fn shards_node(node: &Node, role: &str, endpoint: AddressForm, reply: &mut Reply<'_>) {
     reply.map(7 + usize::from(!node.hostname.is_empty()));
     reply.bulk(b"id");
     reply.bulk(node.id.as_bytes());
@@ -115,7 +116,7 @@ fn shards_node(node: &Node, role: &str, endpoint: Endpoint, reply: &mut Reply<'_
 }
 
 /// CLUSTER NODES: a line for each node.
-pub fn nodes(map: &Map) -> String {
+pub fn nodes(map: &SlotMap) -> String {
     let mut text = String::new();
     for group in map.groups() {
         group.nodes().filter(|node| is_shown(node)).for_each(|node| {
@@ -127,7 +128,7 @@ pub fn nodes(map: &Map) -> String {
 }
 
 /// CLUSTER REPLICAS of a group: the lines of CLUSTER NODES.
-pub fn replicas(map: &Map, group: &Group) -> Vec<String> {
+pub fn replicas(map: &SlotMap, group: &NodeGroup) -> Vec<String> {
     let line = |node: &Node| {
         let mut text = String::new();
         node_line(map, group, node, &mut text);
@@ -136,7 +137,7 @@ pub fn replicas(map: &Map, group: &Group) -> Vec<String> {
     group.replicas.iter().filter(|node| is_shown(node)).map(line).collect()
 }
 
-fn node_line(map: &Map, group: &Group, node: &Node, text: &mut String) {
+fn node_line(map: &SlotMap, group: &NodeGroup, node: &Node, text: &mut String) {
     let Node { id, ip, port, bus_port, hostname, .. } = node;
     let comma = if hostname.is_empty() { "" } else { "," };
     let me = if *id == map.me() { "myself," } else { "" };
@@ -154,12 +155,13 @@ fn node_line(map: &Map, group: &Group, node: &Node, text: &mut String) {
     }
 }
 
-/// CLUSTER INFO.
-pub fn info(map: &Map, is_ok: bool) -> String {
+/// CLUSTER INFO, under the settings that routing depends on.
+pub fn info(map: &SlotMap, rules: &RoutingRules) -> String {
     let groups = map.groups();
-    let known = groups.iter().flat_map(Group::nodes).filter(|node| is_shown(node)).count().max(1);
+    let known = groups.iter().flat_map(NodeGroup::nodes).filter(|node| is_shown(node)).count().max(1);
     let size = groups.iter().filter(|group| !group.slots.is_empty()).count();
     let (bound, failed, epoch) = (map.bound_len(), map.failed_len(), map.revision());
+    let is_ok = map.covers_all() || map.bound_len() > 0 && !rules.needs_all;
     let state = if is_ok { "ok" } else { "fail" };
     format!(
         "cluster_state:{state}\r\ncluster_slots_assigned:{bound}\r\ncluster_slots_ok:{}\r\ncluster_slots_pfail:0\r\n\
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
     use crate::map::tests::{group, node};
 
-    fn map() -> Map {
+    fn map() -> SlotMap {
         let mut hidden = node("h", 4);
         hidden.health = Health::Hidden;
         let mut failed = node("f", 5);
@@ -186,7 +188,7 @@ mod tests {
             group("a", 1, &[(0, 0), (10_000, 16_383)], &[node("r", 3), hidden, failed]),
             group("b", 2, &[(1, 9_999)], &[]),
         ];
-        Map::new(groups, "b", 5)
+        SlotMap::new(groups, "b", 5)
     }
 
     #[test]
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn slots_are_in_order_with_the_nodes_that_serve() {
         let mut out = Vec::new();
-        slots(&map(), Endpoint::Ip, &mut Reply::new(&mut out, false));
+        slots(&map(), AddressForm::Ip, &mut Reply::new(&mut out, false));
         let text = String::from_utf8(out).expect("text");
         let starts: Vec<&str> =
             text.split("*4\r\n$8\r\n10.0.0.1\r\n:").skip(1).map(|part| &part[..1]).collect();
@@ -214,7 +216,13 @@ mod tests {
 
     #[test]
     fn info_counts() {
-        let text = info(&map(), true);
+        let rules = RoutingRules {
+            needs_all: true,
+            reads_when_down: false,
+            messages_when_down: true,
+            crosses_own: false,
+        };
+        let text = info(&map(), &rules);
         assert!(
             text.contains("cluster_known_nodes:4\r\ncluster_size:2\r\ncluster_current_epoch:5\r\n"),
             "{text}"

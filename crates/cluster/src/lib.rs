@@ -11,7 +11,7 @@ pub mod pushed;
 pub mod route;
 pub mod slot;
 
-pub use map::{Group, Health, Map, Node, Place, SlotRange};
+pub use map::{Health, Node, NodeGroup, NodeRole, SlotMap, SlotRange};
 pub use pushed::parse;
-pub use route::{Ask, Rules, Verdict};
+pub use route::{Ask, Routing, RoutingRules};
 pub use slot::slot_of;

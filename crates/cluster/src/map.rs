@@ -76,7 +76,7 @@ pub struct Node {
 
 /// A master with its replicas and its slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Group {
+pub struct NodeGroup {
     /// The name of the group in CLUSTER MYSHARDID.
     pub id: String,
     /// Its slots: ascending, no two ranges touch.
@@ -87,7 +87,7 @@ pub struct Group {
     pub replicas: Vec<Node>,
 }
 
-impl Group {
+impl NodeGroup {
     /// All nodes, the master first.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         std::iter::once(&self.master).chain(&self.replicas)
@@ -101,7 +101,7 @@ impl Group {
 
 /// The place of a node in the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum NodeRole {
     /// It leads the group of this index.
     Master(usize),
     /// It follows the master of the group of this index.
@@ -110,26 +110,26 @@ pub enum Place {
     Nowhere,
 }
 
-impl Place {
+impl NodeRole {
     /// The index of its group.
     pub fn group(self) -> Option<usize> {
         match self {
-            Place::Master(group) | Place::Replica(group) => Some(group),
-            Place::Nowhere => None,
+            NodeRole::Master(group) | NodeRole::Replica(group) => Some(group),
+            NodeRole::Nowhere => None,
         }
     }
 }
 
 /// Groups and the owners of all slots, as one node sees them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Map {
-    groups: Vec<Group>,
+pub struct SlotMap {
+    groups: Vec<NodeGroup>,
     // The index of the group that owns the slot, or `UNBOUND`.
     owners: Box<[u16; SLOTS_LEN as usize]>,
     bound_len: usize,
     failed_len: usize,
     me: String,
-    place: Place,
+    place: NodeRole,
     revision: u64,
 }
 
@@ -139,13 +139,13 @@ pub const UNBOUND: u16 = u16::MAX;
 /// Groups that a map may have.
 pub const GROUPS_MAX: usize = 1 << 14;
 
-impl Map {
+impl SlotMap {
     /// A map of checked groups: up to [`GROUPS_MAX`], without a slot in two of them. `me` is the id of the node that asks.
-    pub fn new(groups: Vec<Group>, me: &str, revision: u64) -> Map {
+    pub fn new(groups: Vec<NodeGroup>, me: &str, revision: u64) -> SlotMap {
         assert!(groups.len() <= GROUPS_MAX);
         let mut owners = Box::new([UNBOUND; SLOTS_LEN as usize]);
         let (mut bound_len, mut failed_len) = (0, 0);
-        let mut place = Place::Nowhere;
+        let mut place = NodeRole::Nowhere;
         for (at, group) in groups.iter().enumerate() {
             for range in &group.slots {
                 let slots = owners.get_mut(usize::from(range.start)..=usize::from(range.end));
@@ -159,16 +159,16 @@ impl Map {
                 failed_len += group.slots_len();
             }
             if group.master.id == me {
-                place = Place::Master(at);
+                place = NodeRole::Master(at);
             } else if group.replicas.iter().any(|node| node.id == me) {
-                place = Place::Replica(at);
+                place = NodeRole::Replica(at);
             }
         }
-        Map { groups, owners, bound_len, failed_len, me: me.to_owned(), place, revision }
+        SlotMap { groups, owners, bound_len, failed_len, me: me.to_owned(), place, revision }
     }
 
     /// The groups, in the order of the source.
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[NodeGroup] {
         &self.groups
     }
 
@@ -178,12 +178,12 @@ impl Map {
     }
 
     /// The place of the node that holds this map.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> NodeRole {
         self.place
     }
 
     /// The group of the node that holds this map.
-    pub fn own_group(&self) -> Option<&Group> {
+    pub fn own_group(&self) -> Option<&NodeGroup> {
         self.groups.get(self.place.group()?)
     }
 
@@ -227,7 +227,7 @@ impl Map {
     }
 
     /// The group and the node with the id `id`.
-    pub fn find(&self, id: &[u8]) -> Option<(&Group, &Node)> {
+    pub fn find(&self, id: &[u8]) -> Option<(&NodeGroup, &Node)> {
         self.groups.iter().find_map(|group| {
             let node = group.nodes().find(|node| node.id.as_bytes() == id)?;
             Some((group, node))
@@ -264,8 +264,8 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn group(id: &str, port: u16, slots: &[(u16, u16)], replicas: &[Node]) -> Group {
-        Group {
+    pub(crate) fn group(id: &str, port: u16, slots: &[(u16, u16)], replicas: &[Node]) -> NodeGroup {
+        NodeGroup {
             id: id.to_owned(),
             slots: slots.iter().map(|&(start, end)| SlotRange { start, end }).collect(),
             master: node(id, port),
@@ -277,16 +277,16 @@ pub(crate) mod tests {
     fn owners_follow_the_ranges() {
         let groups =
             vec![group("a", 1, &[(0, 99), (200, 200)], &[node("r", 3)]), group("b", 2, &[(100, 199)], &[])];
-        let map = Map::new(groups, "r", 7);
+        let map = SlotMap::new(groups, "r", 7);
         assert_eq!(
             [0, 99, 100, 199, 200, 201].map(|slot| map.owner(slot)),
             [Some(0), Some(0), Some(1), Some(1), Some(0), None]
         );
-        assert_eq!(map.place(), Place::Replica(0));
+        assert_eq!(map.place(), NodeRole::Replica(0));
         assert!(map.is_own(200) && !map.is_own(100) && !map.is_own(201));
         assert_eq!((map.bound_len(), map.covers_all()), (201, false));
         assert_eq!(map.find(b"b").map(|(_, node)| node.port), Some(2));
-        assert_eq!(Map::new(Vec::new(), "x", 0).place(), Place::Nowhere);
+        assert_eq!(SlotMap::new(Vec::new(), "x", 0).place(), NodeRole::Nowhere);
     }
 
     #[test]

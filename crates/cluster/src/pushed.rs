@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use darter_base::crc::SLOTS_LEN;
 use serde_json::{Map as Object, Value};
 
-use crate::map::{GROUPS_MAX, Group, Health, Node, SlotRange, join_ranges};
+use crate::map::{GROUPS_MAX, Health, Node, NodeGroup, SlotRange, join_ranges};
 
 /// Bytes that a configuration may have.
 pub const CONFIG_BYTES_MAX: usize = 16 << 20;
@@ -21,7 +21,7 @@ const ADDRESS_BYTES_MAX: usize = 253;
 const BUS_PORT_DISTANCE: u16 = 10_000;
 
 /// The groups of a configuration. Errors: the first thing that is wrong with it, in words.
-pub fn parse(json: &[u8]) -> Result<Vec<Group>, String> {
+pub fn parse(json: &[u8]) -> Result<Vec<NodeGroup>, String> {
     if json.len() > CONFIG_BYTES_MAX {
         return Err(format!("it has more than {CONFIG_BYTES_MAX} bytes"));
     }
@@ -50,7 +50,7 @@ pub fn parse(json: &[u8]) -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-fn group(object: &Object<String, Value>) -> Result<Group, String> {
+fn group(object: &Object<String, Value>) -> Result<NodeGroup, String> {
     let slots = ranges(object)?;
     let master = object.get("master").ok_or("master is missing")?;
     let master = node(master).map_err(|why| format!("master: {why}"))?;
@@ -63,7 +63,7 @@ fn group(object: &Object<String, Value>) -> Result<Group, String> {
         }
         Some(_) => return Err("replicas is not an array".to_owned()),
     };
-    Ok(Group { id: master.id.clone(), slots, master, replicas })
+    Ok(NodeGroup { id: master.id.clone(), slots, master, replicas })
 }
 
 fn ranges(object: &Object<String, Value>) -> Result<Vec<SlotRange>, String> {
@@ -150,9 +150,9 @@ fn migration(value: &Value) -> Result<Migration, String> {
     Ok(Migration { node_id, slots: ranges(object).map_err(within)? })
 }
 
-fn check_nodes(groups: &[Group]) -> Result<(), String> {
+fn check_nodes(groups: &[NodeGroup]) -> Result<(), String> {
     let (mut ids, mut addresses) = (HashSet::new(), HashSet::new());
-    for node in groups.iter().flat_map(Group::nodes) {
+    for node in groups.iter().flat_map(NodeGroup::nodes) {
         if ids.len() == NODES_MAX {
             return Err(format!("it has more than {NODES_MAX} nodes"));
         }
@@ -166,7 +166,7 @@ fn check_nodes(groups: &[Group]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_slots(groups: &[Group]) -> Result<(), String> {
+fn check_slots(groups: &[NodeGroup]) -> Result<(), String> {
     let mut owners: Vec<Option<&str>> = vec![None; usize::from(SLOTS_LEN)];
     for group in groups {
         for range in &group.slots {
@@ -181,7 +181,7 @@ fn check_slots(groups: &[Group]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_migrations(groups: &[Group], moves: &[(usize, Migration)]) -> Result<(), String> {
+fn check_migrations(groups: &[NodeGroup], moves: &[(usize, Migration)]) -> Result<(), String> {
     for (at, to) in moves {
         let target = groups.iter().position(|group| group.master.id == to.node_id);
         match target {
@@ -283,7 +283,7 @@ mod tests {
             let mut json = GOOD.as_bytes().to_vec();
             json[at] = byte;
             if let Ok(groups) = parse(&json) {
-                crate::Map::new(groups, "a", 1);
+                crate::SlotMap::new(groups, "a", 1);
             }
         }
     }

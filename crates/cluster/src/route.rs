@@ -3,7 +3,7 @@
 //! Called by the server's admission for each command with keys. The order of the answers is that of the plan: the cluster
 //! is down, keys of several slots, another node's slot.
 
-use crate::map::{Map, Node, Place};
+use crate::map::{Node, NodeRole, SlotMap};
 use crate::slot::slot_of;
 
 /// The slots of one command, or of all commands of a transaction.
@@ -26,13 +26,13 @@ pub struct Ask {
 impl Ask {
     /// Adds a key.
     #[inline]
-    pub fn add(&mut self, map: &Map, key: &[u8]) {
+    pub fn add(&mut self, map: &SlotMap, key: &[u8]) {
         self.add_slot(map, slot_of(key));
     }
 
     /// Adds a slot.
     #[inline]
-    pub fn add_slot(&mut self, map: &Map, slot: u16) {
+    pub fn add_slot(&mut self, map: &SlotMap, slot: u16) {
         match self.slot {
             None => self.slot = Some(slot),
             Some(first) if first == slot => return,
@@ -44,7 +44,7 @@ impl Ask {
 
 /// The settings that routing depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rules {
+pub struct RoutingRules {
     /// Nothing is served unless every slot has an owner (`cluster-require-full-coverage`).
     pub needs_all: bool,
     /// Reads go on without that (`cluster-allow-reads-when-down`).
@@ -57,7 +57,7 @@ pub struct Rules {
 
 /// What becomes of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict<'a> {
+pub enum Routing<'a> {
     /// This node serves it.
     Serve,
     /// The cluster is down.
@@ -72,41 +72,41 @@ pub enum Verdict<'a> {
     Moved(u16, &'a Node),
 }
 
-impl Rules {
+impl RoutingRules {
     /// What becomes of a command under `map`.
-    pub fn verdict<'a>(&self, map: &'a Map, ask: &Ask) -> Verdict<'a> {
-        let Some(slot) = ask.slot else { return Verdict::Serve };
-        let Some(owner) = map.owner(slot) else { return Verdict::Unbound };
+    pub fn verdict<'a>(&self, map: &'a SlotMap, ask: &Ask) -> Routing<'a> {
+        let Some(slot) = ask.slot else { return Routing::Serve };
+        let Some(owner) = map.owner(slot) else { return Routing::Unbound };
         if self.needs_all && !map.covers_all() {
             if ask.is_pubsub {
                 if !self.messages_when_down {
-                    return Verdict::Down;
+                    return Routing::Down;
                 }
             } else if !self.reads_when_down {
-                return Verdict::Down;
+                return Routing::Down;
             } else if ask.writes {
-                return Verdict::DownForWrites;
+                return Routing::DownForWrites;
             }
         }
-        if ask.is_cross && !(self.crosses_own && !ask.has_foreign) {
-            return Verdict::CrossSlot;
+        if ask.is_cross && (ask.has_foreign || !self.crosses_own) {
+            return Routing::CrossSlot;
         }
         let serves = match map.place() {
-            Place::Master(own) => own == owner,
-            Place::Replica(own) => own == owner && (ask.reads_replica || ask.is_pubsub) && !ask.writes,
-            Place::Nowhere => false,
+            NodeRole::Master(own) => own == owner,
+            NodeRole::Replica(own) => own == owner && (ask.reads_replica || ask.is_pubsub) && !ask.writes,
+            NodeRole::Nowhere => false,
         };
         match map.groups().get(owner) {
-            Some(group) if !serves => Verdict::Moved(slot, &group.master),
-            _ => Verdict::Serve,
+            Some(group) if !serves => Routing::Moved(slot, &group.master),
+            _ => Routing::Serve,
         }
     }
 
     /// The index of the group whose slots are served without a further question, or a number that no slot has.
-    pub fn own(&self, map: &Map) -> u16 {
+    pub fn own(&self, map: &SlotMap) -> u16 {
         let is_down = self.needs_all && !map.covers_all();
         match map.place() {
-            Place::Master(own) if !is_down => own as u16,
+            NodeRole::Master(own) if !is_down => own as u16,
             // Not the mark of slots without an owner.
             _ => crate::map::UNBOUND - 1,
         }
@@ -118,29 +118,33 @@ mod tests {
     use super::*;
     use crate::map::tests::{group, node};
 
-    const STRICT: Rules =
-        Rules { needs_all: true, reads_when_down: false, messages_when_down: true, crosses_own: false };
+    const STRICT: RoutingRules = RoutingRules {
+        needs_all: true,
+        reads_when_down: false,
+        messages_when_down: true,
+        crosses_own: false,
+    };
 
-    fn ask(map: &Map, slots: &[u16]) -> Ask {
+    fn ask(map: &SlotMap, slots: &[u16]) -> Ask {
         let mut ask = Ask::default();
         slots.iter().for_each(|&slot| ask.add_slot(map, slot));
         ask
     }
 
-    fn whole(me: &str) -> Map {
+    fn whole(me: &str) -> SlotMap {
         let groups =
             vec![group("a", 1, &[(0, 8191)], &[node("ra", 3)]), group("b", 2, &[(8192, 16383)], &[])];
-        Map::new(groups, me, 1)
+        SlotMap::new(groups, me, 1)
     }
 
     #[test]
     fn a_master_serves_its_slots_and_names_the_owner_of_others() {
         let map = whole("a");
-        assert_eq!(STRICT.verdict(&map, &ask(&map, &[])), Verdict::Serve);
-        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 5])), Verdict::Serve);
-        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 6])), Verdict::CrossSlot);
-        assert_eq!(STRICT.verdict(&map, &ask(&map, &[9000, 6])), Verdict::CrossSlot);
-        let Verdict::Moved(9000, node) = STRICT.verdict(&map, &ask(&map, &[9000])) else {
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[])), Routing::Serve);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 5])), Routing::Serve);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5, 6])), Routing::CrossSlot);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[9000, 6])), Routing::CrossSlot);
+        let Routing::Moved(9000, node) = STRICT.verdict(&map, &ask(&map, &[9000])) else {
             panic!("not moved")
         };
         assert_eq!(node.id, "b");
@@ -149,18 +153,18 @@ mod tests {
 
     #[test]
     fn several_slots_of_one_group_go_together_where_that_is_allowed() {
-        let (map, rules) = (whole("a"), Rules { crosses_own: true, ..STRICT });
-        assert_eq!(rules.verdict(&map, &ask(&map, &[5, 6])), Verdict::Serve);
-        assert_eq!(rules.verdict(&map, &ask(&map, &[5, 9000])), Verdict::CrossSlot);
-        assert_eq!(rules.verdict(&map, &ask(&map, &[9000, 9001])), Verdict::CrossSlot);
+        let (map, rules) = (whole("a"), RoutingRules { crosses_own: true, ..STRICT });
+        assert_eq!(rules.verdict(&map, &ask(&map, &[5, 6])), Routing::Serve);
+        assert_eq!(rules.verdict(&map, &ask(&map, &[5, 9000])), Routing::CrossSlot);
+        assert_eq!(rules.verdict(&map, &ask(&map, &[9000, 9001])), Routing::CrossSlot);
     }
 
     #[test]
     fn a_replica_serves_reads_of_those_who_asked() {
         let map = whole("ra");
         let read = Ask { reads_replica: true, ..ask(&map, &[5]) };
-        assert_eq!(STRICT.verdict(&map, &read), Verdict::Serve);
-        let is_moved = |ask: &Ask| matches!(STRICT.verdict(&map, ask), Verdict::Moved(..));
+        assert_eq!(STRICT.verdict(&map, &read), Routing::Serve);
+        let is_moved = |ask: &Ask| matches!(STRICT.verdict(&map, ask), Routing::Moved(..));
         assert!(is_moved(&ask(&map, &[5])));
         assert!(is_moved(&Ask { writes: true, ..read }));
         assert!(is_moved(&Ask { reads_replica: true, ..ask(&map, &[9000]) }));
@@ -168,18 +172,18 @@ mod tests {
 
     #[test]
     fn a_hole_stops_all_or_its_own_slots() {
-        let map = Map::new(vec![group("a", 1, &[(0, 99)], &[])], "a", 1);
-        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5])), Verdict::Down);
-        assert_eq!(STRICT.verdict(&map, &ask(&map, &[100])), Verdict::Unbound);
+        let map = SlotMap::new(vec![group("a", 1, &[(0, 99)], &[])], "a", 1);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[5])), Routing::Down);
+        assert_eq!(STRICT.verdict(&map, &ask(&map, &[100])), Routing::Unbound);
         assert_eq!(STRICT.own(&map), 0xfffe, "nothing is served without a question");
-        let rules = Rules { reads_when_down: true, ..STRICT };
-        assert_eq!(rules.verdict(&map, &ask(&map, &[5])), Verdict::Serve);
+        let rules = RoutingRules { reads_when_down: true, ..STRICT };
+        assert_eq!(rules.verdict(&map, &ask(&map, &[5])), Routing::Serve);
         let write = Ask { writes: true, ..ask(&map, &[5]) };
-        assert_eq!(rules.verdict(&map, &write), Verdict::DownForWrites);
+        assert_eq!(rules.verdict(&map, &write), Routing::DownForWrites);
         let message = Ask { is_pubsub: true, ..ask(&map, &[5]) };
-        assert_eq!(STRICT.verdict(&map, &message), Verdict::Serve);
-        let rules = Rules { needs_all: false, ..STRICT };
-        assert_eq!(rules.verdict(&map, &write), Verdict::Serve);
-        assert_eq!(rules.verdict(&map, &ask(&map, &[100])), Verdict::Unbound);
+        assert_eq!(STRICT.verdict(&map, &message), Routing::Serve);
+        let rules = RoutingRules { needs_all: false, ..STRICT };
+        assert_eq!(rules.verdict(&map, &write), Routing::Serve);
+        assert_eq!(rules.verdict(&map, &ask(&map, &[100])), Routing::Unbound);
     }
 }

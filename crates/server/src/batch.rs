@@ -14,7 +14,7 @@ use darter_txn::{Part, Reader};
 use darter_wire::{Reply, ReplyBuffer, Span};
 
 use crate::acl::guard;
-use crate::cluster::route;
+use crate::engine::cluster::route;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};

@@ -8,8 +8,8 @@ use darter_wire::{Args, Reply, Short};
 
 use crate::acl::guard;
 use crate::clients::ClientInfo;
-use crate::cluster::route;
 use crate::commands;
+use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::{admit, lease, plan};
 use crate::exec::{self, Call, Ran};

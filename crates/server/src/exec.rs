@@ -14,7 +14,7 @@ use darter_txn::{LockSet, Part, ShardSet};
 use darter_wire::{Args, Reply};
 
 use crate::busy_rejection::{self, Waiting};
-use crate::cluster::route;
+use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::sinks::commit_body;

@@ -9,7 +9,6 @@ pub mod backup;
 pub mod batch;
 pub mod busy_rejection;
 pub mod clients;
-pub mod cluster;
 mod coalescing;
 pub mod command_log;
 pub mod commands;

@@ -9,6 +9,7 @@ use crate::acl::CheckedCall;
 use crate::acl::commands::find_command;
 use crate::clients::ClientInfo;
 use crate::engine::admit;
+use crate::engine::cluster::route::ScriptSlots;
 use crate::engine::nested::{Nested, Within};
 use crate::job::Shards;
 use crate::journal::turn::settle;
@@ -35,10 +36,8 @@ pub struct Bridge<'a> {
     pub allows_oom: bool,
     /// It has written.
     pub has_written: bool,
-    /// It may use keys of several slots of a cluster.
-    pub crosses_slots: bool,
-    /// The slot of the keys that it has used.
-    pub slot: Option<u16>,
+    /// The slots of a cluster that it may use.
+    pub slots: ScriptSlots,
 }
 
 /// The end of the server waits so long for a script, or less where it is overdue earlier.

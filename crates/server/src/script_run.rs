@@ -17,7 +17,7 @@ use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
-use crate::cluster::route;
+use crate::engine::cluster::route::{self, ScriptSlots};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{admit, commit, lease, plan};
@@ -419,8 +419,10 @@ fn run_script(
                 may_write,
                 allows_oom,
                 has_written: false,
-                crosses_slots: flags.crosses_slots || !flags.is_declared,
-                slot: route::declared_slot(entry, args),
+                slots: ScriptSlots {
+                    crosses: flags.crosses_slots || !flags.is_declared,
+                    used: route::declared_slot(entry, args),
+                },
             };
             let ended = match &plan.what {
                 What::Script(cached) => engine.run(&mut bridge, &cached.script, keys, argv, reply),

@@ -342,7 +342,7 @@ pub struct Shared {
     /// Connections to other servers that MIGRATE has used.
     pub migrations: Migrations,
     /// This server as a node of a cluster.
-    pub cluster: crate::cluster::Cluster,
+    pub cluster: crate::engine::cluster::ClusterNode,
     /// The certificate of encrypted listeners.
     pub tls: crate::tls::Entrance,
 }

@@ -18,9 +18,9 @@ use darter_txn::readers::Totals;
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
-use crate::cluster::{self, Cluster};
 use crate::command_log::CommandLogs;
 use crate::duration_counter::DurationCounter;
+use crate::engine::cluster::{self, ClusterNode};
 use crate::hot_keys::HotKeys;
 use crate::idling::Idling;
 use crate::journal::Journal;
@@ -202,7 +202,7 @@ pub fn build_hashed(
     let acl = Acl::start(crate::acl::rows(&registry), live).map_err(invalid)?;
     let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
     let run_id = hex(&mut seeds, 40);
-    let cluster = Cluster::start(live, &run_id).map_err(invalid)?;
+    let cluster = ClusterNode::start(live, &run_id).map_err(invalid)?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::thread_state::unix_ms();

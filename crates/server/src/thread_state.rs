@@ -10,7 +10,7 @@ use darter_reactor::signal::Signals;
 use darter_script::Kind;
 use darter_store::evict::Order;
 
-use crate::cluster::View;
+use crate::engine::cluster::ClusterView;
 use crate::event_loop::EventLoop;
 use crate::journal::log::ThreadLog;
 use crate::large::Large;
@@ -93,7 +93,7 @@ pub struct ThreadState {
     /// What MGET and MSET use again.
     pub many: Option<Box<multi_key::Scratch>>,
     /// The map of the cluster, as this thread routes by it.
-    pub cluster: View,
+    pub cluster: ClusterView,
     /// Chance for what no shard does.
     pub rng: Rng,
 }
@@ -137,7 +137,7 @@ impl ThreadState {
             send_left: 0,
             tls: Scratch::default(),
             many: None,
-            cluster: View::new(&shared.cluster, &shared.settings.live().cluster),
+            cluster: ClusterView::new(&shared.cluster, &shared.settings.live().cluster),
             rng: Rng::new(u64::from(thread)),
         };
         local.settle_settings();
@@ -183,7 +183,7 @@ impl ThreadState {
         self.client_bytes_max = limit::clients::max_bytes(self);
         self.large = Large::new(&self.live);
         if self.shared.cluster.is_on() {
-            self.cluster = View::new(&self.shared.cluster, &self.live.cluster);
+            self.cluster = ClusterView::new(&self.shared.cluster, &self.live.cluster);
         }
     }
 

@@ -12,8 +12,8 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
-use crate::cluster::route;
 use crate::dispatch::Caller;
+use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::nested::{Nested, Within};
 use crate::engine::origin::ChangedBy;

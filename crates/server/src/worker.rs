@@ -11,10 +11,10 @@ use darter_reactor::{Reactor, Token, process};
 use darter_txn::waiters::Parked;
 
 use crate::busy_rejection;
-use crate::cluster::{View, changes};
 use crate::coalescing::{Coalescing, Received};
 use crate::conn::Conn;
 use crate::cron::Cron;
+use crate::engine::cluster::{ClusterView, changes};
 use crate::engine::lease;
 use crate::event_loop::EventLoop;
 use crate::job::{Body, Job};
@@ -451,7 +451,7 @@ impl Worker {
     #[cold]
     fn take_map(&mut self, revision: u64) {
         let shared = self.local.shared;
-        self.local.cluster = View::new(&shared.cluster, &self.local.live.cluster);
+        self.local.cluster = ClusterView::new(&shared.cluster, &self.local.live.cluster);
         let map = self.local.cluster.map.clone();
         let Worker { local, event_loop: Some(event_loop), .. } = self else { return };
         let EventLoop { conns, dirty, .. } = &mut **event_loop;

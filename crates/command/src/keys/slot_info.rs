@@ -29,7 +29,7 @@ pub const GETSLOTINFO: DataCommand = DataCommand {
 
 /// What a slot holds.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct SlotUse {
     is_asked: bool,
     keys: usize,
     bytes: usize,
@@ -42,7 +42,7 @@ fn getslotinfo(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     if !is(args.at(2), "SLOTS") {
         return Err(Fault::Syntax);
     }
-    let mut slots = vec![Held::default(); usize::from(SLOTS_LEN)];
+    let mut slots = vec![SlotUse::default(); usize::from(SLOTS_LEN)];
     for word in args.tail(3).iter() {
         let (first, last) = range(word)?;
         let asked = slots.get_mut(first..=last).unwrap_or_default();
@@ -79,7 +79,7 @@ fn range(word: &[u8]) -> Result<(usize, usize), Fault> {
 /// Index lines whose keys are collected before they are measured.
 const LINES_AT_ONCE: usize = 64;
 
-fn count(shard: &mut Shard, slots: &mut [Held], now_ms: u64) {
+fn count(shard: &mut Shard, slots: &mut [SlotUse], now_ms: u64) {
     for db in 0..shard.dbs_len() {
         let mut next = Some(Position::START);
         while next.is_some() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
-use darter_cluster::{Group, Health, Map, Node, SlotRange, answers};
+use darter_cluster::{Health, Node, NodeGroup, SlotMap, SlotRange, answers};
 use darter_command::keys::slot::DISABLED;
 use darter_command::spec::Group as Rows;
 use darter_command::{Fault, Flags, Spec, reader};
@@ -15,8 +15,8 @@ use darter_config::ClusterMode;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help, no_subcommand, row};
-use crate::cluster::route;
 use crate::dispatch::{Caller, ServerRun};
+use crate::engine::cluster::route;
 
 /// The family's commands; those about the keys of a slot are data commands (`darter_command::keys::slot`).
 pub const FAMILY: &[ServerCommand] = &[
@@ -179,7 +179,7 @@ const fn change(
 }
 
 /// The map that clients see. Errors: this server is no cluster.
-fn map(caller: &Caller<'_>) -> Result<Arc<Map>, Fault> {
+fn map(caller: &Caller<'_>) -> Result<Arc<SlotMap>, Fault> {
     match caller.local.live.cluster.mode {
         ClusterMode::Off => Err(DISABLED),
         ClusterMode::Pushed if caller.local.shared.cluster.is_configured() => {
@@ -195,7 +195,7 @@ fn map(caller: &Caller<'_>) -> Result<Arc<Map>, Fault> {
 }
 
 /// A map of this server alone.
-fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Map {
+fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> SlotMap {
     let shared = caller.local.shared;
     let settings = &caller.local.live.cluster;
     // The address that the client has reached is one it can reach.
@@ -216,11 +216,11 @@ fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Map 
     let id = shared.cluster.id().to_owned();
     let hostname = settings.announce_hostname.clone();
     let master = Node { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online };
-    Map::new(vec![Group { id: id.clone(), slots, master, replicas: Vec::new() }], &id, revision)
+    SlotMap::new(vec![NodeGroup { id: id.clone(), slots, master, replicas: Vec::new() }], &id, revision)
 }
 
 /// The group whose master has the id `id`. Errors: no node has it, or a replica has.
-fn group_of<'m>(map: &'m Map, id: &[u8]) -> Result<&'m Group, Fault> {
+fn group_of<'m>(map: &'m SlotMap, id: &[u8]) -> Result<&'m NodeGroup, Fault> {
     let (group, node) = find(map, id)?;
     if node.id == group.master.id {
         return Ok(group);
@@ -228,7 +228,7 @@ fn group_of<'m>(map: &'m Map, id: &[u8]) -> Result<&'m Group, Fault> {
     Err(Fault::text("ERR The specified node is not a master"))
 }
 
-fn find<'m>(map: &'m Map, id: &[u8]) -> Result<(&'m Group, &'m Node), Fault> {
+fn find<'m>(map: &'m SlotMap, id: &[u8]) -> Result<(&'m NodeGroup, &'m Node), Fault> {
     let unknown = || Fault::Text(format!("ERR Unknown node {}", String::from_utf8_lossy(id)).into());
     map.find(id).ok_or_else(unknown)
 }
@@ -246,8 +246,7 @@ fn refused_change(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Re
 
 fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let map = map(caller)?;
-    let is_ok = map.covers_all() || map.bound_len() > 0 && !caller.local.live.cluster.requires_all;
-    reply.verbatim(*b"txt", answers::info(&map, is_ok).as_bytes());
+    reply.verbatim(*b"txt", answers::info(&map, &caller.local.cluster.rules).as_bytes());
     Ok(())
 }
 

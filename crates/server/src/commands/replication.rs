@@ -7,8 +7,8 @@ use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, row};
-use crate::cluster::sweep;
 use crate::dispatch::Caller;
+use crate::engine::cluster::sweep;
 use crate::replication::failover::{self, Wish as Wishes};
 use crate::replication::roles::{self, Followed};
 use crate::replication::sync::{self, Asks};

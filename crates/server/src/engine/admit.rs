@@ -14,9 +14,9 @@ use darter_wire::{Args, Reply};
 use crate::acl::commands::find_command;
 use crate::acl::guard;
 use crate::clients::ClientInfo;
-use crate::cluster::route;
 use crate::commands::debug;
 use crate::dispatch::{self, Resolved};
+use crate::engine::cluster::route;
 use crate::exec::{Call, Ran};
 use crate::limit::relief;
 use crate::monitor;
@@ -192,9 +192,9 @@ fn refusal_in_script(bridge: &mut Bridge<'_>, entry: &'static Entry, args: Args<
     }
     if session.gate.has(Gate::CLUSTER) {
         let call = (entry, args);
-        let mut slot = bridge.slot;
-        let line = route::refusal_in_script(local, session, call, bridge.crosses_slots, &mut slot);
-        bridge.slot = slot;
+        let mut slots = bridge.slots;
+        let line = route::refusal_in_script(local, session, call, &mut slots);
+        bridge.slots = slots;
         if line.is_some() {
             return line;
         }

@@ -6,6 +6,7 @@
 
 pub mod admit;
 pub mod apply;
+pub mod cluster;
 pub mod lease_timer;
 pub mod lock_scope;
 pub mod nested;

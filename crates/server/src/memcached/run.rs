@@ -12,7 +12,7 @@ use super::detail::{Detail, DetailOperation};
 use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
-use crate::cluster::route;
+use crate::engine::cluster::route;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
 use crate::exec::{self, Call, Ran};

@@ -1,7 +1,7 @@
 //! This server as one node of a cluster (`cluster_mode yes`): its id, its map, and the change from one map to the next.
 //!
 //! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
-//! the keys of slots that are not ours, and `file` keeps a pushed configuration. A map comes from anywhere: [`Cluster::adopt`]
+//! the keys of slots that are not ours, and `file` keeps a pushed configuration. A map comes from anywhere: [`ClusterNode::adopt`]
 //! is the one door. Nothing here decides who owns a slot.
 
 pub mod changes;
@@ -13,18 +13,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use darter_cluster::{Group, Map, Rules};
+use darter_cluster::{NodeGroup, RoutingRules, SlotMap};
 use darter_config::{Cluster as Settings, ClusterMode, Live};
 
 use crate::shared::{Shared, ThreadMessage};
 use crate::worker::lock;
 
 /// What the threads share of the cluster.
-pub struct Cluster {
+pub struct ClusterNode {
     is_on: bool,
     id: String,
     file: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<MapState>,
     // Held while a configuration is written and taken, so that the file is that of the map.
     pushing: Mutex<()>,
     /// A map has come since the start, or was found on disk.
@@ -44,8 +44,8 @@ pub struct Redirects {
     pub down: AtomicU64,
 }
 
-struct State {
-    map: Arc<Map>,
+struct MapState {
+    map: Arc<SlotMap>,
     /// Threads that have not taken the map yet.
     behind: usize,
     /// What follows once all threads have it.
@@ -55,28 +55,28 @@ struct State {
 /// What follows once all threads have a map.
 pub type Then = Box<dyn FnOnce(&'static Shared) + Send>;
 
-impl Cluster {
+impl ClusterNode {
     /// The node as the settings and its file say. Errors: the file is damaged, or cannot be read.
-    pub fn start(live: &Live, run_id: &str) -> Result<Cluster, String> {
+    pub fn start(live: &Live, run_id: &str) -> Result<ClusterNode, String> {
         let settings = &live.cluster;
         let is_on = settings.mode == ClusterMode::Pushed;
         let own = if settings.node_id.is_empty() { run_id } else { &settings.node_id };
-        let mut cluster = Cluster::with(is_on, own.to_owned(), settings, Vec::new(), 0);
+        let mut cluster = ClusterNode::with(own.to_owned(), settings, Vec::new(), 0);
         if is_on && let Some(kept) = file::read(&settings.config_file)? {
             let id = if settings.node_id.is_empty() { kept.id } else { settings.node_id.clone() };
-            cluster = Cluster::with(is_on, id, settings, kept.groups, kept.revision);
+            cluster = ClusterNode::with(id, settings, kept.groups, kept.revision);
             cluster.is_configured.store(true, Relaxed);
         }
         Ok(cluster)
     }
 
-    fn with(is_on: bool, id: String, settings: &Settings, groups: Vec<Group>, revision: u64) -> Cluster {
-        let map = Arc::new(Map::new(groups, &id, revision));
-        Cluster {
-            is_on,
+    fn with(id: String, settings: &Settings, groups: Vec<NodeGroup>, revision: u64) -> ClusterNode {
+        let map = Arc::new(SlotMap::new(groups, &id, revision));
+        ClusterNode {
+            is_on: settings.mode == ClusterMode::Pushed,
             id,
             file: settings.config_file.clone(),
-            state: Mutex::new(State { map, behind: 0, then: Vec::new() }),
+            state: Mutex::new(MapState { map, behind: 0, then: Vec::new() }),
             pushing: Mutex::new(()),
             is_configured: AtomicBool::new(false),
             redirects: Redirects::default(),
@@ -99,7 +99,7 @@ impl Cluster {
     }
 
     /// The latest map.
-    pub fn map(&self) -> Arc<Map> {
+    pub fn map(&self) -> Arc<SlotMap> {
         lock(&self.state).map.clone()
     }
 
@@ -109,7 +109,7 @@ impl Cluster {
         &self,
         shared: &'static Shared,
         json: &[u8],
-        groups: Vec<Group>,
+        groups: Vec<NodeGroup>,
         then: Then,
     ) -> Result<(), String> {
         let _pushing = lock(&self.pushing);
@@ -120,10 +120,10 @@ impl Cluster {
 
     /// Replaces the map by one of `groups`. `then` runs when every thread routes by it: from then on nothing is done under
     /// the map before.
-    pub fn adopt(&self, shared: &'static Shared, groups: Vec<Group>, then: Then) {
+    pub fn adopt(&self, shared: &'static Shared, groups: Vec<NodeGroup>, then: Then) {
         {
             let mut state = lock(&self.state);
-            let map = Map::new(groups, &self.id, state.map.revision() + 1);
+            let map = SlotMap::new(groups, &self.id, state.map.revision() + 1);
             tracing::info!("the cluster has {} groups, map {}", map.groups().len(), map.revision());
             state.map = Arc::new(map);
             state.behind = shared.handles.len();
@@ -154,26 +154,26 @@ impl Cluster {
 }
 
 /// The map as one thread routes by it.
-pub struct View {
+pub struct ClusterView {
     /// The map.
-    pub map: Arc<Map>,
+    pub map: Arc<SlotMap>,
     /// The settings that routing depends on.
-    pub rules: Rules,
+    pub rules: RoutingRules,
     /// The index of the group whose slots are served without a further question, or a number that no slot has.
     pub own: u16,
 }
 
-impl View {
+impl ClusterView {
     /// The view of the latest map under `settings`.
-    pub fn new(cluster: &Cluster, settings: &Settings) -> View {
+    pub fn new(cluster: &ClusterNode, settings: &Settings) -> ClusterView {
         let map = cluster.map();
-        let rules = Rules {
+        let rules = RoutingRules {
             needs_all: settings.requires_all,
             reads_when_down: settings.reads_when_down,
             messages_when_down: settings.messages_when_down,
             crosses_own: settings.crosses_own,
         };
         let own = rules.own(&map);
-        View { map, rules, own }
+        ClusterView { map, rules, own }
     }
 }

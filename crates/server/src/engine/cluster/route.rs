@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use darter_cluster::answers::Endpoint;
-use darter_cluster::{Ask, Node, Verdict, slot_of};
+use darter_cluster::answers::AddressForm;
+use darter_cluster::{Ask, Node, Routing, slot_of};
 use darter_command::{Flags, Marks};
 use darter_config::Endpoint as Form;
 use darter_wire::{Args, Span};
@@ -45,7 +45,7 @@ pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entr
     }
     entry.spec.accepts(args.len())
         && !entry.spec.has(Marks::RUNS_QUEUE)
-        && verdict(local, &ask(local, session, entry, args)) == Verdict::Serve
+        && verdict(local, &ask(local, session, entry, args)) == Routing::Serve
 }
 
 /// Why a command is not served here, as an error line.
@@ -81,33 +81,40 @@ pub fn refusal_after_wait(local: &ThreadState, entry: &'static Entry, args: Args
     line(local, &ask)
 }
 
-/// Why a command of a script is not run. `slot` is that of the keys before it, which a script that does not cross slots
-/// keeps to.
+/// Why a command of a script is not run.
 #[cold]
 pub fn refusal_in_script(
     local: &ThreadState,
     session: &Session,
     (entry, args): (&'static Entry, Args<'_>),
-    crosses_slots: bool,
-    slot: &mut Option<u16>,
+    slots: &mut ScriptSlots,
 ) -> Option<Line> {
     let ask = ask(local, session, entry, args);
     let text = match verdict(local, &ask) {
-        Verdict::Serve => {
+        Routing::Serve => {
             let own = local.cluster.rules.crosses_own;
-            let Some(next) = ask.slot.filter(|_| !crosses_slots && !own) else { return None };
-            if *slot.get_or_insert(next) == next {
+            let Some(next) = ask.slot.filter(|_| !slots.crosses && !own) else { return None };
+            if *slots.used.get_or_insert(next) == next {
                 return None;
             }
             "ERR Script attempted to access keys that do not hash to the same slot"
         }
-        Verdict::Down => "ERR Script attempted to execute a command while the cluster is down",
-        Verdict::DownForWrites => {
+        Routing::Down => "ERR Script attempted to execute a command while the cluster is down",
+        Routing::DownForWrites => {
             "ERR Script attempted to execute a write command while the cluster is down and readonly"
         }
         _ => "ERR Script attempted to access a non local key in a cluster node",
     };
     Some(Cow::Borrowed(text.as_bytes()))
+}
+
+/// The slots that a script may use.
+#[derive(Clone, Copy, Default)]
+pub struct ScriptSlots {
+    /// It may use several.
+    pub crosses: bool,
+    /// That of the keys so far, which a script that does not cross slots keeps to.
+    pub used: Option<u16>,
 }
 
 /// The slot of the keys that a script's caller declared.
@@ -126,7 +133,7 @@ pub fn is_redirect(line: &[u8]) -> bool {
         .any(|code| line.starts_with(code))
 }
 
-fn verdict<'a>(local: &'a ThreadState, ask: &Ask) -> Verdict<'a> {
+fn verdict<'a>(local: &'a ThreadState, ask: &Ask) -> Routing<'a> {
     local.cluster.rules.verdict(&local.cluster.map, ask)
 }
 
@@ -168,12 +175,12 @@ fn is_pubsub(entry: &Entry) -> bool {
 fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
     let redirects = &local.shared.cluster.redirects;
     let (count, line) = match verdict(local, ask) {
-        Verdict::Serve => return None,
-        Verdict::Down => (&redirects.down, Cow::Borrowed(DOWN.as_bytes())),
-        Verdict::DownForWrites => (&redirects.down, Cow::Borrowed(DOWN_FOR_WRITES.as_bytes())),
-        Verdict::Unbound => (&redirects.down, Cow::Borrowed(UNBOUND.as_bytes())),
-        Verdict::CrossSlot => (&redirects.cross, Cow::Borrowed(CROSS_SLOT.as_bytes())),
-        Verdict::Moved(slot, node) => (&redirects.moved, Cow::Owned(moved(local, slot, node))),
+        Routing::Serve => return None,
+        Routing::Down => (&redirects.down, Cow::Borrowed(DOWN.as_bytes())),
+        Routing::DownForWrites => (&redirects.down, Cow::Borrowed(DOWN_FOR_WRITES.as_bytes())),
+        Routing::Unbound => (&redirects.down, Cow::Borrowed(UNBOUND.as_bytes())),
+        Routing::CrossSlot => (&redirects.cross, Cow::Borrowed(CROSS_SLOT.as_bytes())),
+        Routing::Moved(slot, node) => (&redirects.moved, Cow::Owned(moved(local, slot, node))),
     };
     count.fetch_add(1, Relaxed);
     Some(line)
@@ -185,11 +192,11 @@ fn moved(local: &ThreadState, slot: u16, node: &Node) -> Vec<u8> {
 }
 
 /// The form of addresses that the settings ask for.
-pub fn endpoint(form: Form) -> Endpoint {
+pub fn endpoint(form: Form) -> AddressForm {
     match form {
-        Form::Ip => Endpoint::Ip,
-        Form::Hostname => Endpoint::Hostname,
-        Form::Unknown => Endpoint::Unknown,
+        Form::Ip => AddressForm::Ip,
+        Form::Hostname => AddressForm::Hostname,
+        Form::Unknown => AddressForm::Unknown,
     }
 }
 

@@ -4,7 +4,7 @@
 //! Called by the worker for the message about a new map. It touches connections and takes no shard.
 
 use darter_base::crc::key_slot;
-use darter_cluster::Map;
+use darter_cluster::SlotMap;
 use darter_wire::Reply;
 
 use super::route;
@@ -25,7 +25,7 @@ pub fn answer_to_waiting(local: &ThreadState, conn: &Conn) -> Option<Vec<u8>> {
 
 /// Ends a client's subscriptions to channels of slots that are not this group's, each with its own message. Returns
 /// whether there were any.
-pub fn end_subscriptions(local: &mut ThreadState, map: &Map, conn: &mut Conn) -> bool {
+pub fn end_subscriptions(local: &mut ThreadState, map: &SlotMap, conn: &mut Conn) -> bool {
     let Some(own) = &conn.session.subscriptions else { return false };
     let mut names = own.names(Kind::Shard);
     names.retain(|name| !map.is_own(key_slot(name)));

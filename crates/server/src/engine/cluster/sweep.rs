@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use darter_base::crc::key_slot;
-use darter_cluster::{Map, Place};
+use darter_cluster::{NodeRole, SlotMap};
 use darter_latch::Grant;
 use darter_store::Position;
 use darter_txn::LockSet;
@@ -27,7 +27,7 @@ const LINES_AT_ONCE: usize = 64;
 /// Removes the keys that are not this node's under the map of `revision`, unless a later map comes in between.
 pub fn begin(shared: &'static Shared, revision: u64) {
     let map = shared.cluster.map();
-    if map.revision() != revision || !matches!(map.place(), Place::Master(_)) || map.bound_len() == 0 {
+    if map.revision() != revision || !matches!(map.place(), NodeRole::Master(_)) || map.bound_len() == 0 {
         return;
     }
     let is_whole = map.own_group().is_some_and(|group| group.slots_len() == map.owners().len());
@@ -35,7 +35,7 @@ pub fn begin(shared: &'static Shared, revision: u64) {
         return;
     }
     for cell in shared.cells {
-        Step { map: map.clone(), shard: cell.id(), db: 0, at: Position::START }.enqueue(shared);
+        SweepStep { map: map.clone(), shard: cell.id(), db: 0, at: Position::START }.enqueue(shared);
     }
 }
 
@@ -59,14 +59,14 @@ pub fn start_after_load(shared: &'static Shared) -> std::io::Result<()> {
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Where a sweep of one shard is.
-struct Step {
-    map: Arc<Map>,
+struct SweepStep {
+    map: Arc<SlotMap>,
     shard: u16,
     db: usize,
     at: Position,
 }
 
-impl Step {
+impl SweepStep {
     fn enqueue(self, shared: &'static Shared) {
         let shard = self.shard;
         let call = move |local: &mut ThreadState, grant: &mut Shards| self.run(local, grant);

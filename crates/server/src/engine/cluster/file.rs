@@ -6,24 +6,24 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use darter_cluster::{Group, pushed};
+use darter_cluster::{NodeGroup, pushed};
 use serde_json::{Value, json};
 
 /// What the file holds.
-pub struct Kept {
+pub struct KeptConfig {
     /// The id of the node that wrote it.
     pub id: String,
     /// The number of the map that it made.
     pub revision: u64,
     /// The groups of the configuration.
-    pub groups: Vec<Group>,
+    pub groups: Vec<NodeGroup>,
 }
 
 /// Bytes beside the configuration.
 const HEAD_BYTES_MAX: usize = 4096;
 
 /// Reads the file; `None` if there is none. Errors: one line.
-pub fn read(path: &Path) -> Result<Option<Kept>, String> {
+pub fn read(path: &Path) -> Result<Option<KeptConfig>, String> {
     let fault = |why: String| format!("cluster-config-file {}: {why}", path.display());
     let mut text = Vec::new();
     match std::fs::File::open(path) {
@@ -37,12 +37,12 @@ pub fn read(path: &Path) -> Result<Option<Kept>, String> {
     parse(&text).map(Some).map_err(fault)
 }
 
-fn parse(text: &[u8]) -> Result<Kept, String> {
+fn parse(text: &[u8]) -> Result<KeptConfig, String> {
     let value: Value = serde_json::from_slice(text).map_err(|error| format!("no JSON: {error}"))?;
     let id = value.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).ok_or("it names no node")?;
     let revision = value.get("revision").and_then(Value::as_u64).ok_or("it has no revision")?;
     let config = value.get("config").ok_or("it has no configuration")?;
-    Ok(Kept { id: id.to_owned(), revision, groups: pushed::parse(config.to_string().as_bytes())? })
+    Ok(KeptConfig { id: id.to_owned(), revision, groups: pushed::parse(config.to_string().as_bytes())? })
 }
 
 /// Writes the file in one step; `config` is JSON that was checked. Errors: those of the file system; the file is then as
