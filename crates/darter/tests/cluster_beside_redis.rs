@@ -1,13 +1,12 @@
 //! The same commands to a cluster of three Redis 7.0 and to one of three Darter: the same answers, but addresses and ids.
 
 mod harness;
-mod nodes;
 
-use std::process::Command;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 
 use harness::folder::Folder;
 use harness::{Client, PATIENCE, Server, Value};
-use nodes::Redis;
 
 /// Slots of the three nodes, as `redis-cli --cluster create` gives them.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
@@ -51,16 +50,52 @@ impl Trio {
     }
 }
 
-/// Three of Redis; `None` where none is installed.
-fn start_redis() -> Option<(Vec<Redis>, Trio)> {
-    let mut all: Vec<Redis> = Vec::new();
-    for _ in 0..3 {
-        // Its bus would be 10,000 above its port, where perhaps no port is.
-        let bus = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let bus = bus.local_addr().expect("its address").port().to_string();
-        let flags = ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000", "--cluster-port", &bus];
-        all.push(Redis::start(&flags)?);
+/// A Redis of a cluster, in a folder of its own.
+struct Redis {
+    process: Child,
+    port: u16,
+    _folder: Folder,
+}
+
+impl Redis {
+    fn start(at: usize) -> Redis {
+        // Its bus is 10,000 above its port: none of the high ports that the kernel gives will do.
+        let is_free = |port: &u16| {
+            let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+            is_free(*port) && is_free(*port + 10_000)
+        };
+        let first = 12_000 + (std::process::id() % 1000) as u16 * 10 + at as u16;
+        let port = (first..first + 10_000).step_by(3).find(is_free).expect("a free port");
+        let folder = Folder::new(&format!("beside-redis-{at}"));
+        let process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
+            .args(["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let redis = Redis { process, port, _folder: folder };
+        harness::wait_until("redis-server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        redis
     }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Three of Redis; `None` if none is installed.
+fn start_redis() -> Option<(Vec<Redis>, Trio)> {
+    let version = Command::new("redis-server").arg("--version").output();
+    let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    if !text.starts_with("Redis server v=7.0") {
+        eprintln!("SKIPPED: redis-server 7.0 is not installed: {text}");
+        return None;
+    }
+    let all: Vec<Redis> = (0..3).map(Redis::start).collect();
     let addresses: Vec<String> = all.iter().map(|redis| format!("127.0.0.1:{}", redis.port)).collect();
     let created = Command::new("redis-cli")
         .args(["--cluster", "create"])

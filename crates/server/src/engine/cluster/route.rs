@@ -93,7 +93,7 @@ pub fn refusal_in_script(
     let text = match verdict(local, &ask) {
         Routing::Serve => {
             let own = local.cluster.rules.crosses_own;
-            let Some(next) = ask.slot.filter(|_| !slots.crosses && !own) else { return None };
+            let next = ask.slot.filter(|_| !slots.crosses && !own)?;
             if *slots.used.get_or_insert(next) == next {
                 return None;
             }
