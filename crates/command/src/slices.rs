@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use darter_pack::tree::Direction;
 use darter_pack::tree::window::{Seen, Tell};
-use darter_store::Object;
 use darter_store::reads::Stretch;
+use darter_store::{Expiry, Object};
 use darter_wire::{Args, Reply};
 
 use crate::Ctx;
@@ -32,8 +32,10 @@ pub enum Rest {
         shard: u16,
         /// Its number there.
         number: u32,
-        /// The command's word with the string.
-        word: usize,
+        /// Zeros that it begins with.
+        zeros: usize,
+        /// The command's word that follows them.
+        word: Option<usize>,
     },
     /// All of KEYS.
     Keys,
@@ -100,21 +102,66 @@ pub fn tell_items(resp3: bool) -> Tell {
 
 /// Strings of at least this many bytes are written in slices. Writing one at once takes a quarter of a millisecond.
 pub const WRITE_BYTES_MIN: usize = 1 << 20;
+/// A string that grows is copied to its new place at once if it is at most this long: some 10 microseconds.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Ctx<'_> {
-    /// Leaves writing word `word` of `args` for the value at `name` to slices; false if the body must store it now.
+    /// Returns true if a body may leave writing `value` to slices. What it can find out without the value it does first:
+    /// for a condition that fails nothing needs to be written.
     #[inline]
-    pub fn leave_write(&mut self, name: &[u8], word: usize, args: Args<'_>) -> bool {
-        self.may_slice && args.at(word).len() >= WRITE_BYTES_MIN && self.begin_write(name, word, args)
+    pub fn may_leave_write(&self, value: &[u8]) -> bool {
+        self.may_slice && value.len() >= WRITE_BYTES_MIN
+    }
+
+    /// Leaves writing word `word` of `args` for the value at `name` to slices; false if the body must store it now. The
+    /// body runs again in the end and stores it with `expiry`.
+    #[inline]
+    pub fn leave_write(&mut self, name: &[u8], word: usize, expiry: Expiry, args: Args<'_>) -> bool {
+        self.may_leave_write(args.at(word)) && self.begin_write(name, word, expiry, args)
     }
 
     #[cold]
-    fn begin_write(&mut self, name: &[u8], word: usize, args: Args<'_>) -> bool {
+    fn begin_write(&mut self, name: &[u8], word: usize, expiry: Expiry, args: Args<'_>) -> bool {
+        let deadline_ms = match expiry {
+            Expiry::None => None,
+            Expiry::Keep => self.at(name).deadline_ms(),
+            Expiry::At(ms) => Some(ms),
+        };
         let key = self.key(name);
         let shard = self.shards_mut().router().shard_of(key.hash);
         let part = self.shards_mut().part_mut(key);
-        let number = part.shard.begin_text_draft(name, args.at(word).len());
-        self.rest = number.map(|number| Rest::Write { shard, number, word });
+        let number = part.shard.begin_text_draft(name, args.at(word).len(), deadline_ms);
+        self.rest = number.map(|number| Rest::Write { shard, number, zeros: 0, word: Some(word) });
+        number.is_some()
+    }
+
+    /// Returns true if a body may leave growing a string to `len` bytes to slices.
+    #[inline]
+    pub fn may_leave_growth(&self, len: usize) -> bool {
+        self.may_slice && len >= WRITE_BYTES_MIN
+    }
+
+    /// Leaves growing the string at `name` from `old_len` to `len` bytes to slices: zeros, and word `word` of `args` at the
+    /// end. False if the body must do it now. The body runs again in the end.
+    #[inline]
+    pub fn leave_growth(
+        &mut self,
+        name: &[u8],
+        (old_len, len): (usize, usize),
+        word: Option<usize>,
+        args: Args<'_>,
+    ) -> bool {
+        self.may_leave_growth(len) && old_len <= KEPT_BYTES_MAX && self.begin_growth(name, len, word, args)
+    }
+
+    #[cold]
+    fn begin_growth(&mut self, name: &[u8], len: usize, word: Option<usize>, args: Args<'_>) -> bool {
+        let deadline_ms = self.at(name).deadline_ms();
+        let key = self.key(name);
+        let shard = self.shards_mut().router().shard_of(key.hash);
+        let number = self.shards_mut().part_mut(key).shard.begin_raw_draft(name, len, deadline_ms);
+        let zeros = len - word.map_or(0, |word| args.at(word).len());
+        self.rest = number.map(|number| Rest::Write { shard, number, zeros, word });
         number.is_some()
     }
 

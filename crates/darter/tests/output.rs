@@ -265,7 +265,7 @@ fn a_long_string_is_written_in_slices_and_is_there_all_at_once() {
         // 32 KiB each.
         assert!(slices(&mut client) - before > 150, "{name}");
     }
-    // Over another type, and with options, which take the other way.
+    // Over another type, and with options.
     client.call(&["RPUSH", "list", "x"]);
     set_bytes(&server, "list", &bytes(2 << 20));
     let mut link = Link::new(&server);
@@ -284,6 +284,109 @@ fn a_long_string_is_written_in_slices_and_is_there_all_at_once() {
         ["k", "text", "list", "dying", "multi"].map(|key| link.call(&["STRLEN", key]).text()).to_vec();
     assert_eq!(lens, [":5242880", ":6291456", ":2097152", ":3145728", ":3145728"]);
     assert!(link.call(&["GET", "k"]).bytes() == bytes(5 << 20));
+}
+
+/// Every way to store one long string: in slices, with the deadline it should have, and what follows in the pipeline waits.
+#[test]
+fn a_long_string_with_options_is_written_in_slices() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut client, mut link) = (server.client(), Link::new(&server));
+    let slices = |client: &mut Client| client.info::<u64>("transaction", "slices_total");
+    let value = bytes(4 << 20);
+    let cases: [(&[&str], &str, &[&str], &str, bool); 12] = [
+        (&[], "SET k", &["EX", "1000"], "+OK", true),
+        (&["SET", "k", "x", "EX", "1000"], "SET k", &["KEEPTTL"], "+OK", true),
+        (&["SET", "k", "x"], "SET k", &["KEEPTTL"], "+OK", false),
+        (&["SET", "k", "x"], "SET k", &["PXAT", "99999999999999"], "+OK", true),
+        (&["SET", "k", "x"], "SET k", &["XX"], "+OK", false),
+        (&[], "SET k", &["NX", "PX", "1000000"], "+OK", true),
+        (&["SET", "k", "x"], "SET k", &["IFEQ", "x"], "+OK", false),
+        (&["SET", "k", "old", "EX", "1000"], "SET k", &["GET"], "old", false),
+        (&[], "SETEX k 1000", &[], "+OK", true),
+        (&["RPUSH", "k", "x"], "PSETEX k 1000000", &[], "+OK", true),
+        (&[], "SETNX k", &[], ":1", false),
+        (&["SET", "k", "old"], "GETSET k", &[], "old", false),
+    ];
+    for (before, head, tail, reply, dies) in cases {
+        client.call(&["DEL", "k"]);
+        if !before.is_empty() {
+            client.call(before);
+        }
+        let count = slices(&mut client);
+        let mut words: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
+        words.push(&value);
+        words.extend(tail.iter().map(|word| word.as_bytes()));
+        let mut sent = encoded(&words);
+        sent.extend(encoded(&["GET", "k"]));
+        link.0.get_mut().write_all(&sent).expect("it is sent");
+        assert_eq!(link.read().expect("a reply").text(), reply, "{head} {tail:?}");
+        assert!(link.read().expect("a reply").bytes() == value, "{head} {tail:?}");
+        // 32 KiB each, and those of the GET.
+        assert!(slices(&mut client) - count > 200, "{head} {tail:?}");
+        let Value::Int(ttl) = client.call(&["PTTL", "k"]) else { panic!("no number") };
+        assert_eq!(ttl > 0, dies, "{head} {tail:?}: {ttl}");
+    }
+    // A condition that does not hold is seen before anything is written.
+    let count = slices(&mut client);
+    for words in
+        [&["SET", "k", "NX"][..], &["SET", "none", "XX"], &["SET", "k", "IFEQ", "x"], &["SETNX", "k"]]
+    {
+        let mut all: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        all.insert(2, &value);
+        let reply = link.call(&all).text();
+        assert!(["", ":0"].contains(&reply.as_str()), "{words:?}: {reply}");
+    }
+    assert_eq!(slices(&mut client), count);
+    client.call(&["FLUSHALL"]);
+    wait_for_memory(&server);
+}
+
+/// A string that becomes a giant by its offset, or by what is added to it.
+#[test]
+fn a_string_that_grows_long_is_written_in_slices() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut client, mut link) = (server.client(), Link::new(&server));
+    let slices = |client: &mut Client| client.info::<u64>("transaction", "slices_total");
+    let value = bytes(4 << 20);
+    let (far, bit) = ((4 << 20).to_string(), ((4 << 23) + 7).to_string());
+    let cases: [(&[&str], Vec<&[u8]>, usize, &[u8]); 7] = [
+        (&[], vec![b"SETRANGE", b"k", far.as_bytes(), b"end"], 4 << 20, b"end"),
+        (
+            &["SET", "k", "old", "EX", "1000"],
+            vec![b"SETRANGE", b"k", far.as_bytes(), b"end"],
+            4 << 20,
+            b"end",
+        ),
+        (&["SET", "k", "old"], vec![b"SETRANGE", b"k", b"7", &value], 7, &value),
+        (&[], vec![b"SETBIT", b"k", bit.as_bytes(), b"1"], 4 << 20, b"\x01"),
+        (&["SET", "k", "old"], vec![b"SETBIT", b"k", bit.as_bytes(), b"1"], 4 << 20, b"\x01"),
+        (&[], vec![b"APPEND", b"k", &value], 0, &value),
+        (&["SET", "k", "old", "EX", "1000"], vec![b"APPEND", b"k", &value], 3, &value),
+    ];
+    for (before, words, at, tail) in cases {
+        client.call(&["DEL", "k"]);
+        let mut wanted = vec![0; at];
+        if !before.is_empty() {
+            client.call(before);
+            wanted[..3].copy_from_slice(b"old");
+        }
+        wanted.extend_from_slice(tail);
+        let (name, count) = (words[0].escape_ascii().to_string(), slices(&mut client));
+        let mut sent = encoded(&words);
+        sent.extend(encoded(&["GET", "k"]));
+        link.0.get_mut().write_all(&sent).expect("it is sent");
+        let reply = link.read().expect("a reply").text();
+        assert_eq!(reply, if name == "SETBIT" { ":0".to_owned() } else { format!(":{}", wanted.len()) });
+        assert!(link.read().expect("a reply").bytes() == wanted, "{name} {before:?}");
+        assert!(slices(&mut client) - count > 200, "{name} {before:?}");
+        let Value::Int(ttl) = client.call(&["TTL", "k"]) else { panic!("no number") };
+        assert_eq!(ttl > 0, before.contains(&"EX"), "{name} {before:?}");
+        // It may be changed in place, and grow.
+        client.call(&["SETRANGE", "k", "1", "x"]);
+        assert_eq!(client.call(&["APPEND", "k", "more"]), Value::Int(wanted.len() as i64 + 4));
+    }
+    client.call(&["FLUSHALL"]);
+    wait_for_memory(&server);
 }
 
 #[test]

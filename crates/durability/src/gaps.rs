@@ -167,6 +167,24 @@ fn a_thread_that_has_a_ring_again_is_waited_for_no_more() {
     assert_eq!(found(&files), (words.to_vec(), 5));
 }
 
+/// Seeds 23262, 24508 and 37841: a base was complete while a thread was amid a turn, and the file in which the thread had
+/// announced its next record went with it. The kill came before the thread had said so in its new segment.
+#[test]
+fn a_thread_amid_a_turn_announces_its_record_in_the_generation_that_has_begun() {
+    let files = Machine::new(7);
+    let mut writing = start(&files);
+    note(&writing.journal, &mut writing.logs[0], "in the base");
+    writing.begin(9);
+    let Writing { journal, mut logs, .. } = writing;
+    let dir = Path::new(FOLDER);
+    let manifest = Manifest::load(&files, dir).expect("readable").expect("a manifest").expect("sound");
+    Manifest { generation: 9, sequence: 2, ..manifest }.store(&files, dir).expect("room");
+    logs[0].die_in_append(&journal);
+    note(&journal, &mut logs[1], "answered");
+    assert!(!waits(&journal, &mut logs[1]));
+    assert_eq!(found(&files), (vec!["answered".to_owned()], 4));
+}
+
 /// A record that fits neither the ring nor the file is in memory alone though its command has ended.
 #[test]
 fn a_record_that_found_no_room_ends_the_row() {

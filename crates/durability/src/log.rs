@@ -155,8 +155,8 @@ impl<F: Files> ThreadLog<F> {
             let sequence = journal.next.fetch_add(1, SeqCst);
             return draft.end(&mut self.fed, sequence, clock_ms);
         }
-        if !self.is_open {
-            self.open(journal);
+        if !self.is_open || journal.generation.load(SeqCst) != self.generation {
+            self.open_current(journal);
         }
         let begin = self.buffer.len();
         let draft = Draft::begin(&mut self.buffer);
@@ -223,6 +223,16 @@ impl<F: Files> ThreadLog<F> {
             if !self.is_open {
                 self.open(journal);
             }
+        }
+    }
+
+    /// Says in the segment of the current generation that records will be there. If a generation has begun amid a turn, the
+    /// files that say so for the last one go with the next base, so this comes before a sequence is taken.
+    #[cold]
+    fn open_current(&mut self, journal: &Journal<F>) {
+        self.try_write(journal);
+        if !self.is_open {
+            self.open(journal);
         }
     }
 
@@ -639,8 +649,8 @@ impl<F: Files> ThreadLog<F> {
 
     /// Does what [`ThreadLog::append`] does up to the moment in which the record has its sequence, and no more.
     pub(super) fn die_in_append(&mut self, journal: &Journal<F>) {
-        if !self.is_open {
-            self.open(journal);
+        if !self.is_open || journal.generation.load(SeqCst) != self.generation {
+            self.open_current(journal);
         }
         journal.next.fetch_add(1, SeqCst);
     }

@@ -293,6 +293,9 @@ impl<F: Files> Segment<F> {
                 direct.write(&self.file.file).inspect_err(|error| journal.note_failed_sync(error))?;
                 self.file.file.set_len(self.len)?;
                 self.file.say_plain(journal)?;
+            } else if !journal.has_failed_sync() {
+                // The thread that met the error has not said so yet, and replies of this one are about to go out.
+                journal.note_failed_sync(&io::Error::other("a write to this segment failed"));
             }
             lock(&self.file.direct).take();
             self.direct = None;

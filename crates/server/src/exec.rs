@@ -4,7 +4,7 @@
 //! is copied into a job, left in that shard's inbox, and its connection stalls until the reply comes.
 
 use darter_command::incremental::{Incremental, Staged, TRIES_MAX};
-use darter_command::slices::Rest;
+use darter_command::slices::{Rest, WRITE_BYTES_MIN};
 use darter_command::{Ctx, Fault, Flags, Marks, Wait};
 use darter_latch::{Grant, Held};
 use darter_reactor::Token;
@@ -181,7 +181,9 @@ fn read_on(
 ) -> Ran {
     let source = Source::new(local, rest, args, session.db);
     let reading = match source {
-        Source::Write(_) => Reading::without_words(source, entry, args),
+        Source::Write(_) if args.iter().any(|word| word.len() >= WRITE_BYTES_MIN) => {
+            Reading::without_words(source, entry, args)
+        }
         _ => Reading::new(source, entry, args.to_owned()),
     };
     session.reading = Some(Box::new(reading));

@@ -32,6 +32,7 @@ use crate::thread_state::ThreadState;
 const SLICE_BYTES: usize = 5 << 10;
 /// The same of a string, which is copied and no more.
 const TEXT_SLICE_BYTES: usize = 32 << 10;
+static ZEROS: [u8; TEXT_SLICE_BYTES] = [0; TEXT_SLICE_BYTES];
 /// A buffer of so many bytes takes longer to free than a thread to begin.
 const LET_GO_BYTES_MIN: usize = 32 << 20;
 /// Slices given to one client one after the other; the shard is free in between.
@@ -64,9 +65,23 @@ pub struct Writing {
     shard: u16,
     // Of its draft.
     number: u32,
-    // Which of the command's words it is, and how much of it is written.
-    word: usize,
+    // It is so many zeros and then one of the command's words.
+    zeros: usize,
+    word: Option<usize>,
+    // How much of it is written.
     at: usize,
+}
+
+impl Writing {
+    /// What is written next; empty at the end.
+    fn piece<'a>(&self, args: Args<'a>) -> &'a [u8] {
+        if self.at < self.zeros {
+            return ZEROS.get(..self.zeros - self.at).unwrap_or(&ZEROS);
+        }
+        let word = self.word.map_or(&b""[..], |word| args.at(word));
+        let piece = word.get(self.at - self.zeros..).unwrap_or_default();
+        piece.get(..TEXT_SLICE_BYTES).unwrap_or(piece)
+    }
 }
 
 impl Source {
@@ -79,7 +94,9 @@ impl Source {
                 Source::Keys(Box::new(Walk::new(args.at(1), db, local.env.keys_output_limit, shards_len)))
             }
             Rest::Incremental(incremental) => Source::Incremental(incremental),
-            Rest::Write { shard, number, word } => Source::Write(Writing { shard, number, word, at: 0 }),
+            Rest::Write { shard, number, zeros, word } => {
+                Source::Write(Writing { shard, number, zeros, word, at: 0 })
+            }
         }
     }
 
@@ -282,8 +299,7 @@ fn write(local: &mut ThreadState, conn: &mut Conn, mut writing: Writing) -> Next
     let shared = local.shared;
     let Some(reading) = &mut conn.session.reading else { return Next::Done };
     let args = reading.args.args();
-    let piece = args.at(writing.word).get(writing.at..).unwrap_or_default();
-    let piece = piece.get(..TEXT_SLICE_BYTES).unwrap_or(piece);
+    let piece = writing.piece(args);
     let is_over = piece.is_empty();
     if is_over && (shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers()) {
         reading.source = Some(Source::Write(writing));

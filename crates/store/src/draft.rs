@@ -16,8 +16,11 @@ use crate::shard::{PINNED_BYTES_MIN, Shard};
 pub(crate) struct TextDraft {
     number: u32,
     block: Handle,
-    key_len: usize,
+    // Where its bytes begin: the head of the record must have this length.
+    text_at: usize,
     len: usize,
+    // The record will be one that may be changed in place.
+    is_raw: bool,
 }
 
 /// A draft, and the arguments for changing it.
@@ -61,24 +64,36 @@ impl Shard {
         }
     }
 
-    /// Makes room for a string of `len` bytes, later stored at `key` without a deadline; returns its number. `None`:
-    /// it is too short to gain from this, or there is no room.
-    pub fn begin_text_draft(&mut self, key: &[u8], len: usize) -> Option<u32> {
+    /// Makes room for a string of `len` bytes, later stored at `key` with such a deadline; returns its number. `None`: it is
+    /// too short to gain from this, or there is no room. With another kind of deadline the record cannot take the room.
+    pub fn begin_text_draft(&mut self, key: &[u8], len: usize, deadline_ms: Option<u64>) -> Option<u32> {
         if len < PINNED_BYTES_MIN {
             return None;
         }
-        let block = self.arena.alloc(record::text_record_len(key, len))?;
+        let text_at = record::text_at(key, &Meta { deadline_ms, ..Meta::default() }, len);
+        self.push_text_draft(text_at, len, false)
+    }
+
+    /// The same for a string that [`crate::Keyed::edit_text_as_drafted`] will hand out.
+    pub fn begin_raw_draft(&mut self, key: &[u8], len: usize, deadline_ms: Option<u64>) -> Option<u32> {
+        if len < PINNED_BYTES_MIN {
+            return None;
+        }
+        self.push_text_draft(record::raw_at(key, &Meta { deadline_ms, ..Meta::default() }), len, true)
+    }
+
+    fn push_text_draft(&mut self, text_at: usize, len: usize, is_raw: bool) -> Option<u32> {
+        let block = self.arena.alloc(text_at + len)?;
         self.last_text_draft = self.last_text_draft.wrapping_add(1);
         let number = self.last_text_draft;
-        self.text_drafts.push(TextDraft { number, block, key_len: key.len(), len });
+        self.text_drafts.push(TextDraft { number, block, text_at, len, is_raw });
         Some(number)
     }
 
     /// Writes bytes of the draft string from `at` on.
     pub fn fill_text_draft(&mut self, number: u32, at: usize, bytes: &[u8]) {
         let Some(draft) = self.text_drafts.iter().find(|draft| draft.number == number) else { return };
-        let value_at = record::text_record_len_before(draft.key_len, draft.len);
-        let place = value_at + at..value_at + at + bytes.len();
+        let place = draft.text_at + at..draft.text_at + at + bytes.len();
         if at + bytes.len() <= draft.len
             && let Some(room) = self.arena.block_mut(draft.block).get_mut(place)
         {
@@ -104,8 +119,18 @@ impl Shard {
     #[cold]
     pub(crate) fn take_text_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
         let draft = self.text_drafts.get(self.text_draft_used?)?;
-        let is_its = draft.key_len == key.len() && draft.len == value_len;
-        if !is_its || meta.deadline_ms.is_some() || meta.extras.is_some() {
+        if draft.is_raw || draft.len != value_len || draft.text_at != record::text_at(key, meta, value_len) {
+            return None;
+        }
+        let at = self.text_draft_used.take()?;
+        Some(self.text_drafts.swap_remove(at).block)
+    }
+
+    /// The same for a string that may be changed in place.
+    #[cold]
+    pub(crate) fn take_raw_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
+        let draft = self.text_drafts.get(self.text_draft_used?)?;
+        if !draft.is_raw || draft.len != value_len || draft.text_at != record::raw_at(key, meta) {
             return None;
         }
         let at = self.text_draft_used.take()?;
@@ -165,7 +190,7 @@ mod tests {
             // A string that would be packed, and would fit in the place of the last one.
             for len in [100_000, 70_000, 3 << 20, 3 << 20] {
                 let value: Vec<u8> = (0..len).map(|at| b'a' + (at % 23) as u8).collect();
-                let number = shard.begin_text_draft(key.bytes, len).expect("it is long");
+                let number = shard.begin_text_draft(key.bytes, len, None).expect("it is long");
                 assert_eq!(shard.drafts_len(), 1);
                 for (nth, piece) in value.chunks(30_000).enumerate() {
                     shard.fill_text_draft(number, nth * 30_000, piece);
@@ -187,20 +212,85 @@ mod tests {
     }
 
     #[test]
+    fn a_string_with_a_deadline_was_written_behind_the_room_for_it() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let long_name = "k".repeat(300);
+        for name in ["k", &long_name] {
+            let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+            let value: Vec<u8> = (0..200_000).map(|at| b'a' + (at % 23) as u8).collect();
+            // One of five bytes, one of eight, what the key has, and none.
+            for expiry in [Expiry::At(1_800_000_000_000), Expiry::At(9_000), Expiry::Keep, Expiry::None] {
+                let had = Keyed::find(&mut shard, 0, key, 1).deadline_ms();
+                let wanted = match expiry {
+                    Expiry::At(ms) => Some(ms),
+                    Expiry::Keep => had,
+                    Expiry::None => None,
+                };
+                let number = shard.begin_text_draft(key.bytes, value.len(), wanted).expect("it is long");
+                for (nth, piece) in value.chunks(30_000).enumerate() {
+                    shard.fill_text_draft(number, nth * 30_000, piece);
+                }
+                shard.use_text_draft(number);
+                Keyed::find(&mut shard, 0, key, 1).put_text(&value, expiry).expect("room");
+                assert_eq!(shard.drafts_len(), 0, "the record took it");
+                shard.drop_text_draft(number);
+                let place = Keyed::find(&mut shard, 0, key, 1);
+                assert_eq!(place.deadline_ms(), wanted);
+                assert!(place.text().expect("a string").expect("it is there").equals(&value));
+            }
+        }
+        assert_eq!(shard.flush_db(0), 2);
+        while !shard.free_some(64) {}
+        assert_eq!(shard.arena.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_string_that_grows_takes_the_block_that_was_written_for_it() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let key = Key { bytes: b"k", hash: hasher.hash(b"k") };
+        for (old, expiry) in
+            [(None, Expiry::None), (Some(&b"old"[..]), Expiry::None), (Some(b"old"), Expiry::At(9_000))]
+        {
+            Keyed::find(&mut shard, 0, key, 1).remove();
+            if let Some(old) = old {
+                Keyed::find(&mut shard, 0, key, 1).put_text(old, expiry).expect("room");
+            }
+            let deadline_ms = Keyed::find(&mut shard, 0, key, 1).deadline_ms();
+            let number = shard.begin_raw_draft(b"k", 200_000, deadline_ms).expect("it is long");
+            shard.fill_text_draft(number, 0, &[7; 200_000]);
+            // Another length: it has no use.
+            shard.use_text_draft(number);
+            let mut place = Keyed::find(&mut shard, 0, key, 1);
+            assert!(!place.edit_text_as_drafted(100_000).expect("room").1);
+            shard.use_text_draft(number);
+            let mut place = Keyed::find(&mut shard, 0, key, 1);
+            let (bytes, is_drafted) = place.edit_text_as_drafted(200_000).expect("room");
+            let kept = if old.is_some() { &b"old"[..] } else { b"\0\0\0" };
+            // What was there is kept, zeros behind it too.
+            assert!(is_drafted && bytes.starts_with(kept) && bytes[100_000..].iter().all(|byte| *byte == 7));
+            assert_eq!(place.deadline_ms(), deadline_ms);
+            shard.drop_text_draft(number);
+            assert_eq!(shard.drafts_len(), 0);
+        }
+    }
+
+    #[test]
     fn a_written_string_is_used_by_the_record_it_was_made_for_alone() {
         let hasher = KeyHasher::new(3);
         let mut shard = Shard::new(1, 1, hasher).expect("address space");
         let key = Key { bytes: b"k", hash: hasher.hash(b"k") };
-        assert!(shard.begin_text_draft(b"k", 100).is_none(), "short ones are written at once");
+        assert!(shard.begin_text_draft(b"k", 100, None).is_none(), "short ones are written at once");
         let value = vec![0xff; 200_000];
         for expiry in [Expiry::At(9_000), Expiry::None] {
-            let number = shard.begin_text_draft(b"k", 200_001).expect("it is long");
+            let number = shard.begin_text_draft(b"k", 200_001, None).expect("it is long");
             shard.use_text_draft(number);
             Keyed::find(&mut shard, 0, key, 1).put_text(&value, expiry).expect("room");
             assert_eq!(shard.drafts_len(), 1);
             shard.drop_text_draft(number);
         }
-        let number = shard.begin_text_draft(b"k", 200_000).expect("it is long");
+        let number = shard.begin_text_draft(b"k", 200_000, None).expect("it is long");
         shard.fill_text_draft(number, 0, &[1; 200_000]);
         shard.fill_text_draft(number, 199_999, &[1, 1]);
         shard.fill_text_draft(number + 1, 0, &[1]);

@@ -244,6 +244,14 @@ impl<'a> Keyed<'a> {
         Ok(record::raw_value_mut(self.shard.arena.tail_mut(self.handle)))
     }
 
+    /// As [`Keyed::edit_text`]; true if the string took the block of a draft, whose bytes stand behind those that were there.
+    pub fn edit_text_as_drafted(&mut self, len: usize) -> Result<(&mut [u8], bool), Full> {
+        let drafts_len = self.shard.drafts_len();
+        self.edit_text(len)?;
+        let is_drafted = self.shard.drafts_len() < drafts_len;
+        Ok((record::raw_value_mut(self.shard.arena.tail_mut(self.handle)), is_drafted))
+    }
+
     fn make_raw(&mut self, slot: Slot, len: usize) -> Result<(), Full> {
         self.write_first();
         let handle = self.handle;

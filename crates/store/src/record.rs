@@ -210,22 +210,28 @@ pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usi
     fixed_len(header_of(key, meta, payload)) + extras_len + key.len() + payload.bytes_len()
 }
 
-/// Bytes of a record that has only a text of `len` bytes.
-pub(crate) fn text_record_len(key: &[u8], len: usize) -> usize {
-    text_record_len_before(key.len(), len) + len
+/// Offset of the first byte of a text of `len` bytes in its record.
+pub(crate) fn text_at(key: &[u8], meta: &Meta, len: usize) -> usize {
+    encoded_len(key, meta, &Payload::Text(b"")) - varint_len(0) + varint_len(len)
 }
 
-/// The same up to the text.
-pub(crate) fn text_record_len_before(key_len: usize, len: usize) -> usize {
-    let plain = if key_len > 255 { 5 } else { 2 };
-    plain + key_len + varint_len(len)
+/// Offset of the first byte of a string that may be changed in place, in its record.
+pub(crate) fn raw_at(key: &[u8], meta: &Meta) -> usize {
+    encoded_len(key, meta, &Payload::Raw { prefix: &[], len: 0, room: 0 })
 }
 
-/// Writes the part before a text of `len` bytes, in a record without deadline and extras.
+/// Writes the part before a string of `len` bytes that may be changed in place, and its first bytes.
+pub(crate) fn encode_raw_head(out: &mut [u8], key: &[u8], meta: &Meta, prefix: &[u8], len: usize) {
+    encode(out, key, meta, &Payload::Raw { prefix, len: prefix.len(), room: 0 });
+    let at = raw_at(key, meta);
+    out[at - 4..at].copy_from_slice(&(len as u32).to_le_bytes());
+}
+
+/// Writes the part before a text of `len` bytes.
 pub(crate) fn encode_text_head(out: &mut [u8], key: &[u8], meta: &Meta, len: usize) {
     // Encode an empty text; the length is written afterwards.
     encode(out, key, meta, &Payload::Text(b""));
-    let at = text_record_len_before(key.len(), 0) - 1;
+    let at = encoded_len(key, meta, &Payload::Text(b"")) - varint_len(0);
     write_varint(&mut out[at..], len);
 }
 

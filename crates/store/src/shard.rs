@@ -512,6 +512,13 @@ impl Shard {
             record::encode_text_head(self.arena.tail_mut(handle), key, meta, value.len());
             return Ok(handle);
         }
+        if let Payload::Raw { prefix, len, .. } = payload
+            && self.text_draft_used.is_some()
+            && let Some(handle) = self.take_raw_draft(key, meta, *len)
+        {
+            record::encode_raw_head(self.arena.tail_mut(handle), key, meta, prefix, *len);
+            return Ok(handle);
+        }
         let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(Full)?;
         record::encode(self.arena.tail_mut(handle), key, meta, payload);
         self.folds |= matches!(payload, Payload::Folded(..));

@@ -34,9 +34,15 @@ fn setbit(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         b"1" => true,
         _ => return Err(Fault::text("ERR bit is not an integer or out of range")),
     };
+    let byte = (offset >> 3) as usize;
+    if ctx.may_leave_growth(byte + 1) {
+        let len = ctx.at(args.at(1)).text()?.map_or(0, |text| text.len());
+        if byte >= len && ctx.leave_growth(args.at(1), (len, byte + 1), None, args) {
+            return Ok(());
+        }
+    }
     let mut place = ctx.at(args.at(1));
     let len = place.text()?.map_or(0, |text| text.len());
-    let byte = (offset >> 3) as usize;
     let bytes = place.edit_text(len.max(byte + 1))?;
     let was = bit(bytes, offset);
     let mask = 1 << (7 - (offset & 7));

@@ -7,12 +7,12 @@ use darter_wire::{Args, Reply};
 use crate::incremental::reduce::AT_ONCE_BYTES;
 use crate::incremental::survey::What;
 use crate::reader;
-use crate::spec::{Group, Keys, ReplicaForm, Spec};
+use crate::spec::{Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// APPEND.
 pub const APPEND: DataCommand = DataCommand {
-    spec: Spec::write("append", 3, Keys::ONE).key_access("RW insert").fast().doc(
+    spec: Spec::write("append", 3, Keys::ONE).key_access("RW insert").mark(Marks::WORDS_ARE_FEW).fast().doc(
         Group::String,
         "2.0.0",
         "key value",
@@ -97,6 +97,9 @@ fn prepend(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (more, max) = (args.at(2), ctx.env.proto_max_bulk_len);
+    if ctx.may_leave_write(more) && leave_join(ctx, args, event)? {
+        return Ok(());
+    }
     let mut place = ctx.at(args.at(1));
     let len = match place.text()?.map(Text::len) {
         None => {
@@ -105,11 +108,11 @@ fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) 
         }
         Some(old_len) => {
             let len = joint_len(old_len, more.len(), max)?;
-            let value = place.edit_text(len)?;
+            let (value, is_drafted) = place.edit_text_as_drafted(len)?;
             if event == PREPEND_EVENT {
                 value.copy_within(..old_len, more.len());
                 value[..more.len()].copy_from_slice(more);
-            } else {
+            } else if !is_drafted {
                 value[old_len..].copy_from_slice(more);
             }
             len
@@ -120,11 +123,33 @@ fn join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event, reply: &mut Reply<'_>) 
     Ok(())
 }
 
+/// Leaves adding a long value to slices; false if it must be added at once.
+#[cold]
+fn leave_join(ctx: &mut Ctx<'_>, args: Args<'_>, event: Event) -> Result<bool, Fault> {
+    let (more, max) = (args.at(2), ctx.env.proto_max_bulk_len);
+    let old_len = ctx.at(args.at(1)).text()?.map(Text::len);
+    match old_len {
+        None => Ok(ctx.leave_write(args.at(1), 2, Expiry::None, args)),
+        Some(old_len) if event == APPEND_EVENT => {
+            let len = joint_len(old_len, more.len(), max)?;
+            Ok(ctx.leave_growth(args.at(1), (old_len, len), Some(2), args))
+        }
+        Some(_) => Ok(false),
+    }
+}
+
 fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let patch = args.at(3);
     let offset =
         usize::try_from(reader::int(args.at(2))?).map_err(|_| Fault::text("ERR offset is out of range"))?;
     let limit = joint_len(offset, patch.len(), ctx.env.proto_max_bulk_len);
+    if !patch.is_empty() && limit.as_ref().is_ok_and(|end| ctx.may_leave_growth(*end)) {
+        let old_len = ctx.at(args.at(1)).text()?.map_or(0, Text::len);
+        let ends = (old_len, offset + patch.len());
+        if old_len <= offset && ctx.leave_growth(args.at(1), ends, Some(3), args) {
+            return Ok(());
+        }
+    }
     let mut place = ctx.at(args.at(1));
     let old_len = place.text()?.map_or(0, Text::len);
     if patch.is_empty() {
@@ -132,8 +157,11 @@ fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
         return Ok(());
     }
     let end = limit?;
-    let value = place.edit_text(end.max(old_len))?;
-    value[offset..end].copy_from_slice(patch);
+    let (value, is_drafted) = place.edit_text_as_drafted(end.max(old_len))?;
+    // A draft has it, unless the string has become longer since.
+    if !is_drafted || old_len > offset {
+        value[offset..end].copy_from_slice(patch);
+    }
     place.changed(SETRANGE_EVENT);
     reply.int_len(end.max(old_len));
     Ok(())

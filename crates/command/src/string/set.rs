@@ -36,6 +36,7 @@ pub const SETNX: DataCommand = DataCommand {
     spec: Spec::write("setnx", 3, Keys::ONE)
         .key_access("OW insert")
         .deprecated("2.6.12", "`SET` with the `NX` argument")
+        .mark(Marks::WORDS_ARE_FEW)
         .fast()
         .doc(Group::String, "1.0.0", "key value", "Sets the string value of a key unless the key exists."),
     run: setnx,
@@ -76,6 +77,7 @@ pub const GETSET: DataCommand = DataCommand {
     spec: Spec::write("getset", 3, Keys::ONE)
         .key_access("RW access update")
         .deprecated("6.2.0", "`SET` with the `GET` argument")
+        .mark(Marks::WORDS_ARE_FEW)
         .fast()
         .doc(Group::String, "1.0.0", "key value", "Returns the string value of a key and sets another."),
     run: getset,
@@ -85,7 +87,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     if args.len() != 3 {
         return set_with(ctx, args, reply);
     }
-    if ctx.leave_write(args.at(1), 2, args) {
+    if ctx.leave_write(args.at(1), 2, Expiry::None, args) {
         return Ok(());
     }
     ctx.set_first_text(args, args.at(2), SET_EVENT)?;
@@ -145,6 +147,12 @@ fn set_with(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let options = Options::parse(args)?;
     let expiry = options.expiry(ctx.now_ms)?;
     let name = args.at(1);
+    if ctx.may_leave_write(args.at(2)) {
+        let holds = options.condition.map_or(Ok(true), |condition| condition.holds(&ctx.at(name)))?;
+        if holds && ctx.leave_write(name, 2, expiry, args) {
+            return Ok(());
+        }
+    }
     let mut place = if options.answers_old { ctx.read(name) } else { ctx.at(name) };
     if options.answers_old {
         match place.text()? {
@@ -175,6 +183,12 @@ fn set_with(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let is_left = ctx.may_leave_write(args.at(2))
+        && !ctx.at(args.at(1)).exists()
+        && ctx.leave_write(args.at(1), 2, Expiry::None, args);
+    if is_left {
+        return Ok(());
+    }
     let mut place = ctx.at(args.at(1));
     if place.exists() {
         reply.int(0);
@@ -202,6 +216,9 @@ fn set_for(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let ms = Deadline::new(args.at(2), unit).resolve(ctx.now_ms, command)?;
+    if ctx.leave_write(args.at(1), 3, Expiry::At(ms), args) {
+        return Ok(());
+    }
     let mut place = ctx.at(args.at(1));
     place.put_text(args.at(3), Expiry::At(ms))?;
     place.changed(SET_EVENT);
@@ -211,6 +228,9 @@ fn set_for(
 }
 
 fn getset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if ctx.leave_write(args.at(1), 2, Expiry::None, args) {
+        return Ok(());
+    }
     let mut place = ctx.read(args.at(1));
     match place.text()? {
         Some(text) => reply_text(reply, text),
