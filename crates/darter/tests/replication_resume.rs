@@ -58,6 +58,14 @@ fn a_replica_that_was_killed_goes_on_where_its_journal_ends() {
     let mut to = replica.client().loaded();
     assert_equal(&mut from, &mut to);
     assert_eq!(syncs(&mut from), (1, 1));
+    // It keeps no more than it may, though it needed no snapshot since its start.
+    to.call(&["CONFIG", "SET", "repl-backlog-size", "64kb"]);
+    let value = "x".repeat(1 << 20);
+    (0..12).for_each(|_| drop(from.call(&["SET", "large", &value])));
+    catch_up(&mut from, &mut to);
+    wait_until("old records are forgotten", || {
+        field(&mut to, "repl_backlog_histlen").parse::<u64>().is_ok_and(|bytes| bytes < 4 << 20)
+    });
     // What was promoted and written to is something else.
     to.call(&["REPLICAOF", "NO", "ONE"]);
     to.call(&["SET", "own", "1"]);

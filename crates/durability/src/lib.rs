@@ -249,10 +249,7 @@ impl<F: Files> Journal<F> {
 
     /// Has sequences begin at `to` or later: nobody is given those before it any more.
     fn jump_to(&self, to: u64) {
-        let from = self.next.fetch_max(to, Ordering::SeqCst);
-        if from < to && self.intake.is_on() {
-            self.intake.jump(from, to);
-        }
+        self.intake.jump(|| (self.next.fetch_max(to, Ordering::SeqCst), to));
     }
 
     /// Whether writes are to be refused because they could not be written down.

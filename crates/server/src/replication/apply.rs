@@ -108,7 +108,8 @@ fn append(state: &mut State, batch: &Batch) {
         let mut merger = Merger::new(1, state.records.next());
         merger.push(0, own.bytes.clone());
         let mut former = Former::default();
-        merger.drain(|head, body| drop(former.write(body, head.clock_ms, &mut bytes)));
+        // What was cut into a batch is whole.
+        let _ = merger.drain(|head, body| drop(former.write(body, head.clock_ms, &mut bytes)));
     }
     match bytes.len() == batch.len {
         true => state.backlog.append(&bytes),

@@ -51,6 +51,16 @@ const SETTLES: Duration = Duration::from_millis(20);
 /// Room for the stream's next bytes that is kept.
 const BYTES_KEPT_MAX: usize = 1 << 20;
 
+impl Feeding {
+    /// The sequence in the stream of one of the journal. What the journal has left out until now is taken first: a number
+    /// from behind a jump that is not known yet would be too large.
+    fn number_of(&mut self, shared: &Shared, sequence: u64) -> u64 {
+        let jumps = shared.journal.intake.take_jumps();
+        jumps.into_iter().for_each(|(from, to)| self.numbers.jump(from, to));
+        self.numbers.stream_of(sequence)
+    }
+}
+
 impl Replication {
     /// Begins to make a stream, if that is not done already, and starts the thread. `selected` is the database that the
     /// stream of the master before has selected last. The shards are to tell of changes from then on (`pubsub::listen`).
@@ -128,17 +138,18 @@ impl Replication {
 
     /// Tells `to` the offset of the stream before the record with this sequence, as soon as that is known; false when no
     /// stream is made here.
-    pub fn mark(&self, sequence: u64, to: Sender<u64>) -> bool {
+    pub fn mark(&self, shared: &Shared, sequence: u64, to: Sender<u64>) -> bool {
         let mut feeding = lock(&self.feeding);
         if let Some(feeding) = feeding.as_mut() {
-            feeding.marks.push((feeding.numbers.stream_of(sequence), to));
+            let sequence = feeding.number_of(shared, sequence);
+            feeding.marks.push((sequence, to));
         }
         feeding.is_some()
     }
 
     /// The sequence in the stream of a record of the journal; `None` when no stream is made here.
-    pub fn stream_sequence(&self, sequence: u64) -> Option<u64> {
-        lock(&self.feeding).as_ref().map(|feeding| feeding.numbers.stream_of(sequence))
+    pub fn stream_sequence(&self, shared: &Shared, sequence: u64) -> Option<u64> {
+        lock(&self.feeding).as_mut().map(|feeding| feeding.number_of(shared, sequence))
     }
 
     /// Gives a backup the records of the stream, too; false when no stream is made here.
@@ -223,7 +234,7 @@ impl Replication {
         let mut feeding = lock(&self.feeding);
         let Feeding { merger, numbers, former, marks, increment, .. } = feeding.as_mut()?;
         let waiting = shared.journal.intake.take(merger.waiting_bytes());
-        let is_lost = waiting.is_lost;
+        let mut is_lost = waiting.is_lost;
         waiting.jumps.into_iter().for_each(|(from, to)| numbers.jump(from, to));
         let mut lanes = Vec::with_capacity(waiting.records.len());
         for (slot, mut records) in waiting.records {
@@ -240,7 +251,7 @@ impl Replication {
         };
         bytes.clear();
         let mut end = base;
-        merger.drain(|head: Head, body| {
+        let drained = merger.drain(|head: Head, body| {
             if !marks.is_empty() {
                 tell_marks(marks, head.sequence, end);
             }
@@ -258,6 +269,10 @@ impl Replication {
                 increment.take(sequence, bytes.get(before..).unwrap_or_default());
             }
         });
+        if let Err(bad) = drained {
+            tracing::error!("the stream of changes cannot go on: {bad}");
+            is_lost = true;
+        }
         let next = merger.next_sequence();
         tell_marks(marks, next, end);
         let next = numbers.journal_of(next);

@@ -190,10 +190,10 @@ fn copy_all(local: &mut ThreadState, control: u64) -> Result<(), Fault> {
     let at_cut = Box::new(move |local: &mut ThreadState| {
         let replication = &local.shared.replication;
         let end = local.shared.journal.end();
-        match replication.stream_sequence(end).filter(|_| !is_replica) {
+        match replication.stream_sequence(local.shared, end).filter(|_| !is_replica) {
             Some(sequence) => {
                 let (offset_to, offset) = channel();
-                replication.mark(end, offset_to);
+                replication.mark(local.shared, end, offset_to);
                 let _ = tell.send((sequence, CutOffset::Made(offset)));
             }
             None => {

@@ -116,7 +116,7 @@ impl Replication {
             return Some(AtCut::Known(position));
         }
         let (tell, hear) = channel();
-        let is_made = self.mark(local.shared.journal.end(), tell);
+        let is_made = self.mark(local.shared, local.shared.journal.end(), tell);
         local.shared.journal.intake.poke();
         is_made.then_some(AtCut::Made(id, hear))
     }
