@@ -104,6 +104,8 @@ pub struct Journal<F: Files = Disk> {
     switch: Mutex<()>,
     /// Held while segments are made ahead. Never taken by a thread that serves clients, unless it switches the journal on.
     making: Mutex<()>,
+    /// Bytes of segments that stay when a base has made them superfluous.
+    kept_bytes_max: AtomicU64,
     /// Records for replicas.
     pub intake: intake::Intake,
     /// Bytes of all files, less those that slots have counted.
@@ -192,6 +194,7 @@ impl<F: Files> Journal<F> {
             has_made: AtomicBool::new(false),
             switch: Mutex::default(),
             making: Mutex::default(),
+            kept_bytes_max: AtomicU64::new(0),
             intake: intake::Intake::default(),
             bytes: AtomicU64::new(0),
             base_bytes: AtomicU64::new(0),
@@ -240,6 +243,11 @@ impl<F: Files> Journal<F> {
     /// As [`Journal::note_alone`] at a time, Unix milliseconds; the thread may hold shards.
     pub fn note_at(&self, clock_ms: u64, fsync: Fsync, write: impl FnOnce(&mut Vec<u8>)) {
         lock(&self.foreign).append_now(self, (clock_ms, fsync), write);
+    }
+
+    /// Has the last `bytes` of segments stay when a base has made them superfluous: replicas may ask for them.
+    pub fn keep_segments(&self, bytes: u64) {
+        self.kept_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether changes are noted: for files, for replicas, or for both.

@@ -22,7 +22,7 @@ pub struct BadRecord {
     pub lane: usize,
     /// The sequence that was wanted next.
     pub next: u64,
-    /// What is wrong.
+    /// The damage.
     pub what: &'static str,
 }
 

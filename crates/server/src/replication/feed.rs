@@ -9,13 +9,16 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use darter_persist::journal::part;
 use darter_persist::journal::record::Head;
 use darter_replica::form::Former;
-use darter_replica::history::History;
+use darter_replica::history::{History, Id};
 use darter_replica::merge::Merger;
 use darter_replica::records::{RecordChunk, Records, StreamNumbers, renumber};
 use darter_replica::stream;
 
+use super::disk::{DiskIndex, StreamPoint};
+use super::track::histories;
 use super::{Replication, new_id};
 use crate::backup::Increment;
 use crate::journal::intake::QUEUE_BYTES_MAX;
@@ -34,6 +37,10 @@ pub struct Feeding {
     // Who wants to know the offset before a sequence.
     marks: Vec<(u64, Sender<u64>)>,
     pinged: Instant,
+    // The generation and the history of which a place was noted in the journal last.
+    noted: Option<(u64, Id)>,
+    // A mark that has come: what is known of it is to be noted.
+    marked: Option<StreamPoint>,
     // The file of a backup that the stream goes to as well.
     increment: Option<Arc<Increment>>,
 }
@@ -91,6 +98,8 @@ impl Replication {
                     former: Former::default(),
                     marks: Vec::new(),
                     pinged: Instant::now(),
+                    noted: None,
+                    marked: None,
                     increment: None,
                 });
             }
@@ -128,10 +137,18 @@ impl Replication {
 
     /// Makes no stream any more: a master will send one.
     pub fn end_feeding(&self, shared: &Shared) {
+        if shared.journal.is_on() {
+            // What the journal gets from here on is no part of the stream: a start after a kill is not to count it.
+            let fsync = shared.settings.live().persistence.appendfsync;
+            shared.journal.note_alone(fsync, |out| {
+                part::write_position(out, Id::NONE.as_str().as_bytes(), 0, 0);
+            });
+        }
         {
             let mut feeding = lock(&self.feeding);
             shared.journal.intake.switch(false);
             *feeding = None;
+            self.state().disk = DiskIndex::default();
         }
         shared.backup.give_up("this server no longer makes a stream of changes");
     }
@@ -185,6 +202,8 @@ impl Replication {
             let next = state.records.next();
             (feeding.merger, feeding.numbers) = (Merger::new(lanes, next), StreamNumbers::new(end, next));
             feeding.marks.clear();
+            (feeding.noted, feeding.marked) = (None, None);
+            state.disk = DiskIndex::default();
             if feeding.increment.take().is_some() {
                 shared.backup.give_up("the data was replaced");
             }
@@ -232,7 +251,7 @@ impl Replication {
     /// Takes records into the stream. Returns the sequence that is next, and whether some were lost.
     fn feed(&self, shared: &Shared, bytes: &mut Vec<u8>) -> Option<(u64, IsLost)> {
         let mut feeding = lock(&self.feeding);
-        let Feeding { merger, numbers, former, marks, increment, .. } = feeding.as_mut()?;
+        let Feeding { merger, numbers, former, marks, increment, marked, .. } = feeding.as_mut()?;
         let waiting = shared.journal.intake.take(merger.waiting_bytes());
         let mut is_lost = waiting.is_lost;
         waiting.jumps.into_iter().for_each(|(from, to)| numbers.jump(from, to));
@@ -254,6 +273,10 @@ impl Replication {
         let drained = merger.drain(|head: Head, body| {
             if !marks.is_empty() {
                 tell_marks(marks, head.sequence, end);
+            }
+            if part::stream_place(body).is_some_and(|place| place.journal == 0) {
+                let journal = numbers.journal_of(head.sequence);
+                *marked = Some(StreamPoint { journal, stream: head.sequence, offset: end });
             }
             let before = bytes.len();
             let made = match forms {
@@ -282,10 +305,40 @@ impl Replication {
                 true => state.backlog.append(bytes),
                 false => state.backlog.skip(end - base),
             }
-            state.records.settle(merger.next_sequence(), end);
+            let stream = merger.next_sequence();
+            state.records.settle(stream, end);
+            if shared.journal.is_on() && !shared.journal.lacks_base() {
+                state.disk.note(StreamPoint { journal: next, stream, offset: end });
+            }
         }
         bytes.shrink_to(BYTES_KEPT_MAX);
         Some((next, is_lost))
+    }
+
+    /// Notes in the journal where the stream stands, once in each generation of its files and for each history: a start after
+    /// a kill goes on there. A mark comes first; what is known of it follows when the stream has come to it.
+    fn note_place(&self, shared: &Shared) {
+        let journal = &shared.journal;
+        let is_whole = || journal.is_on() && !journal.lacks_base() && self.is_journal_whole(shared);
+        if shared.snapshots.ending.is_on() || shared.is_stopping.load(Relaxed) || !is_whole() {
+            return;
+        }
+        let (place, texts) = {
+            let mut feeding = lock(&self.feeding);
+            let Some(feeding) = feeding.as_mut() else { return };
+            let mut state = self.state();
+            let now = (journal.generation(), state.history.id);
+            let marked = feeding.marked.take();
+            if marked.is_none() && feeding.noted.replace(now) == Some(now) {
+                return;
+            }
+            state.disk.is_noted = marked.is_some();
+            (marked.unwrap_or(StreamPoint { journal: 0, stream: 0, offset: 0 }), histories(&state.history))
+        };
+        let fsync = shared.settings.live().persistence.appendfsync;
+        journal.note_alone(fsync, |out| {
+            part::write_stream(out, (place.journal, place.stream), place.offset, &texts);
+        });
     }
 
     /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them. Both are messages of the journal:
@@ -348,6 +401,11 @@ fn run(shared: &'static Shared) {
         }
         let next = fed.map(|(next, _)| next);
         let live = shared.settings.live();
+        if next.is_some() {
+            replication.note_place(shared);
+        }
+        let kept_bytes = if next.is_some() { live.replication.backlog_disk_bytes } else { 0 };
+        shared.journal.keep_segments(kept_bytes);
         let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
         // What comes at the end of the server reaches nobody, and its offset would be nobody's.
         if !shared.snapshots.ending.is_on() && !shared.is_stopping.load(Relaxed) {
