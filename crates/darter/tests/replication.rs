@@ -130,6 +130,14 @@ fn nothing_is_answered_while_the_master_is_away_if_old_data_is_not_wanted() {
     wait_until("the link is down", || field(&mut to, "master_link_status") == "down");
     let down = error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
     assert_eq!(to.call(&["GET", "a"]), down);
+    // A script may run, but none of its commands that reads old data.
+    let Value::Error(said) = to.call(&["EVAL", "return redis.call('get', 'a')", "0"]) else {
+        panic!("it reads")
+    };
+    assert!(said.starts_with("ERR Can not execute the command on a stale replica"), "{said}");
+    assert_eq!(to.call(&["EVAL", "return 7", "0"]), Value::Int(7));
+    let info = "return #redis.call('info', 'replication') > 0 and 1 or 0";
+    assert_eq!(to.call(&["EVAL", info, "0"]), Value::Int(1));
     to.call(&["REPLICAOF", "NO", "ONE"]);
     assert_eq!(to.call(&["GET", "a"]), Value::Text("1".to_owned()));
 }

@@ -253,3 +253,78 @@ fn a_session_that_is_cut_or_flipped_at_any_byte_goes_on() {
     assert_eq!(sequence(&mut from), sequence(&mut to));
     assert_eq!(fulls(&mut from), 1, "each time what it lacked was enough");
 }
+
+const ACCOUNTS: u64 = 8;
+/// Reads that are sent together.
+const READS_AT_ONCE: usize = 500;
+
+/// Ends the writers, also when the reader panics.
+struct EndOfWriters<'a>(&'a AtomicBool);
+
+impl Drop for EndOfWriters<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Moves money between accounts by EXEC and by a script.
+fn move_money(client: &mut Client, rng: &mut Rng) {
+    let account = |rng: &mut Rng| format!("account-{}", rng.below(ACCOUNTS));
+    let (from, to, sum) = (account(rng), account(rng), rng.below(100).to_string());
+    if rng.below(2) == 0 {
+        client.send_all(&[&["MULTI"], &["DECRBY", &from, &sum], &["INCRBY", &to, &sum], &["EXEC"]]);
+        for _ in 0..4 {
+            assert!(!matches!(client.read(), Value::Error(_)));
+        }
+    } else {
+        let code = "redis.call('decrby', KEYS[1], ARGV[1]) return redis.call('incrby', KEYS[2], ARGV[1])";
+        assert!(matches!(client.call(&["EVAL", code, "2", &from, &to, &sum]), Value::Int(_)));
+    }
+}
+
+/// A million reads of all accounts; more with DARTER_BANK_READS.
+#[test]
+fn a_total_is_constant_on_a_replica() {
+    let reads = std::env::var("DARTER_BANK_READS").ok().and_then(|text| text.parse().ok());
+    let reads: usize = reads.unwrap_or(1_000_000);
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--dbfilename", ""]));
+    let names: Vec<String> = (0..ACCOUNTS).map(|n| format!("account-{n}")).collect();
+    for name in &names {
+        master.client().call(&["SET", name, "1000"]);
+    }
+    follow(&mut replica.client(), master.port());
+    let is_over = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (master, is_over) = (&master, &is_over);
+            scope.spawn(move || {
+                let (mut client, mut rng) = (master.client(), Rng::new(seed));
+                while !is_over.load(Relaxed) {
+                    move_money(&mut client, &mut rng);
+                }
+            });
+        }
+        let _end = EndOfWriters(&is_over);
+        let mut client = replica.client();
+        let read: Vec<&str> = ["MGET"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        let reads_at_once = vec![read.as_slice(); READS_AT_ONCE];
+        let mut states = std::collections::HashSet::new();
+        for _ in 0..reads / READS_AT_ONCE {
+            client.send_all(&reads_at_once);
+            for _ in 0..READS_AT_ONCE {
+                let Value::Array(items) = client.read() else { panic!("a list") };
+                let sums: Vec<i64> = items
+                    .iter()
+                    .map(|item| match item {
+                        Value::Text(text) => text.parse().expect("a number"),
+                        other => panic!("{other:?}"),
+                    })
+                    .collect();
+                assert_eq!(sums.iter().sum::<i64>(), 1000 * ACCOUNTS as i64, "{sums:?}");
+                states.insert(sums);
+            }
+        }
+        states.len()
+    });
+    assert!(seen > 100, "only {seen} states were seen: nothing was moved meanwhile");
+}

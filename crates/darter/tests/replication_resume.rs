@@ -58,6 +58,14 @@ fn a_replica_that_was_killed_goes_on_where_its_journal_ends() {
     let mut to = replica.client().loaded();
     assert_equal(&mut from, &mut to);
     assert_eq!(syncs(&mut from), (1, 1));
+    // It keeps no more than it may, though it needed no snapshot since its start.
+    to.call(&["CONFIG", "SET", "repl-backlog-size", "64kb"]);
+    let value = "x".repeat(1 << 20);
+    (0..12).for_each(|_| drop(from.call(&["SET", "large", &value])));
+    catch_up(&mut from, &mut to);
+    wait_until("old records are forgotten", || {
+        field(&mut to, "repl_backlog_histlen").parse::<u64>().is_ok_and(|bytes| bytes < 4 << 20)
+    });
     // What was promoted and written to is something else.
     to.call(&["REPLICAOF", "NO", "ONE"]);
     to.call(&["SET", "own", "1"]);
@@ -140,4 +148,107 @@ fn a_redis_goes_on_from_our_snapshot_and_we_from_its() {
     let mut ours = replica.client().loaded();
     assert_equal(&mut from, &mut ours);
     assert_eq!(syncs(&mut from), (1, 1));
+}
+
+/// Waits until the journal says where the stream stands.
+fn wait_for_place(client: &mut Client) {
+    wait_until("the journal has a place of the stream", || {
+        field(client, "repl_disk_first_byte_offset") != "0"
+            && client.info::<u64>("persistence", "aof_rewrite_in_progress") == 0
+    });
+}
+
+#[test]
+fn a_master_that_was_killed_goes_on_where_its_journal_ends() {
+    let folder = Folder::new("resume-killed");
+    let flags = ["--appendonly", "yes", "--repl-backlog-size", "16kb"];
+    let (mut master, replica) = (start(&folder, &flags), Node::ours(&QUIET));
+    let (mut to, mut writer) = (replica.client(), Writer::new(34));
+    writer.write(&mut master.client(), 300);
+    follow(&mut to, master.port());
+    for round in 1..=4 {
+        let mut from = master.client().loaded();
+        writer.write(&mut from, 300);
+        from.call(&["PUBLISH", "channel", &"word ".repeat(round)]);
+        wait_for_place(&mut from);
+        if round == 2 {
+            // What a base has made superfluous counts no more.
+            from.call(&["BGREWRITEAOF"]);
+            wait_for_bases(&mut from, 1);
+            writer.write(&mut from, 100);
+            wait_for_place(&mut from);
+        }
+        catch_up(&mut from, &mut to);
+        let (offset, id) = (field(&mut from, "master_repl_offset"), field(&mut from, "master_replid"));
+        // It is killed.
+        drop(from);
+        drop(master);
+        master = start(&folder, &flags);
+        let mut from = master.client().loaded();
+        assert_eq!(field(&mut from, "master_replid2"), id, "round {round}");
+        assert_eq!(
+            field(&mut from, "second_repl_offset"),
+            (offset.parse::<u64>().expect("a number") + 1).to_string()
+        );
+        writer.write(&mut from, 50);
+        follow(&mut to, master.port());
+        assert_equal(&mut from, &mut to);
+        assert_eq!(syncs(&mut from), (0, 1), "what it lacked was enough, round {round}");
+    }
+}
+
+#[test]
+fn what_memory_has_no_more_comes_from_the_journals_files() {
+    let (own, others) = (Folder::new("resume-disk"), Folder::new("resume-disk-replica"));
+    let flags = ["--appendonly", "yes", "--repl-backlog-size", "16kb"];
+    let mut master = start(&own, &flags);
+    let place = format!("127.0.0.1:{}", master.port());
+    let mut writer = Writer::new(35);
+    writer.write(&mut master.client(), 300);
+    let mut replica = start(&others, &["--appendonly", "yes", "--replicaof", &place]);
+    let mut to = replica.client().loaded();
+    catch_up(&mut master.client(), &mut to);
+    wait_for_bases(&mut to, 1);
+    let value = "v".repeat(3000);
+    for round in 1..=3 {
+        let mut from = master.client();
+        writer.write(&mut from, 100);
+        wait_for_place(&mut from);
+        catch_up(&mut from, &mut to);
+        // The replica is killed, and lacks far more than memory keeps when it is back.
+        drop(to);
+        drop(replica);
+        for n in 0..1_000 {
+            from.call(&["SET", &format!("large-{}", n % 100), &value]);
+            if n == 500 && round == 2 {
+                // What it lacks is older than a base.
+                from.call(&["BGREWRITEAOF"]);
+                wait_for_bases(&mut from, 1);
+            }
+        }
+        writer.write(&mut from, 300);
+        wait_until("memory keeps little", || {
+            field(&mut from, "repl_backlog_histlen").parse::<u64>().is_ok_and(|bytes| bytes < 1 << 20)
+        });
+        let mut before = (1, round - 1);
+        if round == 3 {
+            // The master is killed too.
+            wait_for_place(&mut from);
+            drop(from);
+            drop(master);
+            master = start(&own, &flags);
+            from = master.client().loaded();
+            before = (0, 0);
+        }
+        let place = format!("127.0.0.1:{}", master.port());
+        replica = start(&others, &["--appendonly", "yes", "--replicaof", &place]);
+        to = replica.client().loaded();
+        assert_equal(&mut from, &mut to);
+        assert_eq!(syncs(&mut from), (before.0, before.1 + 1), "round {round}");
+        let from_disk: u64 = from.info("stats", "sync_partial_from_disk");
+        assert_eq!(from_disk, before.1 + 1, "round {round}");
+        wait_until("memory has the rest", || field(&mut from, "slave0").contains("from=memory"));
+        let replica_id = field(&mut to, "master_replid");
+        assert_eq!(field(&mut from, "master_replid"), replica_id);
+    }
 }

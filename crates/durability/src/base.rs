@@ -329,8 +329,12 @@ impl<F: Files> Journal<F> {
         forget_unsynced(&self.files, &dir);
         self.note_trouble(|trouble| trouble.syncing = None);
         host.has_base();
-        clean_up(&self.files, &dir, generation);
-        let bytes = bytes + bytes_of(&self.files, &dir);
+        if self.kept_bytes_max.load(Relaxed) > 0 {
+            // What replicas may still ask for is to be in the files.
+            self.sync_all();
+        }
+        clean_up(&self.files, &dir, generation, self.kept_bytes_max.load(Relaxed));
+        let bytes = bytes + bytes_of(&self.files, &dir, generation);
         self.set_bytes(bytes);
         self.base_bytes.store(bytes, SeqCst);
         self.announce(host);
@@ -454,13 +458,26 @@ pub fn set_orphans_aside(files: &impl Files, dir: &Path) -> io::Result<Vec<(Path
     found.map(|base| rename_aside(files, &base, "damaged").map(|aside| (base, aside))).collect()
 }
 
-/// Deletes what the base of `generation` has made superfluous. A file that cannot be deleted is no harm.
-fn clean_up(files: &impl Files, dir: &Path, generation: u64) {
-    for found in folder::segments(files, dir).unwrap_or_default() {
-        if found.generation < generation {
-            let _ = files.remove(&tail::path_of(&found.path));
-            let _ = files.remove(&found.path);
+/// Deletes what the base of `generation` has made superfluous, but for the last `kept_bytes` of segments, which replicas may
+/// ask for. A file that cannot be deleted is no harm.
+fn clean_up(files: &impl Files, dir: &Path, generation: u64, mut kept_bytes: u64) {
+    let mut found = folder::segments(files, dir).unwrap_or_default();
+    found.retain(|found| found.generation < generation);
+    // A generation is kept whole or not at all: half of it has gaps.
+    while let Some(last) = found.last().map(|found| found.generation) {
+        let (of_last, older): (Vec<_>, Vec<_>) = found.into_iter().partition(|one| one.generation == last);
+        let facts = of_last.iter().filter_map(|one| files.facts(&one.path).ok());
+        let bytes = facts.map(|facts| facts.len).sum::<u64>();
+        if bytes <= kept_bytes && kept_bytes > 0 {
+            kept_bytes -= bytes;
+        } else {
+            kept_bytes = 0;
+            for one in of_last {
+                let _ = files.remove(&tail::path_of(&one.path));
+                let _ = files.remove(&one.path);
+            }
         }
+        found = older;
     }
     for name in files.names(dir).unwrap_or_default() {
         let base = name.to_str().and_then(folder::generation_of_base);
@@ -470,7 +487,8 @@ fn clean_up(files: &impl Files, dir: &Path, generation: u64) {
     }
 }
 
-fn bytes_of(files: &impl Files, dir: &Path) -> u64 {
+fn bytes_of(files: &impl Files, dir: &Path, generation: u64) -> u64 {
     let found = folder::segments(files, dir).unwrap_or_default();
-    found.iter().filter_map(|found| files.facts(&found.path).ok()).map(|facts| facts.len).sum()
+    let found = found.iter().filter(|found| found.generation >= generation);
+    found.filter_map(|found| files.facts(&found.path).ok()).map(|facts| facts.len).sum()
 }

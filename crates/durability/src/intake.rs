@@ -129,12 +129,19 @@ impl Intake {
         queue.bytes + queue.held_bytes > self.bytes_max / 2
     }
 
-    /// Notes that nobody is given a sequence in `from..to`.
-    pub fn jump(&self, from: u64, to: u64) {
+    /// Notes that nobody is given a sequence in `from..to`. `make` moves the counter and returns both: no record from behind
+    /// the jump can be taken before the jump is known.
+    pub fn jump(&self, make: impl FnOnce() -> (u64, u64)) {
         let mut queue = lock(&self.queue);
-        if !queue.is_lost {
+        let (from, to) = make();
+        if self.is_on() && !queue.is_lost && from < to {
             queue.waiting.jumps.push((from, to));
         }
+    }
+
+    /// Takes the jumps that are not known yet, without any record.
+    pub fn take_jumps(&self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut lock(&self.queue).waiting.jumps)
     }
 
     /// Wakes who waits: something else has happened.
@@ -204,7 +211,7 @@ mod tests {
         let intake = filled(10);
         assert_eq!(intake.bytes(), 1000);
         intake.give(3, vec![7; 100]);
-        intake.jump(1, 2);
+        intake.jump(|| (1, 2));
         assert_eq!(intake.bytes(), 0, "nothing of a stream with a hole is of use");
         let taken = intake.take(0);
         assert!(taken.is_lost && taken.records.is_empty() && taken.jumps.is_empty());
@@ -247,6 +254,23 @@ mod tests {
         });
         intake.take(0);
         assert!(!intake.give(3, vec![7; 100]));
+    }
+
+    #[test]
+    fn a_jump_is_known_before_any_record_behind_it() {
+        let intake = filled(0);
+        intake.jump(|| {
+            // A thread takes a sequence behind the jump and hands its record over.
+            std::thread::scope(|scope| {
+                let giving = scope.spawn(|| intake.queue.try_lock().is_err());
+                assert!(giving.join().expect("no panic"), "the record waits for the jump");
+            });
+            (5, 9)
+        });
+        intake.give(3, vec![7; 100]);
+        assert_eq!(intake.take_jumps(), [(5, 9)]);
+        let taken = intake.take(0);
+        assert_eq!((taken.jumps.len(), taken.records.len()), (0, 1), "told once");
     }
 
     #[test]

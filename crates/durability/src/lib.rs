@@ -108,6 +108,8 @@ pub struct Journal<F: Files = Disk> {
     switch: Mutex<()>,
     /// Held while segments are made ahead. Never taken by a thread that serves clients, unless it switches the journal on.
     making: Mutex<()>,
+    /// Bytes of segments that stay when a base has made them superfluous.
+    kept_bytes_max: AtomicU64,
     /// Records for replicas.
     pub intake: intake::Intake,
     /// Bytes of all files, less those that slots have counted.
@@ -199,6 +201,7 @@ impl<F: Files> Journal<F> {
             has_made: AtomicBool::new(false),
             switch: Mutex::default(),
             making: Mutex::default(),
+            kept_bytes_max: AtomicU64::new(0),
             intake: intake::Intake::default(),
             bytes: AtomicU64::new(0),
             base_bytes: AtomicU64::new(0),
@@ -249,6 +252,11 @@ impl<F: Files> Journal<F> {
         lock(&self.foreign).append_now(self, (clock_ms, fsync), write);
     }
 
+    /// Has the last `bytes` of segments stay when a base has made them superfluous: replicas may ask for them.
+    pub fn keep_segments(&self, bytes: u64) {
+        self.kept_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
     /// Whether changes are noted: for files, for replicas, or for both.
     pub fn is_noting(&self) -> bool {
         self.is_on() || self.intake.is_on()
@@ -256,10 +264,7 @@ impl<F: Files> Journal<F> {
 
     /// Has sequences begin at `to` or later: nobody is given those before it any more.
     fn jump_to(&self, to: u64) {
-        let from = self.next.fetch_max(to, Ordering::SeqCst);
-        if from < to && self.intake.is_on() {
-            self.intake.jump(from, to);
-        }
+        self.intake.jump(|| (self.next.fetch_max(to, Ordering::SeqCst), to));
     }
 
     /// Whether writes are to be refused because they could not be written down.

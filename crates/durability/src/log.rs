@@ -189,7 +189,7 @@ impl<F: Files> ThreadLog<F> {
             return part::write_message(body, args);
         }
         let begin = self.fed.len();
-        self.append(journal, clock_ms, |out| part::write_message(out, &[]));
+        self.append(journal, clock_ms, |out| part::write_message_len(out, resp_len(args)));
         let Some((head, _)) = self.fed.get(begin..).and_then(<[u8]>::split_first_chunk::<HEAD_BYTES>) else {
             return;
         };
@@ -632,6 +632,12 @@ impl Held {
         self.end = self.end.saturating_sub(bytes);
         self.free = self.free.saturating_sub(bytes);
     }
+}
+
+/// Bytes of a command as RESP.
+fn resp_len(args: &[&[u8]]) -> u64 {
+    let line = |n: usize| 3 + n.checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
+    line(args.len()) + args.iter().map(|arg| line(arg.len()) + arg.len() as u64 + 2).sum::<u64>()
 }
 
 /// What the system says, as Redis prints it: without the number.

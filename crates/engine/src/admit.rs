@@ -162,6 +162,7 @@ checks! {
     NOT_IN_SCRIPTS: EntryPoints::SCRIPT;
     RESTRICTED: ALL_NEW;
     NOT_IN_MULTI: ALL_CLIENTS;
+    STALE_IN_SCRIPT: EntryPoints::SCRIPT;
     RIGHTS: ALL_NEW.with(EntryPoints::EXEC).with(EntryPoints::WAITED);
     SLOTS: ALL_NEW.with(EntryPoints::WAITED);
     READ_ONLY_SCRIPT: EntryPoints::SCRIPT;
@@ -289,6 +290,10 @@ mod check {
         (facts.is_stale() && !has(facts, Flags::STALE) && !runs_stale()).then(|| line(MASTER_DOWN))
     }
 
+    pub fn STALE_IN_SCRIPT(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
+        (facts.is_stale() && !has(facts, Flags::STALE)).then(|| line(STALE_SCRIPT))
+    }
+
     pub fn LOADING(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
         (!has(facts, Flags::LOADING) && facts.is_loading()).then(|| line(IS_LOADING))
     }
@@ -302,6 +307,7 @@ const WRONG_WORDS: &str = "ERR Wrong number of args calling Redis command from s
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 const NO_SCRIPT: &str = "ERR This Redis command is not allowed from script";
 const NO_MULTI: &str = "ERR Command not allowed inside a transaction";
+const STALE_SCRIPT: &str = "ERR Can not execute the command on a stale replica";
 const NO_WRITES: &str = "ERR Write commands are not allowed from read-only scripts.";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// Why nothing runs while a snapshot is loading.
@@ -363,6 +369,7 @@ mod tests {
                     ("MASTERDOWN", _) => ("stale", "MASTERDOWN"),
                     ("LOADING", _) => ("loading", "LOADING"),
                     ("BUSY", _) => ("busy", "BUSY"),
+                    (_, STALE_SCRIPT) => ("stale", "stale replica"),
                     (_, WRONG_WORDS) => ("words", "words"),
                     (_, RESTRICTED_LINE) => ("restricted", "restricted"),
                     (_, NO_MULTI) => ("multi", "multi"),
@@ -479,6 +486,7 @@ mod tests {
             "words",
             "noscript",
             "restricted",
+            "stale replica",
             "NOPERM",
             "read-only",
             "READONLY",
@@ -490,7 +498,10 @@ mod tests {
         assert_eq!(Trouble::new(SET).refusals(EntryPoints::SCRIPT), order);
         let mut begun = Trouble::new(SET);
         begun.script = ScriptRights { may_write: true, has_written: true, allows_oom: false };
-        assert_eq!(begun.refusals(EntryPoints::SCRIPT), ["words", "noscript", "restricted", "NOPERM"]);
+        assert_eq!(
+            begun.refusals(EntryPoints::SCRIPT),
+            ["words", "noscript", "restricted", "stale replica", "NOPERM"]
+        );
     }
 
     #[test]

@@ -31,6 +31,9 @@ trait Sheet {
     /// The database of the last one.
     fn db(&self) -> u64;
 
+    /// Counts bytes of a message that is not kept.
+    fn skip(&mut self, bytes: u64);
+
     /// Takes a command whose words are not all borrowed from the record.
     fn add_words(&mut self, db: u64, words: &[Word<'_>]) {
         let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
@@ -64,6 +67,10 @@ impl Sheet for WrittenForm<'_> {
     fn db(&self) -> u64 {
         self.db
     }
+
+    fn skip(&mut self, bytes: u64) {
+        stream::write_filler(self.out, bytes);
+    }
 }
 
 /// Counts the bytes of the stream, and shows the commands to somebody.
@@ -93,6 +100,10 @@ impl<F: FnMut(u64, &[&[u8]])> Sheet for CountedForm<F> {
 
     fn db(&self) -> u64 {
         self.db
+    }
+
+    fn skip(&mut self, bytes: u64) {
+        self.len += bytes;
     }
 }
 
@@ -175,10 +186,11 @@ impl Former {
             }
             // While somebody follows, the whole value is noted in its place.
             Part::Members { .. } => {}
-            Part::Message { args } if args.is_empty() => {}
-            Part::Message { args } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
+            // Its words were not kept. They count, or offsets would differ between nodes.
+            Part::Message { args, bytes } if args.is_empty() => sheet.skip(bytes),
+            Part::Message { args, .. } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
             // Of another stream.
-            Part::Position { .. } => {}
+            Part::Position { .. } | Part::Stream(_) => {}
         }
         Ok(())
     }

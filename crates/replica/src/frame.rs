@@ -145,6 +145,31 @@ pub fn read(bytes: &[u8]) -> Result<Option<(FrameHead, &[u8])>, BadFrame> {
     Ok(Some((head, body)))
 }
 
+/// Joins the pieces of content that is longer than a frame ([`MORE`]). Records and blocks come from different threads of a
+/// master, so frames of one kind may stand between the pieces of another.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    parts: [Vec<u8>; FrameKind::End as usize + 1],
+}
+
+impl Joiner {
+    /// Takes the body of a frame; returns the whole content if this was its last piece.
+    ///
+    /// Errors: the content is longer than [`CONTENT_BYTES_MAX`].
+    pub fn take(&mut self, head: &FrameHead, body: &[u8]) -> Result<Option<Vec<u8>>, BadFrame> {
+        let Some(part) = self.parts.get_mut(head.kind as usize) else { return Ok(Some(body.to_vec())) };
+        if (part.len() + body.len()) as u64 > CONTENT_BYTES_MAX {
+            return Err(BadFrame("content that is too long"));
+        }
+        part.extend_from_slice(body);
+        let is_whole = head.flags & MORE == 0;
+        Ok(is_whole.then(|| std::mem::take(part)))
+    }
+}
+
+/// The longest content of several frames.
+const CONTENT_BYTES_MAX: u64 = 8 << 30;
+
 /// The body of [`FrameKind::Blocks`]: how many blocks there were, and what they show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SyncEnd {
@@ -213,6 +238,21 @@ mod tests {
             }
             assert_eq!((at, read(&bytes[at..])), (bytes.len(), Ok(None)));
         }
+    }
+
+    #[test]
+    fn frames_between_the_pieces_of_another_kind_are_left_alone() {
+        let mut joiner = Joiner::default();
+        let mut piece = |kind, flags, body: &[u8]| {
+            let head = FrameHead { flags, ..head(kind, 0, 1) };
+            joiner.take(&head, body).expect("not too long")
+        };
+        assert_eq!(piece(FrameKind::Block, MORE, b"one "), None);
+        assert_eq!(piece(FrameKind::Heartbeat, 0, b"beat"), Some(b"beat".to_vec()));
+        assert_eq!(piece(FrameKind::Records, MORE, b"three "), None);
+        assert_eq!(piece(FrameKind::Block, 0, b"two"), Some(b"one two".to_vec()));
+        assert_eq!(piece(FrameKind::Records, 0, b"four"), Some(b"three four".to_vec()));
+        assert_eq!(piece(FrameKind::Block, 0, b"five"), Some(b"five".to_vec()));
     }
 
     #[test]

@@ -68,6 +68,19 @@ impl History {
         History { id, earlier: VecDeque::new() }
     }
 
+    /// A history that continues others: each with its first offset that is not part of it, the latest last, and then its own.
+    pub fn continuing(id: Id, earlier: impl IntoIterator<Item = (Id, u64)>) -> History {
+        let mut history = History::new(id);
+        earlier.into_iter().for_each(|one| history.earlier.push_front(one));
+        history.earlier.truncate(IDS_MAX - 1);
+        history
+    }
+
+    /// The histories before the current one, the oldest first, each with the first offset that is not part of it.
+    pub fn earlier(&self) -> impl Iterator<Item = (Id, u64)> + '_ {
+        self.earlier.iter().rev().copied()
+    }
+
     /// The id before the current one, and the first offset that is not part of it.
     pub fn before(&self) -> Option<(Id, u64)> {
         self.earlier.front().copied()

@@ -1,6 +1,7 @@
 //! Journal records of all threads in one order: that of their sequences.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use darter_persist::journal::record::{HEAD_BYTES, Head};
@@ -12,6 +13,23 @@ pub struct Merger {
     lanes: Vec<VecDeque<Chunk>>,
     // what the chunks take
     bytes: usize,
+}
+
+/// Why bytes of a lane are no records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadRecord {
+    /// The lane.
+    pub lane: usize,
+    /// The sequence that was wanted next.
+    pub next: u64,
+    /// The damage.
+    pub what: &'static str,
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flow {} is garbled before record {}: {}", self.lane, self.next, self.what)
+    }
 }
 
 /// Records one behind the other, of which those before `at` are taken.
@@ -51,27 +69,32 @@ impl Merger {
     }
 
     /// Calls `each` with the head and the body of every record that is next, up to the first gap.
-    pub fn drain(&mut self, mut each: impl FnMut(Head, &[u8])) {
+    ///
+    /// Errors: a chunk holds something else than whole records; it stays where it is.
+    pub fn drain(&mut self, mut each: impl FnMut(Head, &[u8])) -> Result<(), BadRecord> {
         self.drain_while(|head, record| {
             each(head, record.get(HEAD_BYTES..).unwrap_or_default());
             true
-        });
+        })
     }
 
     /// Calls `each` with the head and all bytes of every record that is next, up to the first gap, or until it says false: that
     /// record is the last then.
-    pub fn drain_while(&mut self, mut each: impl FnMut(Head, &[u8]) -> bool) {
+    ///
+    /// Errors: as [`Merger::drain`].
+    pub fn drain_while(&mut self, mut each: impl FnMut(Head, &[u8]) -> bool) -> Result<(), BadRecord> {
         loop {
             let mut moved = false;
-            for lane in &mut self.lanes {
+            for (number, lane) in self.lanes.iter_mut().enumerate() {
                 match drain_lane(lane, &mut self.next, &mut self.bytes, &mut each) {
-                    Drained::Nothing => {}
-                    Drained::Some => moved = true,
-                    Drained::Enough => return,
+                    Ok(Drained::Nothing) => {}
+                    Ok(Drained::Some) => moved = true,
+                    Ok(Drained::Enough) => return Ok(()),
+                    Err(what) => return Err(BadRecord { lane: number, next: self.next, what }),
                 }
             }
             if !moved {
-                return;
+                return Ok(());
             }
         }
     }
@@ -97,7 +120,7 @@ fn drain_lane(
     next: &mut u64,
     waiting: &mut usize,
     each: &mut impl FnMut(Head, &[u8]) -> bool,
-) -> Drained {
+) -> Result<Drained, &'static str> {
     let mut moved = Drained::Nothing;
     let mut pop = |lane: &mut VecDeque<Chunk>| {
         let bytes = lane.pop_front().map_or(0, |chunk| chunk.bytes.len());
@@ -105,19 +128,20 @@ fn drain_lane(
     };
     while let Some(chunk) = lane.front_mut() {
         let rest = chunk.bytes.get(chunk.at..).unwrap_or_default();
-        let Some((bytes, after)) = rest.split_first_chunk::<HEAD_BYTES>() else {
+        if rest.is_empty() {
             pop(lane);
             continue;
+        }
+        let Some((bytes, after)) = rest.split_first_chunk::<HEAD_BYTES>() else {
+            return Err("a record is cut off");
         };
         let head = Head::read(bytes);
-        if head.sequence > *next {
-            return moved;
-        }
         let len = usize::try_from(head.body_len).unwrap_or(usize::MAX);
         if after.len() < len {
-            // The executor writes whole records only.
-            pop(lane);
-            continue;
+            return Err("a record is longer than what holds it");
+        }
+        if head.sequence > *next {
+            return Ok(moved);
         }
         let record = rest.get(..HEAD_BYTES + len).unwrap_or_default();
         let goes_on = head.sequence < *next || each(head, record);
@@ -127,10 +151,10 @@ fn drain_lane(
             moved = Drained::Some;
         }
         if !goes_on {
-            return Drained::Enough;
+            return Ok(Drained::Enough);
         }
     }
-    moved
+    Ok(moved)
 }
 
 #[cfg(test)]
@@ -150,11 +174,29 @@ mod tests {
 
     fn drained(merger: &mut Merger) -> Vec<u64> {
         let mut seen = Vec::new();
-        merger.drain(|head, body| {
-            assert_eq!(body, head.sequence.to_string().as_bytes());
-            seen.push(head.sequence);
-        });
+        merger
+            .drain(|head, body| {
+                assert_eq!(body, head.sequence.to_string().as_bytes());
+                seen.push(head.sequence);
+            })
+            .expect("whole records");
         seen
+    }
+
+    #[test]
+    fn a_record_of_an_impossible_length_is_named() {
+        for (at, value) in [(4, 2), (4, 250), (11, 255)] {
+            let mut merger = Merger::new(2, 4);
+            let mut bytes = records(&[4, 5]).to_vec();
+            bytes[at] = value;
+            merger.push(1, Arc::from(bytes));
+            let bad = merger.drain(|_, _| {}).expect_err("what follows is no record");
+            assert_eq!((bad.lane, bad.next <= 5), (1, true), "{bad}");
+            assert!(merger.drain(|_, _| {}).is_err(), "nothing behind it is taken");
+        }
+        let mut merger = Merger::new(1, 4);
+        merger.push(0, Arc::from(&records(&[4, 5])[..HEAD_BYTES * 2]));
+        assert_eq!(merger.drain(|_, _| {}).expect_err("half a record").what, "a record is cut off");
     }
 
     #[test]
@@ -178,11 +220,13 @@ mod tests {
         merger.push(1, records(&[3, 5]));
         let mut seen = Vec::new();
         for _ in 0..3 {
-            merger.drain_while(|head, record| {
-                assert_eq!(record.len(), HEAD_BYTES + 1);
-                seen.push(head.sequence);
-                !seen.len().is_multiple_of(2)
-            });
+            merger
+                .drain_while(|head, record| {
+                    assert_eq!(record.len(), HEAD_BYTES + 1);
+                    seen.push(head.sequence);
+                    !seen.len().is_multiple_of(2)
+                })
+                .expect("whole records");
             seen.extend([0]);
         }
         assert_eq!(seen, [1, 2, 0, 3, 0, 4, 0], "a marker counts too");

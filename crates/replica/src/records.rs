@@ -50,6 +50,8 @@ pub struct Records {
     // (sequence, offset before it), ascending in both
     marks: VecDeque<(u64, u64)>,
     begin_offset: u64,
+    // the offset before `next`
+    end_offset: u64,
 }
 
 /// Bytes of the stream between two marks.
@@ -59,7 +61,15 @@ impl Records {
     /// Nothing yet; the next record has this sequence, with so many bytes of the RESP stream before it.
     pub fn new(next: u64, offset: u64) -> Records {
         let marks = VecDeque::from([(next, offset)]);
-        Records { lanes: Vec::new(), first: next, next, bytes: 0, marks, begin_offset: offset }
+        Records {
+            lanes: Vec::new(),
+            first: next,
+            next,
+            bytes: 0,
+            marks,
+            begin_offset: offset,
+            end_offset: offset,
+        }
     }
 
     /// Number of lanes.
@@ -110,7 +120,7 @@ impl Records {
 
     /// Notes that all records below `next` are here, and the offset there.
     pub fn settle(&mut self, next: u64, offset: u64) {
-        self.next = next;
+        (self.next, self.end_offset) = (next, offset);
         if self.marks.back().is_none_or(|(_, last)| offset.saturating_sub(*last) >= MARKS_APART) {
             self.marks.push_back((next, offset));
         }
@@ -133,6 +143,10 @@ impl Records {
         }
         while self.marks.get(1).is_some_and(|(sequence, _)| *sequence <= self.first) {
             self.marks.pop_front();
+        }
+        if self.first == self.next && self.marks.back().is_none_or(|(sequence, _)| *sequence < self.next) {
+            // Nothing is kept. A replica that lacks nothing continues here all the same.
+            self.marks.push_back((self.next, self.end_offset));
         }
     }
 
@@ -175,6 +189,9 @@ impl Records {
 
     /// The offset before the record with this sequence, if it is kept. Cost: forms what lies between two marks.
     pub fn offset_at(&self, sequence: u64) -> Option<u64> {
+        if sequence == self.next {
+            return Some(self.end_offset);
+        }
         let mut found = None;
         self.form_from(
             |mark, _| mark <= sequence,
@@ -190,6 +207,9 @@ impl Records {
 
     /// The sequence before which the stream has `offset` bytes, if a record begins there. Cost: as [`Records::offset_at`].
     pub fn sequence_at(&self, offset: u64) -> Option<u64> {
+        if offset == self.end_offset {
+            return Some(self.next);
+        }
         let mut found = None;
         self.form_from(
             |_, mark| mark <= offset,
@@ -238,13 +258,16 @@ impl Records {
             if !moved {
                 return;
             }
-            merger.drain(|head, body| {
+            let drained = merger.drain(|head, body| {
                 bytes.clear();
                 // A record that has no form has no bytes here and everywhere.
                 let _ = former.write(body, head.clock_ms, &mut bytes);
                 goes_on = goes_on && head.sequence < self.next && each(head.sequence, offset, &bytes);
                 offset += bytes.len() as u64;
             });
+            if drained.is_err() {
+                return;
+            }
         }
         if goes_on {
             each(self.next, offset, &[]);
@@ -370,6 +393,20 @@ mod tests {
     }
 
     #[test]
+    fn who_lacks_nothing_goes_on_although_nothing_is_kept() {
+        let mut log = Records::new(1, 0);
+        add(&mut log, 0, &[1, 2, 3]);
+        log.settle(4, 3 * SET);
+        log.trim(0, |_| u64::MAX);
+        assert_eq!((log.first(), log.next()), (4, 4));
+        assert_eq!((log.sequence_at(3 * SET), log.offset_at(4)), (Some(4), Some(3 * SET)));
+        assert_eq!(log.sequence_at(2 * SET), None);
+        add(&mut log, 0, &[4]);
+        log.settle(5, 4 * SET);
+        assert_eq!(log.sequence_at(3 * SET), Some(4));
+    }
+
+    #[test]
     fn jumps_of_the_journal_leave_no_gap() {
         let mut numbers = StreamNumbers::new(100, 7);
         assert_eq!((numbers.stream_of(100), numbers.stream_of(105), numbers.journal_of(12)), (7, 12, 105));
@@ -390,7 +427,7 @@ mod tests {
         let mut merger = Merger::new(1, 103);
         merger.push(0, Arc::from(bytes));
         let mut seen = Vec::new();
-        merger.drain(|head, _| seen.push(head.sequence));
+        merger.drain(|head, _| seen.push(head.sequence)).expect("whole records");
         assert_eq!(seen, [103, 104]);
     }
 }

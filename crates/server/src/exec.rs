@@ -306,7 +306,9 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
         }
         Body::Call(call) => {
             if let Some(call) = call.take() {
+                let hold = LeaseTimer::begin();
                 call(local, grant);
+                hold.end(local);
             }
         }
         Body::EndRead(number) => grant.iter_mut().for_each(|part| part.shard.end_read(*number)),

@@ -29,6 +29,8 @@ pub struct Replication {
     pub ping_s: u64,
     /// Bytes kept for replicas that come back.
     pub backlog_bytes: u64,
+    /// Bytes of the journal's files kept past a base for the same.
+    pub backlog_disk_bytes: u64,
     /// Seconds that they are kept without replicas, 0 = forever.
     pub backlog_ttl_s: u64,
     /// Replicas without which writes are refused.
@@ -52,6 +54,7 @@ impl Replication {
             timeout_s: v.u64("repl-timeout"),
             ping_s: v.u64("repl-ping-replica-period"),
             backlog_bytes: v.u64("repl-backlog-size"),
+            backlog_disk_bytes: v.u64("repl-backlog-disk-size"),
             backlog_ttl_s: v.u64("repl-backlog-ttl"),
             min_replicas: v.u32("min-replicas-to-write"),
             max_lag_s: v.u64("min-replicas-max-lag"),

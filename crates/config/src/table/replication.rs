@@ -68,6 +68,8 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "seconds between pings to replicas"),
     Setting::memory("repl-backlog-size", 1, BYTES_MAX, "1mb")
         .help(Replication, "bytes kept for replicas that come back"),
+    Setting::memory("repl-backlog-disk-size", 0, BYTES_MAX, "4gb")
+        .help(Replication, "bytes of journal segments kept past a base for replicas that come back"),
     Setting::int("repl-backlog-ttl", 0, i64::MAX, "3600")
         .help(Replication, "seconds they are kept without replicas; 0 means forever"),
     Setting::memory("shard_repl_backlog_max_bytes", 0, BYTES_MAX, "0")

@@ -181,6 +181,45 @@ pub fn open<F: Files>(files: &F, dir: &Path) -> Result<Option<Journal<F>>, Fault
     }))
 }
 
+/// Records of a journal that may be written meanwhile.
+pub struct RecordsFrom<F: Files> {
+    merge: Merge<Source<F>>,
+}
+
+impl<F: Files> RecordsFrom<F> {
+    /// The next record and its body; `None`: the files have no more that follows, or had not when they were opened.
+    ///
+    /// Errors: a file cannot be read.
+    pub fn next_record(&mut self) -> io::Result<Option<(Head, &[u8])>> {
+        self.merge.next_record()
+    }
+}
+
+/// Opens the files in `dir` at the record with sequence `first`, those that a base has made superfluous too. Cost: reads
+/// the segments with that record from their beginning, and the tails.
+///
+/// Errors: a file cannot be read. One that was removed meanwhile is no error.
+pub fn records_from<F: Files>(files: &F, dir: &Path, first: u64) -> io::Result<RecordsFrom<F>> {
+    let known = Manifest::load(files, dir)?.and_then(Result::ok).map_or_else(Vec::new, |one| one.gaps);
+    let mut chosen: Vec<(u16, SegmentFile<F>)> = Vec::new();
+    for Found { generation, thread, path } in segments(files, dir)? {
+        let segment = match open_segment(files, &path) {
+            Ok((_, Ok(segment))) if segment.head.generation == generation => segment,
+            Ok(_) => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if matches!(segment.next(), Next::Record(head) if head.sequence <= first) {
+            // Nothing in its older ones is wanted.
+            chosen.retain(|(of, _)| *of != thread);
+        }
+        chosen.push((thread, segment));
+    }
+    let segments = chosen.into_iter().map(|(_, segment)| segment).collect();
+    let merge = Merge::new(segments, first)?.with_gaps(Gaps { known, begun: Vec::new() });
+    Ok(RecordsFrom { merge })
+}
+
 /// Whether a segment that continues any base has a record, or is damaged.
 fn has_records(files: &impl Files, found: &[Found]) -> Result<bool, Fault> {
     for Found { path, .. } in found {

@@ -14,6 +14,7 @@ const MEMBERS: u8 = 4;
 const VALUE: u8 = 5;
 const MESSAGE: u8 = 7;
 const POSITION: u8 = 8;
+const STREAM: u8 = 9;
 
 /// One step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +53,8 @@ pub enum Part<'a> {
     Message {
         /// The command that sends it, PUBLISH or SPUBLISH, and its arguments. Empty in files.
         args: ArgList<'a>,
+        /// Bytes of its RESP form; 0 unless it is in a file.
+        bytes: u64,
     },
     /// Where the stream of a master stands behind this record.
     Position {
@@ -62,6 +65,21 @@ pub enum Part<'a> {
         /// The database that it has selected.
         db: u64,
     },
+    /// A place in the stream that this server makes of its records, as a master.
+    Stream(StreamPlace<'a>),
+}
+
+/// Where the stream of a master stood before one of its records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamPlace<'a> {
+    /// The sequence of that record in the journal; 0: this record only marks a place that a later one tells about.
+    pub journal: u64,
+    /// The sequence of that record in the stream.
+    pub stream: u64,
+    /// Bytes of the stream before that record.
+    pub offset: u64,
+    /// The histories that the stream continues, each with its end, the current one last. Texts of `id:end`.
+    pub histories: ArgList<'a>,
 }
 
 /// Arguments whose lengths have been checked.
@@ -170,12 +188,38 @@ pub fn write_message(out: &mut Vec<u8>, args: &[&[u8]]) {
     write_args(out, 0, args.len(), args.iter().copied());
 }
 
+/// Appends a message whose words are not kept: its RESP form has `bytes` bytes.
+pub fn write_message_len(out: &mut Vec<u8>, bytes: u64) {
+    out.push(MESSAGE);
+    varint::write(out, bytes);
+    varint::write(out, 0);
+}
+
+/// Appends a place in the stream that a master makes: sequences in the journal and in the stream, offset, histories.
+pub fn write_stream(out: &mut Vec<u8>, (journal, stream): (u64, u64), offset: u64, histories: &[String]) {
+    out.push(STREAM);
+    varint::write(out, journal);
+    varint::write(out, stream);
+    varint::write(out, offset);
+    varint::write(out, histories.len() as u64);
+    histories.iter().for_each(|text| write_text(out, text.as_bytes()));
+}
+
 /// Appends where the stream of a master stands.
 pub fn write_position(out: &mut Vec<u8>, id: &[u8], offset: u64, db: usize) {
     out.push(POSITION);
     varint::write(out, db as u64);
     varint::write(out, offset);
     write_text(out, id);
+}
+
+/// The place that a record tells about, if it is a record of places.
+#[inline]
+pub fn stream_place(body: &[u8]) -> Option<StreamPlace<'_>> {
+    match Parts::new(body.starts_with(&[STREAM]).then_some(body)?).try_next() {
+        Ok(Some(Part::Stream(place))) => Some(place),
+        _ => None,
+    }
 }
 
 fn write_text(out: &mut Vec<u8>, text: &[u8]) {
@@ -236,7 +280,15 @@ fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
         GONE => Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)? }),
         VALUE => Some(Part::Value { db: varint::take(rest)?, entry: take_text(rest)? }),
         MEMBERS => Some(Part::Members { db: varint::take(rest)?, key: take_text(rest)? }),
-        MESSAGE => Some(Part::Message { args: take_args(rest)?.1 }),
+        MESSAGE => {
+            let (bytes, args) = take_args(rest)?;
+            Some(Part::Message { args, bytes })
+        }
+        STREAM => {
+            let (journal, stream) = (varint::take(rest)?, varint::take(rest)?);
+            let (offset, histories) = take_args(rest)?;
+            Some(Part::Stream(StreamPlace { journal, stream, offset, histories }))
+        }
         POSITION => {
             let (db, offset) = (varint::take(rest)?, varint::take(rest)?);
             Some(Part::Position { id: take_text(rest)?, offset, db })

@@ -122,7 +122,7 @@ fn ack(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
 fn seq(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.local.shared;
     // What this connection has written before is counted, in the stream yet or not.
-    let made = shared.replication.stream_sequence(shared.journal.end());
+    let made = shared.replication.stream_sequence(shared, shared.journal.end());
     let state = shared.replication.state();
     let sequence = made.unwrap_or(if state.knows_sequences { state.records.next() } else { 0 });
     reply.array(2);

@@ -1,8 +1,7 @@
 //! The life of a command in this server: admit, plan, lease, run, commit, release.
 //!
 //! The stages are those of the crate `darter_engine`. `admit` and `sinks` implement what they ask; `nested` runs a command
-//! of an EXEC or a script, whose shards are held already; `apply` runs what a journal or a master sends. A replica's
-//! batches lease their shards here, but still call the bodies themselves.
+//! of an EXEC or a script, whose shards are held already; `apply` runs what a journal or a master sends.
 
 pub mod admit;
 pub mod apply;

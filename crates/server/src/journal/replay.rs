@@ -27,6 +27,7 @@ use crate::job::Shards;
 use crate::journal::{redis, rewrite};
 use crate::registry::Entry;
 use crate::replication::position::{Found, Position};
+use crate::replication::track::StreamTrack;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -104,7 +105,7 @@ impl Player {
                     })?;
                 }
                 Part::Value { db, entry } => self.put(db, clock_ms, entry)?,
-                Part::Message { .. } => {}
+                Part::Message { .. } | Part::Stream(_) => {}
                 Part::Position { id, offset, db } => {
                     let db = usize::try_from(db).unwrap_or(0);
                     position = Id::parse(id).map(|id| Position { id, offset, db });
@@ -248,7 +249,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut player = Player::new(local).ok_or("shards are busy before anything runs")?;
     let loading = &shared.snapshots.loading;
-    let mut told = began;
+    let (mut told, mut track) = (began, StreamTrack::default());
     let (bytes, generation_max) = (files.bytes, files.generation_max);
     for path in &files.baseless {
         tracing::warn!(
@@ -261,6 +262,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
         played.map_err(|cause| {
             format!("record {} of the journal cannot be done again: {cause}", head.sequence)
         })?;
+        track.note(head, body, player.position.flatten());
         if player.done.records.is_multiple_of(RECORDS_PER_LOOK) {
             loading.loaded_bytes.store(base_bytes + files.bytes_read(), Relaxed);
         }
@@ -273,6 +275,11 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let done = player.done;
     if let Some(last) = player.position {
         loading.find(last.map_or_else(Found::default, Found::from));
+    }
+    if let Some(found) = track.end() {
+        let (id, offset) = (found.history.id, found.end.offset);
+        loading.find(Found::from(Position { id, offset, db: 0 }));
+        shared.replication.keep_found(found);
     }
     player.finish();
     let ending = files.end().map_err(at_dir)?;

@@ -7,27 +7,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::sync_channel;
 
-use darter_command::{Ctx, Fault, Marks};
+use darter_command::Fault;
 use darter_latch::Grant;
 use darter_persist::entry::{self, Entries};
 use darter_replica::form::Former;
 use darter_replica::merge::Merger;
 use darter_replica::records::RecordChunk;
 use darter_store::change::Class;
-use darter_store::{Event, Key, Keyed};
-use darter_txn::{LockSet, ShardSet};
-use darter_wire::{Args, Reply};
+use darter_store::{Event, Keyed};
+use darter_txn::LockSet;
+use darter_wire::Args;
 
 use super::State;
 use super::batch::{Act, Batch, Step, marks_of};
 use super::link::LinkCard;
+use crate::engine::apply::{Applied, Journalled, NotApplied};
+use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
-use crate::engine::{commit, plan};
 use crate::exec;
 use crate::job::{Body, Job, Shards};
 use crate::journal::note;
 use crate::pubsub;
-use crate::registry::{Entry, Run};
+use crate::registry::Entry;
 use crate::shared::Shared;
 use crate::snapshot;
 use crate::thread_state::{ThreadState, unix_ms};
@@ -108,7 +109,8 @@ fn append(state: &mut State, batch: &Batch) {
         let mut merger = Merger::new(1, state.records.next());
         merger.push(0, own.bytes.clone());
         let mut former = Former::default();
-        merger.drain(|head, body| drop(former.write(body, head.clock_ms, &mut bytes)));
+        // What was cut into a batch is whole.
+        let _ = merger.drain(|head, body| drop(former.write(body, head.clock_ms, &mut bytes)));
     }
     match bytes.len() == batch.len {
         true => state.backlog.append(&bytes),
@@ -257,35 +259,13 @@ fn run_one(
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    let shared = local.shared;
-    let mut reply = Reply::new(out, false);
-    let ended = match entry.run {
-        Run::Data(run) => {
-            let router = &shared.router;
-            let key = hash.map(|hash| Key { bytes: args.at(1), hash });
-            let single = key.map(|key| router.shard_of(key.hash));
-            let set = match single.and_then(|id| grant.get_mut(id).map(|part| (id, part))) {
-                Some((id, part)) => ShardSet::one(router, id, part),
-                None => plan::set_of(router, grant),
-            };
-            let mut ctx = Ctx::new(set, &local.env, db, local.dbs_len, local.now_ms, key);
-            ctx.may_wait = false;
-            let ended = run(&mut ctx, args, &mut reply);
-            drop(ctx);
-            let ran = note::Ran { entry, args, db, served: None, reply: out };
-            match single.and_then(|id| grant.get_mut(id).map(|part| (id, part))) {
-                Some((id, part)) if part.shard.changes.is_journalled() => {
-                    note::note(local, ShardSet::one(router, id, part), Some(ran));
-                }
-                Some(_) => {}
-                None => commit::note(local, grant, Some(ran)),
-            }
-            ended
+    let applied = Applied { entry, args, db, only_key: None, hash };
+    let ended = match applied.run(local, grant, Journalled::Yes, out) {
+        Ok(()) => Ok(()),
+        Err(NotApplied::Refused(fault)) => Err(fault),
+        Err(NotApplied::NoChange) => {
+            return Err(format!("the master sent '{}', which is no change of data", entry.spec.name));
         }
-        Run::Server(_) if entry.spec.has(Marks::REPLAYED) => {
-            crate::commands::function::change(local, args, &mut reply)
-        }
-        _ => return Err(format!("the master sent '{}', which is no change of data", entry.spec.name)),
     };
     local.stats().commands[entry.id].calls.add(1);
     if let Err(fault) = ended {

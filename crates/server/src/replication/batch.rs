@@ -134,7 +134,7 @@ impl Batch {
     pub fn of_records(merger: &mut Merger, former: &mut Former) -> Result<Option<Batch>, String> {
         let (mut batch, mut records, mut last, mut db) = (Batch::default(), Vec::new(), 0, 0);
         let (mut count, mut failed) = (0, None);
-        merger.drain_while(|head, record| {
+        let drained = merger.drain_while(|head, record| {
             records.extend_from_slice(record);
             last = head.sequence;
             count += 1;
@@ -152,7 +152,7 @@ impl Batch {
             }
             failed.is_none() && count < RECORDS_MAX && records.len() < BATCH_BYTES_MAX
         });
-        if let Some(why) = failed {
+        if let Some(why) = failed.or(drained.err().map(|bad| bad.to_string())) {
             return Err(why);
         }
         if db != 0 {

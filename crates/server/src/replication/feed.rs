@@ -9,13 +9,16 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use darter_persist::journal::part;
 use darter_persist::journal::record::Head;
 use darter_replica::form::Former;
-use darter_replica::history::History;
+use darter_replica::history::{History, Id};
 use darter_replica::merge::Merger;
 use darter_replica::records::{RecordChunk, Records, StreamNumbers, renumber};
 use darter_replica::stream;
 
+use super::disk::{DiskIndex, StreamPoint};
+use super::track::histories;
 use super::{Replication, new_id};
 use crate::backup::Increment;
 use crate::journal::intake::QUEUE_BYTES_MAX;
@@ -34,6 +37,10 @@ pub struct Feeding {
     // Who wants to know the offset before a sequence.
     marks: Vec<(u64, Sender<u64>)>,
     pinged: Instant,
+    // The generation and the history of which a place was noted in the journal last.
+    noted: Option<(u64, Id)>,
+    // A mark that has come: what is known of it is to be noted.
+    marked: Option<StreamPoint>,
     // The file of a backup that the stream goes to as well.
     increment: Option<Arc<Increment>>,
 }
@@ -50,6 +57,16 @@ const TAKES_AT_ONCE: usize = 16;
 const SETTLES: Duration = Duration::from_millis(20);
 /// Room for the stream's next bytes that is kept.
 const BYTES_KEPT_MAX: usize = 1 << 20;
+
+impl Feeding {
+    /// The sequence in the stream of one of the journal. What the journal has left out until now is taken first: a number
+    /// from behind a jump that is not known yet would be too large.
+    fn number_of(&mut self, shared: &Shared, sequence: u64) -> u64 {
+        let jumps = shared.journal.intake.take_jumps();
+        jumps.into_iter().for_each(|(from, to)| self.numbers.jump(from, to));
+        self.numbers.stream_of(sequence)
+    }
+}
 
 impl Replication {
     /// Begins to make a stream, if that is not done already, and starts the thread. `selected` is the database that the
@@ -81,6 +98,8 @@ impl Replication {
                     former: Former::default(),
                     marks: Vec::new(),
                     pinged: Instant::now(),
+                    noted: None,
+                    marked: None,
                     increment: None,
                 });
             }
@@ -118,27 +137,36 @@ impl Replication {
 
     /// Makes no stream any more: a master will send one.
     pub fn end_feeding(&self, shared: &Shared) {
+        if shared.journal.is_on() {
+            // What the journal gets from here on is no part of the stream: a start after a kill is not to count it.
+            let fsync = shared.settings.live().persistence.appendfsync;
+            shared.journal.note_alone(fsync, |out| {
+                part::write_position(out, Id::NONE.as_str().as_bytes(), 0, 0);
+            });
+        }
         {
             let mut feeding = lock(&self.feeding);
             shared.journal.intake.switch(false);
             *feeding = None;
+            self.state().disk = DiskIndex::default();
         }
         shared.backup.give_up("this server no longer makes a stream of changes");
     }
 
     /// Tells `to` the offset of the stream before the record with this sequence, as soon as that is known; false when no
     /// stream is made here.
-    pub fn mark(&self, sequence: u64, to: Sender<u64>) -> bool {
+    pub fn mark(&self, shared: &Shared, sequence: u64, to: Sender<u64>) -> bool {
         let mut feeding = lock(&self.feeding);
         if let Some(feeding) = feeding.as_mut() {
-            feeding.marks.push((feeding.numbers.stream_of(sequence), to));
+            let sequence = feeding.number_of(shared, sequence);
+            feeding.marks.push((sequence, to));
         }
         feeding.is_some()
     }
 
     /// The sequence in the stream of a record of the journal; `None` when no stream is made here.
-    pub fn stream_sequence(&self, sequence: u64) -> Option<u64> {
-        lock(&self.feeding).as_ref().map(|feeding| feeding.numbers.stream_of(sequence))
+    pub fn stream_sequence(&self, shared: &Shared, sequence: u64) -> Option<u64> {
+        lock(&self.feeding).as_mut().map(|feeding| feeding.number_of(shared, sequence))
     }
 
     /// Gives a backup the records of the stream, too; false when no stream is made here.
@@ -174,6 +202,8 @@ impl Replication {
             let next = state.records.next();
             (feeding.merger, feeding.numbers) = (Merger::new(lanes, next), StreamNumbers::new(end, next));
             feeding.marks.clear();
+            (feeding.noted, feeding.marked) = (None, None);
+            state.disk = DiskIndex::default();
             if feeding.increment.take().is_some() {
                 shared.backup.give_up("the data was replaced");
             }
@@ -221,9 +251,9 @@ impl Replication {
     /// Takes records into the stream. Returns the sequence that is next, and whether some were lost.
     fn feed(&self, shared: &Shared, bytes: &mut Vec<u8>) -> Option<(u64, IsLost)> {
         let mut feeding = lock(&self.feeding);
-        let Feeding { merger, numbers, former, marks, increment, .. } = feeding.as_mut()?;
+        let Feeding { merger, numbers, former, marks, increment, marked, .. } = feeding.as_mut()?;
         let waiting = shared.journal.intake.take(merger.waiting_bytes());
-        let is_lost = waiting.is_lost;
+        let mut is_lost = waiting.is_lost;
         waiting.jumps.into_iter().for_each(|(from, to)| numbers.jump(from, to));
         let mut lanes = Vec::with_capacity(waiting.records.len());
         for (slot, mut records) in waiting.records {
@@ -240,9 +270,13 @@ impl Replication {
         };
         bytes.clear();
         let mut end = base;
-        merger.drain(|head: Head, body| {
+        let drained = merger.drain(|head: Head, body| {
             if !marks.is_empty() {
                 tell_marks(marks, head.sequence, end);
+            }
+            if part::stream_place(body).is_some_and(|place| place.journal == 0) {
+                let journal = numbers.journal_of(head.sequence);
+                *marked = Some(StreamPoint { journal, stream: head.sequence, offset: end });
             }
             let before = bytes.len();
             let made = match forms {
@@ -258,6 +292,10 @@ impl Replication {
                 increment.take(sequence, bytes.get(before..).unwrap_or_default());
             }
         });
+        if let Err(bad) = drained {
+            tracing::error!("the stream of changes cannot go on: {bad}");
+            is_lost = true;
+        }
         let next = merger.next_sequence();
         tell_marks(marks, next, end);
         let next = numbers.journal_of(next);
@@ -267,10 +305,40 @@ impl Replication {
                 true => state.backlog.append(bytes),
                 false => state.backlog.skip(end - base),
             }
-            state.records.settle(merger.next_sequence(), end);
+            let stream = merger.next_sequence();
+            state.records.settle(stream, end);
+            if shared.journal.is_on() && !shared.journal.lacks_base() {
+                state.disk.note(StreamPoint { journal: next, stream, offset: end });
+            }
         }
         bytes.shrink_to(BYTES_KEPT_MAX);
         Some((next, is_lost))
+    }
+
+    /// Notes in the journal where the stream stands, once in each generation of its files and for each history: a start after
+    /// a kill goes on there. A mark comes first; what is known of it follows when the stream has come to it.
+    fn note_place(&self, shared: &Shared) {
+        let journal = &shared.journal;
+        let is_whole = || journal.is_on() && !journal.lacks_base() && self.is_journal_whole(shared);
+        if shared.snapshots.ending.is_on() || shared.is_stopping.load(Relaxed) || !is_whole() {
+            return;
+        }
+        let (place, texts) = {
+            let mut feeding = lock(&self.feeding);
+            let Some(feeding) = feeding.as_mut() else { return };
+            let mut state = self.state();
+            let now = (journal.generation(), state.history.id);
+            let marked = feeding.marked.take();
+            if marked.is_none() && feeding.noted.replace(now) == Some(now) {
+                return;
+            }
+            state.disk.is_noted = marked.is_some();
+            (marked.unwrap_or(StreamPoint { journal: 0, stream: 0, offset: 0 }), histories(&state.history))
+        };
+        let fsync = shared.settings.live().persistence.appendfsync;
+        journal.note_alone(fsync, |out| {
+            part::write_stream(out, (place.journal, place.stream), place.offset, &texts);
+        });
     }
 
     /// Sends a ping if it is time, and asks for acknowledgements if somebody waits for them. Both are messages of the journal:
@@ -333,6 +401,11 @@ fn run(shared: &'static Shared) {
         }
         let next = fed.map(|(next, _)| next);
         let live = shared.settings.live();
+        if next.is_some() {
+            replication.note_place(shared);
+        }
+        let kept_bytes = if next.is_some() { live.replication.backlog_disk_bytes } else { 0 };
+        shared.journal.keep_segments(kept_bytes);
         let asks = replication.place_waits(next) | replication.asks_for_acks.swap(false, Relaxed);
         // What comes at the end of the server reaches nobody, and its offset would be nobody's.
         if !shared.snapshots.ending.is_on() && !shared.is_stopping.load(Relaxed) {

@@ -20,6 +20,7 @@ use darter_persist::storage::{NewFile, Spool};
 use darter_replica::frame::{FrameKind, SyncEnd};
 use darter_wire::Reply;
 
+use super::disk::DiskSync;
 use super::flows::{FlowPipe, Flows, TERM};
 use super::new_id;
 use super::replicas::{Replica, Stage};
@@ -98,6 +99,9 @@ pub fn begin(
         return Err(Fault::text("ERR what it lacks is kept as RESP"));
     }
     let own = state.history.id;
+    let place = offset.filter(|_| is_known && from.is_none() && !replication.is_replica());
+    let place = place.filter(|offset| *offset < state.offset());
+    let place = place.and_then(|offset| Some((offset, state.disk.before(offset)?)));
     let cursors = match from {
         Some(sequence) => state.records.cursors(sequence),
         None => state.records.ends(),
@@ -108,10 +112,18 @@ pub fn begin(
     let mut flows = Flows::new(session, cursors);
     flows.is_partial = from.is_some();
     let count = flows.count();
+    if let Some((offset, _)) = place {
+        flows = Flows::from_disk(session, lanes);
+        replica.acked = offset;
+    }
     replica.flows = Some(flows);
     state.replicas.push(replica);
     drop(state);
     info.is_replica.store(true, Relaxed);
+    if let Some((offset, place)) = place {
+        let answer = format!("{session} {count} {own}");
+        return begin_from_disk(DiskSync { shared, info, place, offset, answer });
+    }
     let line = match (from, offset) {
         (Some(sequence), Some(offset)) => {
             replication.counts.partial.fetch_add(1, Relaxed);
@@ -132,6 +144,18 @@ pub fn begin(
         }
     };
     Ok(line.into_bytes())
+}
+
+/// Has a replica served from the journal's files. It is answered when its place there is found.
+///
+/// Errors: there can be no more threads.
+fn begin_from_disk(sync: DiskSync) -> Result<Vec<u8>, Fault> {
+    let (shared, client) = (sync.shared, sync.info.id);
+    let begun = sync.spawn();
+    begun.map(|()| Vec::new()).map_err(|error| {
+        shared.replication.state().replicas.retain(|one| one.info.id != client);
+        Fault::Text(format!("ERR {error}").into())
+    })
 }
 
 /// Answers DARTER FLOW: the client `id` is flow number `flow` of a session. With the last of them the sync begins.
@@ -190,10 +214,10 @@ fn copy_all(local: &mut ThreadState, control: u64) -> Result<(), Fault> {
     let at_cut = Box::new(move |local: &mut ThreadState| {
         let replication = &local.shared.replication;
         let end = local.shared.journal.end();
-        match replication.stream_sequence(end).filter(|_| !is_replica) {
+        match replication.stream_sequence(local.shared, end).filter(|_| !is_replica) {
             Some(sequence) => {
                 let (offset_to, offset) = channel();
-                replication.mark(end, offset_to);
+                replication.mark(local.shared, end, offset_to);
                 let _ = tell.send((sequence, CutOffset::Made(offset)));
             }
             None => {

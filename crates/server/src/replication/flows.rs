@@ -29,6 +29,8 @@ pub struct Flows {
     pub said: ReplicaProgress,
     /// It has what comes before its first records; else it gets that first.
     pub is_partial: bool,
+    /// It gets its records from the journal's files: nothing in memory is kept for it.
+    pub is_from_disk: bool,
     lanes: Vec<Flow>,
 }
 
@@ -69,6 +71,11 @@ impl FlowPipe {
     fn unsent(&self) -> u64 {
         let sent = self.info.output_bytes.load(Relaxed).saturating_sub(self.sent_before);
         self.pushed.saturating_sub(sent).max(self.info.pending_bytes.load(Relaxed) as u64)
+    }
+
+    /// Returns true while few bytes wait there, so that more records may be sent.
+    pub fn has_room_for_records(&self) -> bool {
+        self.unsent() < RECORDS_AHEAD_MAX
     }
 
     /// Whether a block may be sent.
@@ -114,7 +121,24 @@ impl Flows {
     /// Flows that begin at these chunks, one for each lane; nobody is there yet.
     pub fn new(session: Id, cursors: Vec<u64>) -> Flows {
         let lanes = cursors.into_iter().map(|cursor| Flow { pipe: None, cursor }).collect();
-        Flows { session, said: ReplicaProgress::default(), is_partial: false, lanes }
+        Flows { session, said: ReplicaProgress::default(), is_partial: false, is_from_disk: false, lanes }
+    }
+
+    /// Flows for a replica that gets its records from the journal's files first.
+    pub fn from_disk(session: Id, lanes: usize) -> Flows {
+        let flows = Flows::new(session, vec![u64::MAX; lanes]);
+        Flows { is_partial: true, is_from_disk: true, ..flows }
+    }
+
+    /// Has these chunks and what follows stay in memory, while the replica gets what comes before them from files.
+    pub fn keep_from(&mut self, cursors: Vec<u64>) {
+        self.lanes.iter_mut().zip(cursors).for_each(|(flow, cursor)| flow.cursor = cursor);
+    }
+
+    /// Gets records from these chunks in memory on.
+    pub fn begin_at(&mut self, cursors: Vec<u64>) {
+        self.is_from_disk = false;
+        self.keep_from(cursors);
     }
 
     /// Number of flows.
@@ -164,6 +188,9 @@ impl Flows {
     pub fn send_records(&mut self, shared: &Shared, records: &Records) -> bool {
         if !self.is_attached() {
             return true;
+        }
+        if self.is_from_disk {
+            return false;
         }
         let mut is_behind = false;
         for (lane, flow) in self.lanes.iter_mut().enumerate() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use darter_replica::backlog::Backlog;
 use darter_replica::form::Former;
-use darter_replica::frame::{self, FrameKind, MORE, SyncEnd};
+use darter_replica::frame::{self, FrameKind, Joiner, SyncEnd};
 use darter_replica::handshake::FlowSession;
 use darter_replica::history::History;
 use darter_replica::merge::Merger;
@@ -34,15 +34,12 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOAD_LOOK: Duration = Duration::from_millis(1);
 /// Bytes taken from the inbox before a batch is run.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
-/// While less waits for older records, nobody counts it.
-const UNCOUNTED_BYTES: usize = 1 << 20;
 
 /// The state of a link while records are applied.
 struct Following<'a> {
     inbox: &'a Inbox,
     merger: Merger,
     former: Former,
-    lanes: usize,
     acked: Option<Instant>,
     looked: Instant,
     has_news: bool,
@@ -78,7 +75,8 @@ impl Link {
             for (flow, connection) in flows.into_iter().enumerate() {
                 let (inbox, blocks) = (&inbox, blocks.as_ref());
                 let shared = self.shared;
-                let reader = FlowReader { flow, term: session.term, inbox, blocks, part: Vec::new() };
+                let reader =
+                    FlowReader { flow, term: session.term, inbox, blocks, joiner: Joiner::default() };
                 let body = move || {
                     shared.snapshots.roam();
                     reader.run(connection);
@@ -158,7 +156,6 @@ impl Link {
             inbox,
             merger: Merger::new(usize::from(session.flows), next),
             former: Former::default(),
-            lanes: usize::from(session.flows),
             acked: None,
             looked: Instant::now(),
             has_news: false,
@@ -229,11 +226,7 @@ impl Link {
             merger.push(lane, records.into());
         }
         let batch = Batch::of_records(merger, former).map_err(End::Hopeless)?;
-        if merger.waiting_bytes() >= UNCOUNTED_BYTES {
-            inbox.hold((0..following.lanes).map(|lane| merger.lane_bytes(lane)));
-        } else if taken > 0 {
-            inbox.hold((0..following.lanes).map(|_| 0));
-        }
+        inbox.hold(merger);
         match batch {
             Some(batch) => {
                 let len = batch.len as u64;
@@ -324,8 +317,7 @@ struct FlowReader<'a> {
     term: u64,
     inbox: &'a Inbox,
     blocks: Option<&'a BlockLoad>,
-    // bodies that go on in the next frame
-    part: Vec<u8>,
+    joiner: Joiner,
 }
 
 impl FlowReader<'_> {
@@ -362,13 +354,9 @@ impl FlowReader<'_> {
                 news.bytes += len;
                 news.clock_ms = news.clock_ms.max(head.clock_ms);
             });
-            if head.flags & MORE != 0 {
-                self.part.extend_from_slice(body);
-                continue;
+            if let Some(content) = self.joiner.take(&head, body).map_err(|broken| garbled(broken.0))? {
+                self.take(head.kind, content)?;
             }
-            let mut part = std::mem::take(&mut self.part);
-            part.extend_from_slice(body);
-            self.take(head.kind, part)?;
         }
         wire.use_up(used);
         Ok(has_read)

@@ -15,11 +15,14 @@ use std::time::Duration;
 
 use darter_persist::storage::Spool;
 use darter_replica::frame::SyncEnd;
+use darter_replica::merge::Merger;
 
 use crate::worker::lock;
 
 /// Bytes of records beyond the first gap that are kept for all flows together.
 const WINDOW_BYTES: usize = 64 << 20;
+/// While less waits at the link for older records, nobody counts it.
+const UNCOUNTED_BYTES: usize = 1 << 20;
 /// Records in memory while a full sync is loaded; more go to a file.
 const LOADING_BYTES_MAX: usize = 32 << 20;
 
@@ -29,6 +32,8 @@ pub struct Inbox {
     news: Condvar,
     room: Condvar,
     is_over: AtomicBool,
+    // the link has said that it holds bytes
+    holds: AtomicBool,
     lane_bytes_max: usize,
     folder: PathBuf,
 }
@@ -92,6 +97,7 @@ impl Inbox {
             news: Condvar::new(),
             room: Condvar::new(),
             is_over: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
             lane_bytes_max: WINDOW_BYTES / flows.max(1),
             folder,
         }
@@ -163,10 +169,17 @@ impl Inbox {
         }
     }
 
-    /// Notes what waits of each lane at the link.
-    pub fn hold(&self, held: impl Iterator<Item = usize>) {
+    /// Notes what waits of each lane at the link. A flow that is said to hold much is read no further, so the link calls this
+    /// again when it holds little.
+    pub fn hold(&self, merger: &Merger) {
+        let holds = merger.waiting_bytes() >= UNCOUNTED_BYTES;
+        if !holds && !self.holds.load(Relaxed) {
+            return;
+        }
+        self.holds.store(holds, Relaxed);
         let mut queue = lock(&self.queue);
-        queue.held.iter_mut().zip(held).for_each(|(place, bytes)| *place = bytes);
+        let held = queue.held.iter_mut().enumerate();
+        held.for_each(|(lane, place)| *place = if holds { merger.lane_bytes(lane) } else { 0 });
         drop(queue);
         self.room.notify_all();
     }
@@ -237,6 +250,14 @@ const PATIENCE: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
 
+    fn record(sequence: u64, body_bytes: usize) -> std::sync::Arc<[u8]> {
+        let mut out = Vec::new();
+        let draft = darter_persist::journal::record::Draft::begin(&mut out);
+        out.resize(out.len() + body_bytes, 7);
+        draft.finish(&mut out, sequence, 5);
+        out.into()
+    }
+
     fn taken(inbox: &Inbox) -> Option<(usize, u8, usize)> {
         let (lane, records) = inbox.take().expect("a file that can be read")?;
         Some((lane, records.first().copied().unwrap_or(0), records.len()))
@@ -270,11 +291,17 @@ mod tests {
             assert_eq!(taken(&inbox), Some((0, 0, WINDOW_BYTES / 2)));
             late.join().expect("no panic").expect("room");
         });
-        inbox.hold([WINDOW_BYTES / 2, 0].into_iter());
-        assert!(
-            lock(&inbox.queue).is_full(0, WINDOW_BYTES / 2)
-                && !lock(&inbox.queue).is_full(1, WINDOW_BYTES / 2)
-        );
+        // The link holds one long record that waits for an older one.
+        let mut merger = Merger::new(2, 1);
+        merger.push(0, record(2, WINDOW_BYTES / 2));
+        inbox.hold(&merger);
+        let is_full = |lane| lock(&inbox.queue).is_full(lane, WINDOW_BYTES / 2);
+        assert!(is_full(0) && !is_full(1));
+        // It has applied that record, and nothing else has come since.
+        merger.push(1, record(1, 10));
+        merger.drain(|_, _| {}).expect("whole records");
+        inbox.hold(&merger);
+        assert!(!is_full(0), "what is no longer held holds up nobody");
         inbox.end();
         inbox.put(0, vec![3; 10]).expect("it waits for nobody who has gone");
     }

@@ -321,6 +321,8 @@ impl Link {
         self.info.set_stage(Stage::Connected);
         self.info.hands_over.store(false, Relaxed);
         replication.link_is_up.store(true, Relaxed);
+        // It forgets what is too old, also after a start that needed no snapshot.
+        replication.start_feeder(self.shared);
         replication.counts.links.fetch_add(1, Relaxed);
     }
 

@@ -7,6 +7,7 @@
 pub mod acks;
 mod apply;
 mod batch;
+pub mod disk;
 pub mod failover;
 pub mod feed;
 pub mod flow_sync;
@@ -20,6 +21,7 @@ pub mod roles;
 pub mod show;
 pub mod sync;
 pub mod takeover;
+pub mod track;
 mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -54,6 +56,8 @@ pub struct Replication {
     failover: Mutex<Option<Arc<failover::Failover>>>,
     asks_for_acks: AtomicBool,
     is_held: AtomicBool,
+    /// What replay has found of the stream of the run before.
+    found: Mutex<Option<track::FoundStream>>,
     loaded_generation: AtomicU64,
     by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
     /// Names this start of the server to others of ours.
@@ -69,6 +73,8 @@ pub struct Counts {
     pub full: AtomicU64,
     /// By what they lacked.
     pub partial: AtomicU64,
+    /// By what they lacked, from the journal's files.
+    pub partial_from_disk: AtomicU64,
     /// They asked for what they lacked, and it was not there.
     pub partial_refused: AtomicU64,
     /// Replicas that were dropped because they were too slow.
@@ -91,6 +97,8 @@ pub struct State {
     pub backlog: Backlog,
     /// The last of them as records.
     pub records: Records,
+    /// Where the stream is in the journal's files, on a master.
+    pub disk: disk::DiskIndex,
     /// Those records are the stream: it was made here, or came from a master of ours.
     pub knows_sequences: bool,
     /// Changes come into the backlog.
@@ -121,6 +129,7 @@ impl Replication {
                 history: History::new(Id::from_random(&mut random)),
                 backlog: Backlog::default(),
                 records: Records::default(),
+                disk: disk::DiskIndex::default(),
                 knows_sequences: false,
                 has_backlog: false,
                 is_continuous: false,
@@ -137,6 +146,7 @@ impl Replication {
             failover: Mutex::default(),
             asks_for_acks: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
+            found: Mutex::default(),
             loaded_generation: AtomicU64::new(0),
             by_name: OnceLock::new(),
             boot: Id::from_random(&mut random),
@@ -163,6 +173,11 @@ impl Replication {
     /// Replicas that have acknowledged lately.
     pub fn good_replicas(&self) -> u32 {
         self.good_replicas.load(Relaxed)
+    }
+
+    /// Keeps what replay has found of the stream of the run before, for [`Replication::resume`].
+    pub fn keep_found(&self, found: track::FoundStream) {
+        *lock(&self.found) = Some(found);
     }
 
     /// Has replicas asked how far they are.

@@ -10,12 +10,15 @@ use std::time::{Duration, Instant};
 
 use darter_persist::journal::part;
 use darter_replica::history::{History, Id};
+use darter_replica::records::Records;
 
+use super::track::FoundStream;
 use super::{Replication, new_id};
 use crate::engine::lease;
 use crate::pubsub;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
+use crate::worker::lock;
 
 /// A place in a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +119,7 @@ impl Replication {
             return Some(AtCut::Known(position));
         }
         let (tell, hear) = channel();
-        let is_made = self.mark(local.shared.journal.end(), tell);
+        let is_made = self.mark(local.shared, local.shared.journal.end(), tell);
         local.shared.journal.intake.poke();
         is_made.then_some(AtCut::Made(id, hear))
     }
@@ -136,7 +139,8 @@ impl Replication {
         self.loaded_generation.store(shared.journal.generation(), SeqCst);
     }
 
-    fn is_journal_whole(&self, shared: &Shared) -> bool {
+    /// Returns true if the journal leads to what is here.
+    pub(super) fn is_journal_whole(&self, shared: &Shared) -> bool {
         shared.journal.base_generation() > self.loaded_generation.load(SeqCst)
     }
 
@@ -169,9 +173,21 @@ impl Replication {
     pub fn resume(&self, shared: &'static Shared, position: Position) {
         let follows = shared.settings.live().replication.master.is_some();
         {
+            let found = lock(&self.found).take();
+            let is_it =
+                |found: &FoundStream| found.history.id == position.id && found.end.offset == position.offset;
+            let found = found.filter(is_it);
             let mut state = self.state();
             state.history = History::new(position.id);
             state.restart(position.offset);
+            if let Some(found) = found {
+                state.history = found.history;
+                state.records = Records::new(found.end.stream, position.offset);
+                if !follows {
+                    state.knows_sequences = true;
+                    state.disk = found.index;
+                }
+            }
             state.has_backlog = true;
             state.is_continuous = true;
             if follows {

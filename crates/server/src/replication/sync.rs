@@ -117,7 +117,7 @@ fn begin(local: &mut ThreadState, id: u64, target: Target, asks: Asks<'_>) -> Re
         let replication = &local.shared.replication;
         let end = local.shared.journal.end();
         // Batches of a master hold all shards: between them the offset is that of the data.
-        if !replication.mark(end, tell.clone()) {
+        if !replication.mark(local.shared, end, tell.clone()) {
             let _ = tell.send(replication.state().offset());
         }
         local.shared.journal.intake.poke();

@@ -110,6 +110,7 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("sync_dropped_silent", syncs.dropped_silent.load(Relaxed));
     out.field("sync_streams_lost", syncs.lost.load(Relaxed));
     out.field("sync_partial_ok", syncs.partial.load(Relaxed));
+    out.field("sync_partial_from_disk", syncs.partial_from_disk.load(Relaxed));
     out.field("sync_partial_err", syncs.partial_refused.load(Relaxed));
     // By Redis' name and by Valkey's.
     out.field("expired_subkeys", source.report.shards.counters.expired_members);

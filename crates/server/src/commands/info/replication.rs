@@ -57,6 +57,9 @@ fn replicas(source: &Source<'_>, out: &mut Text) {
         let mut line = String::new();
         let (ip, port, offset) = (replica.ip(), replica.port, replica.acked);
         let _ = write!(line, "ip={ip},port={port},state={stage},offset={offset},lag={lag_s}");
+        if let Some(flows) = &replica.flows {
+            line.push_str(if flows.is_from_disk { ",from=disk" } else { ",from=memory" });
+        }
         out.field(&format!("slave{n}"), line);
     }
 }
@@ -77,6 +80,7 @@ fn history(source: &Source<'_>, out: &mut Text) {
     let (len, first) = state.kept();
     out.field("repl_backlog_first_byte_offset", if state.has_backlog { first + 1 } else { 0 });
     out.field("repl_backlog_histlen", len);
+    out.field("repl_disk_first_byte_offset", state.disk.first_noted().map_or(0, |offset| offset + 1));
     if state.knows_sequences {
         out.field("sequence", state.records.next());
     }
