@@ -73,7 +73,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// What is written next; empty at the end.
+    /// The piece that comes next; empty at the end.
     fn piece<'a>(&self, args: Args<'a>) -> &'a [u8] {
         if self.at < self.zeros {
             return ZEROS.get(..self.zeros - self.at).unwrap_or(&ZEROS);

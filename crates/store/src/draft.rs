@@ -8,7 +8,7 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use crate::object::Object;
-use crate::record::{self, Meta};
+use crate::record::{self, Kind, Meta};
 use crate::shard::{PINNED_BYTES_MIN, Shard};
 
 /// A string without a key. Its bytes lie at their final offset in the block of the later record.
@@ -19,8 +19,8 @@ pub(crate) struct TextDraft {
     // Where its bytes begin: the head of the record must have this length.
     text_at: usize,
     len: usize,
-    // The record will be one that may be changed in place.
-    is_raw: bool,
+    // Of the record: `Text`, or `Raw` if it may be changed in place.
+    kind: Kind,
 }
 
 /// A draft, and the arguments for changing it.
@@ -71,7 +71,7 @@ impl Shard {
             return None;
         }
         let text_at = record::text_at(key, &Meta { deadline_ms, ..Meta::default() }, len);
-        self.push_text_draft(text_at, len, false)
+        self.push_text_draft(text_at, len, Kind::Text)
     }
 
     /// The same for a string that [`crate::Keyed::edit_text_as_drafted`] will hand out.
@@ -79,14 +79,14 @@ impl Shard {
         if len < PINNED_BYTES_MIN {
             return None;
         }
-        self.push_text_draft(record::raw_at(key, &Meta { deadline_ms, ..Meta::default() }), len, true)
+        self.push_text_draft(record::raw_at(key, &Meta { deadline_ms, ..Meta::default() }), len, Kind::Raw)
     }
 
-    fn push_text_draft(&mut self, text_at: usize, len: usize, is_raw: bool) -> Option<u32> {
+    fn push_text_draft(&mut self, text_at: usize, len: usize, kind: Kind) -> Option<u32> {
         let block = self.arena.alloc(text_at + len)?;
         self.last_text_draft = self.last_text_draft.wrapping_add(1);
         let number = self.last_text_draft;
-        self.text_drafts.push(TextDraft { number, block, text_at, len, is_raw });
+        self.text_drafts.push(TextDraft { number, block, text_at, len, kind });
         Some(number)
     }
 
@@ -119,7 +119,10 @@ impl Shard {
     #[cold]
     pub(crate) fn take_text_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
         let draft = self.text_drafts.get(self.text_draft_used?)?;
-        if draft.is_raw || draft.len != value_len || draft.text_at != record::text_at(key, meta, value_len) {
+        if draft.kind != Kind::Text
+            || draft.len != value_len
+            || draft.text_at != record::text_at(key, meta, value_len)
+        {
             return None;
         }
         let at = self.text_draft_used.take()?;
@@ -130,7 +133,7 @@ impl Shard {
     #[cold]
     pub(crate) fn take_raw_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
         let draft = self.text_drafts.get(self.text_draft_used?)?;
-        if !draft.is_raw || draft.len != value_len || draft.text_at != record::raw_at(key, meta) {
+        if draft.kind != Kind::Raw || draft.len != value_len || draft.text_at != record::raw_at(key, meta) {
             return None;
         }
         let at = self.text_draft_used.take()?;
