@@ -216,7 +216,7 @@ pub fn records_from<F: Files>(files: &F, dir: &Path, first: u64) -> io::Result<R
         chosen.push((thread, segment));
     }
     let segments = chosen.into_iter().map(|(_, segment)| segment).collect();
-    let merge = Merge::new(segments, first)?.with_gaps(Gaps { known, begun: Vec::new() });
+    let merge = Merge::new(segments, first)?.with_gaps(Gaps { known, begun: Vec::new(), waits_from: None });
     Ok(RecordsFrom { merge })
 }
 
