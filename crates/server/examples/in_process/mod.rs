@@ -29,6 +29,7 @@ impl InProcess {
             flags.extend(["--appendonly=yes".into(), "--dir".into(), dir.clone().into_os_string()]);
         }
         if how == "cluster" {
+            std::fs::create_dir_all(&dir).expect("a folder");
             // Its file would name a map; there is none in this folder.
             flags.extend(["--cluster_mode=yes".into(), "--dir".into(), dir.clone().into_os_string()]);
         }
