@@ -155,7 +155,7 @@ fn each_node_serves_its_slots_and_names_the_owners_of_others() {
                 assert!(slot <= 5460, "{slot}");
                 served += 1;
             }
-            Value::Error(line) => assert_eq!(line, moved(slot, usize::from(slot / 5461).min(2).max(1))),
+            Value::Error(line) => assert_eq!(line, moved(slot, usize::from(slot / 5461).clamp(1, 2))),
             other => panic!("{other:?}"),
         }
     }
@@ -167,7 +167,7 @@ fn each_node_serves_its_slots_and_names_the_owners_of_others() {
 fn darter_slot(key: &str) -> u16 {
     let crc = key.bytes().fold(0u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
         })
     });
     crc % 16384
