@@ -286,6 +286,12 @@ fn a_long_string_is_written_in_slices_and_is_there_all_at_once() {
     assert!(link.call(&["GET", "k"]).bytes() == bytes(5 << 20));
 }
 
+/// A command before, words before and behind the value, the reply, and whether the key has a deadline then.
+type LongWrite<'a> = (&'a [&'a str], &'a str, &'a [&'a str], &'a str, bool);
+
+/// A command before, the words, where the new bytes begin, and these.
+type Growth<'a> = (&'a [&'a str], Vec<&'a [u8]>, usize, &'a [u8]);
+
 /// Every way to store one long string: in slices, with the deadline it should have, and what follows in the pipeline waits.
 #[test]
 fn a_long_string_with_options_is_written_in_slices() {
@@ -293,7 +299,7 @@ fn a_long_string_with_options_is_written_in_slices() {
     let (mut client, mut link) = (server.client(), Link::new(&server));
     let slices = |client: &mut Client| client.info::<u64>("transaction", "slices_total");
     let value = bytes(4 << 20);
-    let cases: [(&[&str], &str, &[&str], &str, bool); 12] = [
+    let cases: [LongWrite<'_>; 12] = [
         (&[], "SET k", &["EX", "1000"], "+OK", true),
         (&["SET", "k", "x", "EX", "1000"], "SET k", &["KEEPTTL"], "+OK", true),
         (&["SET", "k", "x"], "SET k", &["KEEPTTL"], "+OK", false),
@@ -349,7 +355,7 @@ fn a_string_that_grows_long_is_written_in_slices() {
     let slices = |client: &mut Client| client.info::<u64>("transaction", "slices_total");
     let value = bytes(4 << 20);
     let (far, bit) = ((4 << 20).to_string(), ((4 << 23) + 7).to_string());
-    let cases: [(&[&str], Vec<&[u8]>, usize, &[u8]); 7] = [
+    let cases: [Growth<'_>; 7] = [
         (&[], vec![b"SETRANGE", b"k", far.as_bytes(), b"end"], 4 << 20, b"end"),
         (
             &["SET", "k", "old", "EX", "1000"],
