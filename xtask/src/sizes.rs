@@ -82,9 +82,9 @@ fn shown(readme: &str, name: &str) -> Option<f64> {
 
 /// What `table` allows `name`, in bytes; `#` begins a comment.
 fn ceiling(table: &str, name: &str) -> Result<u64, String> {
-    let rows = table.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t'));
-    let found =
-        rows.into_iter().find(|(row, _)| *row == name).and_then(|(_, bytes)| bytes.trim().parse().ok());
+    let mut rows =
+        table.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t'));
+    let found = rows.find(|(row, _)| *row == name).and_then(|(_, bytes)| bytes.trim().parse().ok());
     found.ok_or_else(|| format!("xtask/sizes.tsv has no number for {name}"))
 }
 
