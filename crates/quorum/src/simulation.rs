@@ -1,0 +1,568 @@
+//! Three servers, a store and a net that loses and delays, from a seed: kills, pauses, partitions, clocks that go wrong.
+//!
+//! The servers are the real state machine around a list of changes. Each run checks that no answered change is lost, that
+//! nothing that was shown vanishes, that no read is stale, and that no two servers answer at once. Four wrong servers show
+//! that the checks see something.
+
+use std::collections::BTreeMap;
+
+use darter_base::rng::Rng;
+
+use crate::group::{Beat, BeatAnswer, GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
+use crate::state::{Ack, GroupMember};
+use crate::store::{StoreFault, StoreWritten, Versioned};
+
+const STEP_MS: u64 = 5;
+const NODES: usize = 3;
+const STORE_TIMEOUT_MS: u64 = 500;
+const CONFIG: GroupConfig = GroupConfig { lease_ms: 1000, ack_timeout_ms: 500, acks: 1, ack: Ack::Memory };
+
+/// A fault of the servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum GroupMutant {
+    None,
+    /// Answers leave before members have acknowledged.
+    EarlyAnswer,
+    /// The store takes each write, whatever its revision is.
+    NoFence,
+    /// A leader serves twice as long as it may.
+    LongLease,
+    /// A server that starts again has the boot id it had.
+    OldBoot,
+}
+
+enum Parcel {
+    Beat(usize, Beat),
+    BeatAnswer(usize, BeatAnswer),
+    Acked { to: usize, from: usize, session: u64, len: usize },
+    Ask { node: usize, flight: u64, write: Option<(u64, Vec<u8>)> },
+    StoreTold { node: usize, flight: u64, answer: StoreTold },
+}
+
+enum StoreTold {
+    Read(Option<Versioned>),
+    StoreWritten(StoreWritten),
+}
+
+struct SimSession {
+    number: u64,
+    boot: String,
+    acked: Option<usize>,
+    is_required: bool,
+}
+
+struct SimPending {
+    len: usize,
+    // what had been shown when it was executed
+    shown: usize,
+}
+
+struct SimNode {
+    group: GroupMachine,
+    rate: f64,
+    boot: u64,
+    is_alive: bool,
+    paused_until: u64,
+    log: Vec<u64>,
+    is_whole: bool,
+    loads_until: Option<u64>,
+    replid: String,
+    leads: bool,
+    follows: Option<usize>,
+    session: u64,
+    followers: BTreeMap<usize, SimSession>,
+    bound: usize,
+    pending: Vec<SimPending>,
+    beat_at: u64,
+    flight: u64,
+    flown_at: Option<u64>,
+    flew_write: bool,
+}
+
+struct SimWorld {
+    rng: Rng,
+    now: u64,
+    mutant: GroupMutant,
+    nodes: Vec<SimNode>,
+    parcels: Vec<(u64, Parcel)>,
+    cut: [[bool; NODES]; NODES],
+    store_cut: [bool; NODES],
+    store: Option<Versioned>,
+    shown: Vec<u64>,
+    next: u64,
+    sessions: u64,
+    answered: u64,
+    reigns: u64,
+    kills: u64,
+    fault: Option<String>,
+}
+
+fn name(node: usize) -> String {
+    format!("n{node}:1")
+}
+
+fn index(name: &str) -> usize {
+    usize::from(name.as_bytes()[1] - b'0')
+}
+
+impl SimWorld {
+    fn new(seed: u64, mutant: GroupMutant) -> SimWorld {
+        let mut rng = Rng::new(seed);
+        let nodes = (0..NODES)
+            .map(|node| SimNode::new(node, 0, 0.85 + 0.3 * (rng.below(100) as f64) / 100.0, 0))
+            .collect();
+        SimWorld {
+            rng,
+            now: 0,
+            mutant,
+            nodes,
+            parcels: Vec::new(),
+            cut: Default::default(),
+            store_cut: Default::default(),
+            store: None,
+            shown: Vec::new(),
+            next: 0,
+            sessions: 0,
+            answered: 0,
+            reigns: 0,
+            kills: 0,
+            fault: None,
+        }
+    }
+
+    fn chance(&mut self, per_10000: u64) -> bool {
+        self.rng.below(10_000) < per_10000
+    }
+
+    fn runs(&self, node: usize) -> bool {
+        self.nodes[node].is_alive && self.now >= self.nodes[node].paused_until
+    }
+
+    fn send(&mut self, parcel: Parcel) {
+        let slow = if self.chance(100) { self.rng.below(2000) } else { 0 };
+        let at = self.now + self.rng.below(6) + slow;
+        self.parcels.push((at, parcel));
+    }
+
+    fn step(&mut self) {
+        self.now += STEP_MS;
+        self.disturb();
+        self.deliver();
+        for node in 0..NODES {
+            if self.runs(node) {
+                self.replicate(node);
+                self.work(node);
+                self.tick(node);
+                self.beat(node);
+            }
+        }
+        let serving: Vec<usize> = (0..NODES)
+            .filter(|&node| self.runs(node) && self.nodes[node].serves(self.now, self.mutant))
+            .collect();
+        if serving.len() > 1 {
+            self.fault.get_or_insert(format!("{serving:?} serve at {}", self.now));
+        }
+    }
+
+    fn disturb(&mut self) {
+        if self.chance(12) {
+            let (a, b) = (self.rng.below(NODES as u64) as usize, self.rng.below(NODES as u64) as usize);
+            match self.rng.below(5) {
+                0 => self.cut[a][b] = a != b,
+                1 => (self.cut[a][b], self.cut[b][a]) = (a != b, a != b),
+                2 => {
+                    for other in (0..NODES).filter(|&other| other != a) {
+                        (self.cut[a][other], self.cut[other][a]) = (true, true);
+                    }
+                }
+                3 => self.store_cut[a] = true,
+                _ => self.store_cut = [true; NODES],
+            }
+        }
+        if self.chance(25) {
+            self.cut = Default::default();
+            self.store_cut = Default::default();
+        }
+        let node = self.rng.below(NODES as u64) as usize;
+        if self.chance(8) && self.runs(node) {
+            self.nodes[node].paused_until = self.now + 200 + self.rng.below(5000);
+        }
+        if self.chance(10) && self.nodes[node].is_alive && self.has_another(node) {
+            self.kills += 1;
+            self.nodes[node].is_alive = false;
+            for other in &mut self.nodes {
+                other.followers.remove(&node);
+            }
+        }
+        if self.chance(30) && !self.nodes[node].is_alive {
+            let old = &self.nodes[node];
+            let boot = if self.mutant == GroupMutant::OldBoot { old.boot } else { old.boot + 1 };
+            // It begins with an old snapshot.
+            let kept = old.log.len() - old.log.len().min(self.rng.below(40) as usize);
+            let (log, rate) = (old.log[..kept].to_vec(), old.rate);
+            let local = (self.now as f64 * rate) as u64;
+            self.nodes[node] = SimNode { log, is_whole: true, ..SimNode::new(node, boot, rate, local) };
+        }
+    }
+
+    /// Whether another member lives that could go on.
+    fn has_another(&self, node: usize) -> bool {
+        let state = self.store.as_ref().and_then(|kept| crate::state::GroupState::parse(&kept.value));
+        let Some(state) = state else { return false };
+        let lives = |member: &GroupMember| {
+            let at = index(&member.name);
+            at != node && self.nodes[at].is_alive && self.nodes[at].group.own() == member
+        };
+        state.sync.iter().any(lives)
+    }
+
+    fn deliver(&mut self) {
+        let (mut due, mut later) = (Vec::new(), Vec::new());
+        for (at, parcel) in std::mem::take(&mut self.parcels) {
+            let to = match &parcel {
+                Parcel::Beat(to, _) | Parcel::BeatAnswer(to, _) | Parcel::Acked { to, .. } => Some(*to),
+                Parcel::StoreTold { node, .. } => Some(*node),
+                Parcel::Ask { .. } => None,
+            };
+            let waits = to.is_some_and(|to| self.nodes[to].is_alive && !self.runs(to));
+            if at <= self.now && !waits { due.push(parcel) } else { later.push((at, parcel)) }
+        }
+        self.parcels = later;
+        for parcel in due {
+            self.open(parcel);
+        }
+    }
+
+    fn open(&mut self, parcel: Parcel) {
+        let now = self.now;
+        match parcel {
+            Parcel::Beat(to, beat) if self.nodes[to].is_alive => {
+                let from = index(&beat.from.name);
+                let local = self.nodes[to].local(now);
+                let answer = self.nodes[to].group.hear_beat(local, &beat);
+                if !self.cut[to][from] {
+                    self.send(Parcel::BeatAnswer(from, answer));
+                }
+            }
+            Parcel::BeatAnswer(to, answer) if self.nodes[to].is_alive => {
+                let local = self.nodes[to].local(now);
+                let actions = self.nodes[to].group.hear_answer(local, &answer);
+                self.act(to, actions);
+            }
+            Parcel::Acked { to, from, session, len } => {
+                let node = &mut self.nodes[to];
+                if let Some(known) = node.followers.get_mut(&from).filter(|known| known.number == session) {
+                    known.acked = known.acked.max(Some(len));
+                }
+                node.count();
+            }
+            Parcel::Ask { node, flight, write } => {
+                let answer = match write {
+                    None => StoreTold::Read(self.store.clone()),
+                    Some((expected, value)) => {
+                        let revision = self.store.as_ref().map_or(0, |kept| kept.revision);
+                        if revision == expected || self.mutant == GroupMutant::NoFence {
+                            self.store = Some(Versioned { revision: revision + 1, value });
+                            StoreTold::StoreWritten(StoreWritten::Done(revision + 1))
+                        } else {
+                            StoreTold::StoreWritten(StoreWritten::Conflict)
+                        }
+                    }
+                };
+                if !self.store_cut[node] && !self.chance(100) {
+                    self.send(Parcel::StoreTold { node, flight, answer });
+                }
+            }
+            Parcel::StoreTold { node, flight, answer } => {
+                let local = self.nodes[node].local(now);
+                let known = &mut self.nodes[node];
+                if !known.is_alive || known.flight != flight || known.flown_at.take().is_none() {
+                    return;
+                }
+                let actions = match answer {
+                    StoreTold::Read(value) => known.group.read(local, Ok(value)),
+                    StoreTold::StoreWritten(written) => known.group.written(local, Ok(written)),
+                };
+                self.act(node, actions);
+            }
+            Parcel::Beat(..) | Parcel::BeatAnswer(..) => {}
+        }
+    }
+
+    fn act(&mut self, node: usize, actions: Vec<GroupAction>) {
+        for action in actions {
+            let now = self.now;
+            let own = &mut self.nodes[node];
+            match action {
+                GroupAction::Read | GroupAction::Write { .. } => {
+                    own.flight += self.rng.below(3) + 1;
+                    own.flown_at = Some(now);
+                    let write = match action {
+                        GroupAction::Write { expected, state } => Some((expected, state.to_json())),
+                        _ => None,
+                    };
+                    own.flew_write = write.is_some();
+                    let flight = own.flight;
+                    if !self.store_cut[node] {
+                        self.send(Parcel::Ask { node, flight, write });
+                    }
+                }
+                GroupAction::Follow(leader) => {
+                    (own.leads, own.follows) = (false, Some(index(&leader)));
+                    self.sessions += 1;
+                    self.nodes[node].session = self.sessions;
+                }
+                GroupAction::StopFollowing => own.follows = None,
+                GroupAction::Lead { term, replid } => {
+                    (own.leads, own.follows, own.loads_until) = (true, None, None);
+                    (own.bound, own.replid) = (own.log.len(), format!("{replid}/{term}"));
+                    own.followers.clear();
+                    own.pending.clear();
+                    self.reigns += 1;
+                }
+                GroupAction::StepDown => {
+                    own.leads = false;
+                    own.followers.clear();
+                    own.pending.clear();
+                }
+            }
+        }
+    }
+
+    /// Gets what the leader has.
+    fn replicate(&mut self, node: usize) {
+        let Some(leader) = self.nodes[node].follows else { return };
+        let (cut, now) = (self.cut[leader][node], self.now);
+        if cut || leader == node || !self.nodes[leader].leads || !self.runs(leader) {
+            return;
+        }
+        let (session, boot) = (self.nodes[node].session, self.nodes[node].group.own().boot.clone());
+        let source = self.nodes[leader].log.clone();
+        let is_new = self.nodes[leader].followers.get(&node).is_none_or(|known| known.number != session);
+        let own = &mut self.nodes[node];
+        if is_new {
+            let is_part = own.is_whole && source.starts_with(&own.log);
+            if !is_part {
+                own.is_whole = false;
+                own.log.clear();
+                own.loads_until = Some(now + 200);
+            }
+            let known = SimSession { number: session, boot, acked: None, is_required: false };
+            self.nodes[leader].followers.insert(node, known);
+            return;
+        }
+        match own.loads_until {
+            Some(until) if now < until => return,
+            Some(_) => {
+                (own.loads_until, own.is_whole) = (None, true);
+                own.log = source;
+            }
+            None if !own.is_whole || !source.starts_with(&own.log) => {
+                // It began while another leader was there: a new session has to see to it.
+                self.sessions += 1;
+                own.session = self.sessions;
+                return;
+            }
+            None => {
+                let more = (source.len() - own.log.len()).min(self.rng.below(20) as usize);
+                own.log.extend_from_slice(&source[own.log.len()..own.log.len() + more]);
+            }
+        }
+        let len = own.log.len();
+        if !self.cut[node][leader] {
+            self.send(Parcel::Acked { to: leader, from: node, session, len });
+        }
+    }
+
+    /// Serves clients.
+    fn work(&mut self, node: usize) {
+        let (shown, mutant, now) = (self.shown.len(), self.mutant, self.now);
+        let writes = self.rng.below(3);
+        let own = &mut self.nodes[node];
+        if own.leads {
+            let members = own.group.state().map_or(0, |(_, state)| state.sync.len());
+            for _ in 0..writes {
+                if members > CONFIG.acks as usize {
+                    self.next += 1;
+                    own.log.push(self.next);
+                }
+                own.pending.push(SimPending { len: own.log.len(), shown });
+            }
+        }
+        if !own.serves(now, mutant) {
+            return;
+        }
+        own.count();
+        let bound = if mutant == GroupMutant::EarlyAnswer { usize::MAX } else { own.bound };
+        let ready: Vec<SimPending> = own.pending.extract_if(.., |one| one.len <= bound).collect();
+        for one in ready {
+            let told = &self.nodes[node].log[..one.len];
+            let both = told.len().min(self.shown.len());
+            if told[..both] != self.shown[..both] {
+                self.fault.get_or_insert(format!("node {node} shows other changes at {now}"));
+            } else if told.len() < one.shown {
+                self.fault.get_or_insert(format!("node {node} answers with old data at {now}"));
+            } else if told.len() > self.shown.len() {
+                self.shown = told.to_vec();
+            }
+            self.answered += 1;
+        }
+    }
+
+    fn tick(&mut self, node: usize) {
+        let now = self.now;
+        let own = &mut self.nodes[node];
+        let local = own.local(now);
+        if own.flown_at.is_some_and(|at| now > at + STORE_TIMEOUT_MS) {
+            own.flown_at = None;
+            let lost = || StoreFault("no answer".to_owned());
+            let actions = match own.flew_write {
+                true => own.group.written(local, Err(lost())),
+                false => own.group.read(local, Err(lost())),
+            };
+            self.act(node, actions);
+        }
+        let own = &mut self.nodes[node];
+        let followers = own.followers.iter().map(|(at, known)| GroupFollower {
+            member: GroupMember { name: name(*at), boot: known.boot.clone() },
+            acked: known.acked.unwrap_or(0) as u64,
+            is_required: known.is_required,
+        });
+        let facts = GroupFacts {
+            position: own.log.len() as u64,
+            is_whole: own.is_whole,
+            recovers: false,
+            has_data: !own.log.is_empty(),
+            is_ready: true,
+            replid: own.replid.clone(),
+            end: own.log.len() as u64,
+            followers: followers.collect(),
+        };
+        let actions = own.group.tick(local, &facts);
+        own.count();
+        self.act(node, actions);
+    }
+
+    fn beat(&mut self, node: usize) {
+        if self.now < self.nodes[node].beat_at {
+            return;
+        }
+        self.nodes[node].beat_at = self.now + CONFIG.beat_ms();
+        for peer in self.nodes[node].group.peers() {
+            let local = self.nodes[node].local(self.now);
+            let beat = self.nodes[node].group.beat_for(local, &peer);
+            let to = index(&peer);
+            if !self.cut[node][to] {
+                self.send(Parcel::Beat(to, beat));
+            }
+        }
+    }
+}
+
+impl SimNode {
+    fn new(node: usize, boot: u64, rate: f64, local: u64) -> SimNode {
+        let own = GroupMember { name: name(node), boot: format!("b{boot}") };
+        SimNode {
+            group: GroupMachine::new(CONFIG, own, local),
+            rate,
+            boot,
+            is_alive: true,
+            paused_until: 0,
+            log: Vec::new(),
+            is_whole: false,
+            loads_until: None,
+            replid: format!("r{node}.{boot}"),
+            leads: false,
+            follows: None,
+            session: 0,
+            followers: BTreeMap::new(),
+            bound: 0,
+            pending: Vec::new(),
+            beat_at: 0,
+            flight: boot * 1_000_000,
+            flown_at: None,
+            flew_write: false,
+        }
+    }
+
+    fn local(&self, now: u64) -> u64 {
+        (now as f64 * self.rate) as u64
+    }
+
+    fn serves(&self, now: u64, mutant: GroupMutant) -> bool {
+        let mut window = self.group.window();
+        if mutant == GroupMutant::LongLease {
+            window.until_ms = window.until_ms.saturating_add(CONFIG.lease_ms);
+        }
+        self.leads && window.has(self.local(now))
+    }
+
+    /// Moves the bound to what all required members have.
+    fn count(&mut self) {
+        let wanted = self.group.required();
+        for (at, known) in &mut self.followers {
+            let is_wanted = wanted.iter().any(|one| one.name == name(*at) && one.boot == known.boot);
+            let has_all = known.acked.is_some_and(|acked| acked >= self.bound);
+            known.is_required = is_wanted && (known.is_required || has_all);
+        }
+        let mut bound = self.log.len();
+        for member in &wanted {
+            let known = self.followers.get(&index(&member.name)).filter(|known| known.boot == member.boot);
+            match known {
+                Some(known) if known.is_required => bound = bound.min(known.acked.unwrap_or(0)),
+                // Whoever is about to join is waited for from the moment on at which it has all.
+                _ if self.group.is_candidate(member) => {}
+                _ => return,
+            }
+        }
+        self.bound = self.bound.max(bound);
+    }
+}
+
+struct SimOutcome {
+    fault: Option<String>,
+    answered: u64,
+    reigns: u64,
+    kills: u64,
+}
+
+fn run(seed: u64, mutant: GroupMutant, steps: u64) -> SimOutcome {
+    let mut world = SimWorld::new(seed, mutant);
+    for _ in 0..steps {
+        world.step();
+        if world.fault.is_some() {
+            break;
+        }
+    }
+    let SimWorld { fault, answered, reigns, kills, .. } = world;
+    SimOutcome { fault, answered, reigns, kills }
+}
+
+#[test]
+fn nothing_that_was_answered_is_lost_and_no_two_serve() {
+    let seeds = std::env::var("DARTER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let (mut answered, mut reigns, mut kills) = (0, 0, 0);
+    for seed in 0..seeds {
+        let outcome = run(seed, GroupMutant::None, 20_000);
+        assert_eq!(outcome.fault, None, "seed {seed}");
+        answered += outcome.answered;
+        reigns += outcome.reigns;
+        kills += outcome.kills;
+    }
+    println!("{seeds} runs: {answered} answers, {reigns} reigns, {kills} kills");
+    assert!(
+        answered > 1000 * seeds && reigns > 4 * seeds && kills > 2 * seeds,
+        "{answered} {reigns} {kills}"
+    );
+}
+
+#[test]
+fn each_wrong_server_is_seen() {
+    for mutant in
+        [GroupMutant::EarlyAnswer, GroupMutant::NoFence, GroupMutant::LongLease, GroupMutant::OldBoot]
+    {
+        let seen = (0..200).find_map(|seed| run(seed, mutant, 20_000).fault.map(|fault| (seed, fault)));
+        println!("{mutant:?}: {seen:?}");
+        assert!(seen.is_some(), "{mutant:?}");
+    }
+}
