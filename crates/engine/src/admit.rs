@@ -505,12 +505,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_admitted_before_is_asked_for_its_rights_alone() {
-        for entry in [EntryPoints::EXEC, EntryPoints::WAITED] {
+    fn what_was_admitted_before_is_asked_for_its_rights_and_after_a_wait_for_its_slots() {
+        // EXEC asks for the slots of all it runs once, before its first command.
+        let checks = [(EntryPoints::EXEC, &["RIGHTS"][..]), (EntryPoints::WAITED, &["RIGHTS", "SLOTS"])];
+        for (entry, wanted) in checks {
             assert_eq!(Trouble::new(SET).refusals(entry), ["NOPERM"]);
             let names: Vec<&str> =
                 ORDER.iter().filter(|(_, entries)| entries.any(entry)).map(|(name, _)| *name).collect();
-            assert_eq!(names, ["RIGHTS"]);
+            assert_eq!(names, wanted);
         }
     }
 
