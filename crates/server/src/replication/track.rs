@@ -134,11 +134,11 @@ mod tests {
         note(&mut track, 3, set);
         note(&mut track, 4, |out| part::write_stream(out, (2, 12), 1000, &texts));
         note(&mut track, 5, set);
-        // A sequence that no record has is none in the stream.
+        // The stream has no sequence for one that no record has: these five have 12 to 16.
         note(&mut track, 7, |out| part::write_message_len(out, 14));
         let found = track.end().expect("a place");
         assert_eq!(found.history, history);
-        assert_eq!(found.end, StreamPoint { journal: 8, stream: 16, offset: 1000 + 2 * SET + 14 });
+        assert_eq!(found.end, StreamPoint { journal: 8, stream: 17, offset: 1000 + 2 * SET + 14 });
         assert_eq!(found.index.before(u64::MAX).map(|place| place.journal), Some(4));
     }
 
