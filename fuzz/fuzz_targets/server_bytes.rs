@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use darter_server::config::{Settings, Startup};
+use darter_config::{Settings, Startup};
 
 /// What ends, empties or stops the server by right is refused to it.
 const REFUSED: &str = "shutdown,debug,flushall,flushdb,swapdb,config,acl,client,script,function,save,bgsave,\
