@@ -51,6 +51,10 @@ fn records(bytes: &[u8]) {
     let _ = merger.drain(|head, body| {
         out.clear();
         let counted = former.commands(body, head.clock_ms, |_, _| {});
+        // A few bytes may stand for messages of gigabytes that are not kept.
+        if counted.as_ref().is_ok_and(|len| *len > 16 << 20) {
+            return;
+        }
         let written = former.write(body, head.clock_ms, &mut out);
         assert_eq!(counted.is_ok(), written.is_ok());
         assert!(counted.is_err() || counted == Ok(out.len() as u64));

@@ -187,7 +187,12 @@ impl Former {
             // While somebody follows, the whole value is noted in its place.
             Part::Members { .. } => {}
             // Its words were not kept. They count, or offsets would differ between nodes.
-            Part::Message { args, bytes } if args.is_empty() => sheet.skip(bytes),
+            Part::Message { args, bytes } if args.is_empty() => {
+                if !stream::has_filler(bytes) {
+                    return Err(Damage { offset: 0, what: "a message in a record has an impossible length" });
+                }
+                sheet.skip(bytes);
+            }
             Part::Message { args, .. } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
             // Of another stream.
             Part::Position { .. } | Part::Stream(_) => {}
@@ -318,6 +323,26 @@ mod tests {
             part::write_position(out, b"id", 7, 0);
         });
         assert_eq!(said, "MULTI; SELECT 1; set k v; PUBLISH c m; SELECT 0; EXEC");
+    }
+
+    #[test]
+    fn a_message_of_an_impossible_length_is_damage() {
+        let body = |bytes| {
+            let mut body = Vec::new();
+            part::write_message_len(&mut body, bytes);
+            body
+        };
+        for bytes in [1, 8, 13, 15, 19, (4 << 30) + 1, u64::MAX] {
+            let (mut former, mut out) = (Former::default(), Vec::new());
+            assert!(former.write(&body(bytes), 0, &mut out).is_err() && out.is_empty(), "{bytes}");
+            assert!(former.commands(&body(bytes), 0, |_, _| {}).is_err(), "{bytes}");
+        }
+        for bytes in (20..2_000).chain([14, 65_536, 100_000, 1_000_006]) {
+            let (mut former, mut out) = (Former::default(), Vec::new());
+            assert_eq!(former.write(&body(bytes), 0, &mut out), Ok(()));
+            assert_eq!(former.commands(&body(bytes), 0, |_, _| {}), Ok(out.len() as u64));
+            assert_eq!(out.len() as u64, bytes);
+        }
     }
 
     #[test]

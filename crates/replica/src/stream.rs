@@ -94,10 +94,22 @@ pub fn len_of(words: &[&[u8]]) -> u64 {
     line(words.len()) + words.iter().map(|word| line(word.len()) + word.len() as u64 + 2).sum::<u64>()
 }
 
-/// Appends a command of `bytes` bytes that changes nothing, in the place of a message that is not kept. There is none of 15 to
-/// 19 bytes or of fewer than 14; no message is so short.
+/// Whether [`write_filler`] can stand for a message of `bytes` bytes. No message is shorter than a PING, longer than two words
+/// of 2 GiB, or of 15 to 19 bytes.
+pub fn has_filler(bytes: u64) -> bool {
+    matches!(bytes, 0 | 14 | 20..=FILLER_BYTES_MAX)
+}
+
+/// More bytes than any message of a server has.
+const FILLER_BYTES_MAX: u64 = 4 << 30;
+
+/// Appends a command of `bytes` bytes that changes nothing, in the place of a message that is not kept. Appends nothing unless
+/// [`has_filler`].
 pub fn write_filler(out: &mut Vec<u8>, bytes: u64) {
     let ping = len_of(&[b"PING"]);
+    if bytes > FILLER_BYTES_MAX {
+        return;
+    }
     if bytes == ping {
         return write(out, &[b"PING"]);
     }
