@@ -2,6 +2,7 @@
 //! that are not in the path are skipped with a message.
 #![cfg(feature = "cloud")]
 
+#[path = "server/harness/mod.rs"]
 mod harness;
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,10 +1,8 @@
 //! Access rules on a running server: who may do what, and what becomes of clients whose rights change.
 
-mod harness;
-
 use std::time::Instant;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 fn text(value: Value) -> String {
     match value {
@@ -215,7 +213,7 @@ fn a_wait_that_is_not_allowed_any_more_ends_with_an_error() {
         client.send_all(&[&["BLPOP", key, "0"]]);
         let began = Instant::now();
         while !text(admin.call(&["INFO", "clients"])).contains("blocked_clients:1") {
-            assert!(began.elapsed() < harness::PATIENCE, "it does not wait");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "it does not wait");
         }
         set_user(&mut admin, "u resetkeys");
         assert_eq!(admin.call(&["RPUSH", key, "x"]), Value::Int(1));

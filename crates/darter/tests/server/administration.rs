@@ -1,12 +1,10 @@
 //! The server's own commands on a real server: COMMAND, CONFIG, INFO, SLOWLOG, LATENCY, MEMORY, DEBUG, SHUTDOWN.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 fn text(value: Value) -> String {
     match value {
@@ -380,7 +378,7 @@ fn dead_keys_stay_while_active_expiry_is_off() {
     client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
     let began = Instant::now();
     while client.call(&["DBSIZE"]) != Value::Int(0) {
-        assert!(began.elapsed() < harness::PATIENCE, "the key is still there");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "the key is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -419,7 +417,7 @@ fn shutdown_ends_the_process_and_takes_its_pid_file_along() {
     assert!(client.is_closed());
     let began = Instant::now();
     while path.exists() {
-        assert!(began.elapsed() < harness::PATIENCE, "the pid file is still there");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "the pid file is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -464,7 +462,7 @@ fn info_counts_the_keys_that_are_waited_for() {
             if found == wanted {
                 return;
             }
-            assert!(began.elapsed() < harness::PATIENCE, "{when}: {found:?} instead of {wanted:?}");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "{when}: {found:?} instead of {wanted:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     };
@@ -526,7 +524,7 @@ fn a_server_with_nothing_to_do_sleeps() {
     let mut client = server.client();
     assert_eq!(client.call(&["SET", "key", "value"]), Value::ok());
     // With memory to give back at first; then ten times a second for each of the threads, and some.
-    let patient_until = Instant::now() + harness::PATIENCE;
+    let patient_until = Instant::now() + crate::harness::PATIENCE;
     loop {
         let (began, before) = (Instant::now(), sleeps(&server));
         std::thread::sleep(Duration::from_millis(500));
@@ -542,7 +540,7 @@ fn a_server_with_nothing_to_do_sleeps() {
     }
     std::thread::sleep(Duration::from_millis(700));
     while client.call(&["DBSIZE"]) != Value::Int(1) {
-        assert!(Instant::now() < patient_until + harness::PATIENCE);
+        assert!(Instant::now() < patient_until + crate::harness::PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
     }
 }

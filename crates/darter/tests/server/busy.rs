@@ -1,13 +1,11 @@
 //! A script that runs too long: everybody is told, whichever thread serves them, new clients too; and it can be ended.
 
-mod harness;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::folder::Folder;
-use harness::{Client, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value};
 
 const PLACES: &[&[&str]] = &[
     &["--proactor_threads", "1"],
@@ -42,7 +40,7 @@ fn is_busy(value: &Value) -> bool {
 fn wait_until_busy(client: &mut Client) {
     let began = Instant::now();
     while !is_busy(&client.call(&["PING"])) {
-        assert!(began.elapsed() < harness::PATIENCE, "nothing is busy");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "nothing is busy");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -99,7 +97,7 @@ fn a_script_inside_a_transaction_and_one_that_waited_for_its_shard_are_ended_too
             let second = scope.spawn(move || (second.read(), second.read()));
             let began = Instant::now();
             while !first.is_finished() || !second.is_finished() {
-                assert!(began.elapsed() < harness::PATIENCE, "they are not ended");
+                assert!(began.elapsed() < crate::harness::PATIENCE, "they are not ended");
                 other.call(&["SCRIPT", "KILL"]);
                 thread::sleep(Duration::from_millis(5));
             }
@@ -116,7 +114,7 @@ fn a_script_inside_a_transaction_and_one_that_waited_for_its_shard_are_ended_too
         });
         let began = Instant::now();
         while other.call(&["PING"]) != Value::Status("PONG".into()) {
-            assert!(began.elapsed() < harness::PATIENCE, "the server stays busy");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "the server stays busy");
             thread::sleep(Duration::from_millis(5));
         }
     });
@@ -296,7 +294,7 @@ fn what_runs_for_a_while_can_be_ended_before_anybody_is_told() {
         });
         let began = Instant::now();
         while !has_ended.load(Relaxed) {
-            assert!(began.elapsed() < harness::PATIENCE, "nobody could end it");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "nobody could end it");
             clients.iter_mut().for_each(|client| client.send_all(&[&["FUNCTION", "KILL"]]));
             sent += 1;
             thread::sleep(Duration::from_millis(20));

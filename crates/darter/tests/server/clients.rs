@@ -1,14 +1,11 @@
 //! Connections of a real server: login, protocol versions, CLIENT, MONITOR, pub/sub, notifications, limits.
 
-mod harness;
-mod listed;
-
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
-fn text(value: Value) -> String {
+pub fn text(value: Value) -> String {
     match value {
         Value::Text(text) | Value::Status(text) | Value::Error(text) => text,
         other => panic!("no text: {other:?}"),
@@ -93,7 +90,7 @@ fn a_stranger_that_does_not_read_is_closed() {
     // The answers fill the socket's buffers and then pile up.
     let began = Instant::now();
     let flood = "GET a\r\n".repeat(20_000);
-    while began.elapsed() < harness::PATIENCE {
+    while began.elapsed() < crate::harness::PATIENCE {
         if stranger.stream().write_all(flood.as_bytes()).is_err() {
             break;
         }
@@ -102,7 +99,7 @@ fn a_stranger_that_does_not_read_is_closed() {
     client.call(&["AUTH", "secret"]);
     let began = Instant::now();
     while text(client.call(&["CLIENT", "LIST"])).lines().count() > 1 {
-        assert!(began.elapsed() < harness::PATIENCE, "the stranger is still there");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "the stranger is still there");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -139,7 +136,7 @@ fn strangers_make_the_server_hold_little_each() {
     }
     let began = Instant::now();
     while client.info::<usize>("stats", "total_net_input_bytes") < read + sent {
-        assert!(began.elapsed() < harness::PATIENCE, "they are not read");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "they are not read");
         std::thread::sleep(Duration::from_millis(20));
     }
     let each = resident_bytes(&server).saturating_sub(before) / STRANGERS;
@@ -347,7 +344,7 @@ fn paused_commands_wait_and_run_once() {
     assert_eq!(admin.call(&["CLIENT", "PAUSE", "60000", "WRITE"]), Value::ok());
     others.iter_mut().for_each(|client| client.send_all(&[&["GET", "n"], &["SET", "n", "1"], &["GET", "n"]]));
     others.iter_mut().for_each(|client| assert_eq!(client.read(), Value::Null));
-    let waits_until = Instant::now() + harness::PATIENCE;
+    let waits_until = Instant::now() + crate::harness::PATIENCE;
     loop {
         let list = text(admin.call(&["CLIENT", "LIST"]));
         if list.lines().filter(|line| line.contains(" flags=b ")).count() == 6 {
@@ -463,7 +460,7 @@ fn messages_reach_every_subscriber_once_and_in_order() {
     drop(readers);
     let began = Instant::now();
     while writer.call(&["PUBLISH", "ch", "x"]) != Value::Int(0) {
-        assert!(began.elapsed() < harness::PATIENCE, "closed clients are still subscribed");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "closed clients are still subscribed");
     }
     assert_eq!(writer.call(&["PUBSUB", "CHANNELS"]), Value::Array(Vec::new()));
 }
@@ -711,10 +708,10 @@ fn clients_that_do_not_take_their_answers_are_closed_and_counted() {
     slow.send_all(&[&["GET", "k"], &["GET", "k"]]);
     let began = Instant::now();
     while client.info::<u64>("clients", "timeout_disconnects") == 0 {
-        assert!(began.elapsed() < harness::PATIENCE, "it is not counted");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "it is not counted");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let waits_until = Instant::now() + harness::PATIENCE;
+    let waits_until = Instant::now() + crate::harness::PATIENCE;
     while client.info::<u64>("clients", "connected_clients") > 1 {
         assert!(Instant::now() < waits_until, "it is not closed");
     }
@@ -747,7 +744,7 @@ fn unix_sockets_serve_too() {
     let server = Server::start(&["--unixsocket", &path.to_string_lossy()]);
     let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("listening");
     stream.write_all(b"CLIENT INFO\r\n").expect("sent");
-    stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
     let mut buf = [0; 1024];
     let n = std::io::Read::read(&mut stream, &mut buf).expect("an answer");
     let line = String::from_utf8_lossy(&buf[..n]).into_owned();

@@ -1,8 +1,6 @@
 //! The emulated cluster: what cluster clients ask, and what there is none of.
 
-mod harness;
-
-use harness::{Server, Value};
+use crate::harness::{Server, Value};
 
 fn text(value: Value) -> String {
     match value {

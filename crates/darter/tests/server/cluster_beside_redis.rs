@@ -1,12 +1,10 @@
 //! The same commands to a cluster of three Redis 7.0 and to one of three Darter: the same answers, but addresses and ids.
 
-mod harness;
-
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use harness::folder::Folder;
-use harness::{Client, PATIENCE, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, PATIENCE, Server, Value};
 
 /// Slots of the three nodes, as `redis-cli --cluster create` gives them.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
@@ -75,7 +73,9 @@ impl Redis {
             .spawn()
             .expect("it starts");
         let redis = Redis { process, port, _folder: folder };
-        harness::wait_until("redis-server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        crate::harness::wait_until("redis-server listens", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         redis
     }
 }

@@ -1,11 +1,9 @@
 //! Several servers as one cluster, configured by `DFLYCLUSTER CONFIG`: who serves what, and what happens when that changes.
 
-mod harness;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::folder::Folder;
-use harness::{Client, Server, Value, wait_until};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn text(value: Value) -> String {
     match value {
@@ -449,7 +447,7 @@ fn memcached_clients_are_refused_other_slots() {
         r#"{"slot_ranges":[{"start":8192,"end":16383}],"master":{"id":"x","ip":"10.0.0.9","port":7}}"#;
     nodes.push(&[nodes.group(&[(0, 8191)], 0, &[]), other.to_owned()]);
     let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
     let mut reader = BufReader::new(stream);
     let mut ask = |text: &str, lines: usize| {
         reader.get_mut().write_all(text.as_bytes()).expect("sent");

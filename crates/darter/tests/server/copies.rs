@@ -1,15 +1,13 @@
 //! SYNC of a real server: what it sends is an RDB file, and `redis-cli --rdb` writes it down.
 
-mod harness;
-
 use std::io::{Read, Write};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use harness::folder::Folder;
-use harness::{Client, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value};
 
 fn start(folder: &Folder, flags: &[&str]) -> Server {
     Server::start(&[&["--dir", folder.text(), "--enable_debug_command", "yes"], flags].concat())

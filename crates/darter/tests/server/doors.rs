@@ -1,15 +1,13 @@
 //! What stands at the doors: health checks, and what those are told who may not come in.
 
-mod harness;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::folder::Folder;
-use harness::{Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Server, Value};
 
 /// Exit code of `darter --ping` and what it printed.
 fn ping(args: &[&str]) -> (Option<i32>, String) {
@@ -51,7 +49,7 @@ fn who_finds_no_place_is_told_in_his_own_words() {
         (memcached, "ERROR Too many open connections\r\n"),
     ] {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
         let mut said = String::new();
         let _ = socket.read_to_string(&mut said);
         assert_eq!(said, expected);
@@ -86,7 +84,7 @@ fn a_crowd_that_comes_while_the_server_rests_is_served_to_the_last() {
     let late = came.iter().filter(|(_, took)| *took >= Duration::from_millis(900)).count();
     assert_eq!(late, 0, "of {crowd}");
     for (mut socket, _) in came {
-        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
         let mut said = [0; 7];
         socket.read_exact(&mut said).expect("an answer");
         assert_eq!(&said, b"+PONG\r\n");
@@ -136,7 +134,7 @@ impl Started {
             if let Some(found) = attempt() {
                 return found;
             }
-            assert!(began.elapsed() < harness::PATIENCE, "it takes too long");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "it takes too long");
             assert_eq!(self.0.try_wait().expect("its state"), None, "the server has ended");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -146,7 +144,7 @@ impl Started {
     fn wait_until_it_answers(&mut self, at: (&str, u16)) {
         self.wait_for(|| {
             let mut socket = TcpStream::connect(at).ok()?;
-            socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+            socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
             let mut said = [0; 7];
             socket.write_all(b"PING\r\n").and_then(|()| socket.read_exact(&mut said)).ok()?;
             (&said == b"+PONG\r\n").then_some(())
@@ -232,7 +230,7 @@ fn silent_clients_are_probed_as_the_settings_say() {
     for (seconds, wanted) in [("100", "02"), ("0", "00"), ("30", "02"), ("100", "02")] {
         assert_eq!(admin.call(&["CONFIG", "SET", "tcp-keepalive", seconds]), Value::ok());
         // Each thread reads its settings once a turn.
-        let deadline = Instant::now() + harness::PATIENCE;
+        let deadline = Instant::now() + crate::harness::PATIENCE;
         let mut seen = None;
         while seen.as_deref() != Some(wanted) && Instant::now() < deadline {
             let mut client = server.client();

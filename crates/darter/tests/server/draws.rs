@@ -1,11 +1,9 @@
 //! Members drawn at random in slices: as many as are asked for, of the members of one moment, each as likely as any other.
 
-mod harness;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 const MEMBERS: u64 = 6000;
 

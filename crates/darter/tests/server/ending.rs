@@ -1,14 +1,12 @@
 //! How a server begins and ends: what start says, when the end saves, and that it always comes.
 
-mod harness;
-
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::folder::Folder;
-use harness::{Client, PATIENCE, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, PATIENCE, Value};
 
 /// A server whose log is kept, and which saves when it ends.
 struct Logged {
@@ -234,7 +232,7 @@ const WRITES: &[&str] = &[
 
 #[test]
 fn every_change_is_counted() {
-    let server = harness::Server::start(&["--proactor_threads", "2"]);
+    let server = crate::harness::Server::start(&["--proactor_threads", "2"]);
     let mut client = server.client();
     let mut before = 0;
     for line in WRITES {
@@ -412,7 +410,7 @@ fn a_configuration_file_of_redis_starts_as_it_is() {
 
 #[test]
 fn cache_mode_shows_the_policy_it_has() {
-    let server = harness::Server::start(&["--cache_mode", "--maxmemory", "100MiB"]);
+    let server = crate::harness::Server::start(&["--cache_mode", "--maxmemory", "100MiB"]);
     let mut client = server.client();
     let shown = client.call(&["CONFIG", "GET", "maxmemory-policy"]);
     assert_eq!(shown, Value::array(&["maxmemory-policy", "allkeys-lfu"]));

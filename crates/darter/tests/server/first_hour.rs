@@ -1,15 +1,13 @@
 //! What a new user meets in the first hour, and an operator on the first day: files of Redis that are looked at before the
 //! move, what MEMORY DOCTOR says after it, and a console that only shows.
 
-mod harness;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use harness::folder::Folder;
-use harness::{PATIENCE, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{PATIENCE, Server, Value};
 
 /// Exit code of `darter --check` and what it printed.
 fn check(path: &Path) -> (Option<i32>, String) {
@@ -27,7 +25,7 @@ fn append_only_folders_of_redis_are_checked() {
     let mut client = server.client();
     client.call(&["SET", "a", "1"]);
     client.call(&["BACKUP", "START"]);
-    harness::wait_until(
+    crate::harness::wait_until(
         "the backup has its snapshot",
         || matches!(client.call(&["BACKUP", "LIST"]), Value::Array(files) if files.len() == 1),
     );

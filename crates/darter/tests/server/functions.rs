@@ -1,12 +1,10 @@
 //! Functions on a real server: their payload, what is told of them while they run, and how they are ended.
 
-mod harness;
-
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 /// FUNCTION DUMP of a Redis 7.0.15 with the libraries `lib` and `lib2`; the code of one is compressed.
 const PAYLOAD: &str = "f5c3406d40761f23216c7561206e616d653d6c6962320a72656469732e72656769737465725f6607756e6374696f6e7b\
@@ -115,7 +113,7 @@ fn the_end_without_a_snapshot_does_not_wait_for_a_script_that_has_written() {
     assert!(other.is_closed());
     let began = Instant::now();
     while std::path::Path::new(&format!("/proc/{}/fd/0", server.pid())).exists() {
-        assert!(began.elapsed() < harness::PATIENCE, "the server does not end");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "the server does not end");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -123,7 +121,7 @@ fn the_end_without_a_snapshot_does_not_wait_for_a_script_that_has_written() {
 fn wait_until_busy(client: &mut Client, way_out: &str) {
     let began = Instant::now();
     loop {
-        assert!(began.elapsed() < harness::PATIENCE, "nothing is busy");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "nothing is busy");
         match client.call(&["PING"]) {
             Value::Error(line) => {
                 assert!(line.starts_with("BUSY ") && line.contains(way_out), "{line}");

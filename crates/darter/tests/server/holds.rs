@@ -1,12 +1,8 @@
 //! No command holds its shards for longer than some tens of microseconds, but for those that say why: counted in blocks
 //! of memory that are touched, as a clock would tell how busy the machine is.
 
-mod harness;
-#[path = "../../../tools/bench/src/holds/rows.rs"]
-mod rows;
-
-use harness::{Client, Server, Value};
-use rows::{Row, Rows, Sizes};
+use crate::harness::{Client, Server, Value};
+use crate::rows::{Row, Rows, Sizes};
 
 const SIZES: Sizes = Sizes { members: 30_000, words: 20_000 };
 /// Blocks that one hold may touch: a slice reads some hundred members, each perhaps by itself.

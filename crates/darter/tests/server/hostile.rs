@@ -3,14 +3,12 @@
 //! Whatever comes, the server answers or closes the connection, goes on serving others, loses no key and stays small.
 //! An input that ever broke it goes to `tests/corpus/wire/parser` as a file.
 
-mod harness;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 
+use crate::harness::{Server, Value};
 use darter_base::rng::Rng;
-use harness::{Server, Value};
 
 /// Inputs sent; the seed makes each the same on every run.
 const INPUTS: usize = 1500;
@@ -134,7 +132,7 @@ fn broken(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
 /// Sends the bytes in two pieces, ends the stream and reads until the server ends it too.
 fn send(port: u16, bytes: &[u8], cut: usize) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
     stream.set_nodelay(true).expect("an option");
     let (head, tail) = bytes.split_at(cut.min(bytes.len()));
     // A server that has closed already refuses the rest; that is an answer.

@@ -1,12 +1,10 @@
 //! HTTP on the main port and the admin port: health, the console's API, and everything that must be refused.
 
-mod harness;
-
 use std::io::{BufRead, Read, Write};
 use std::time::{Duration, Instant};
 
-use harness::browser::{Browser, CONSOLE, sample};
-use harness::{Server, Value};
+use crate::harness::browser::{Browser, CONSOLE, sample};
+use crate::harness::{Server, Value};
 
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -63,7 +61,7 @@ fn a_server_that_loads_lives_but_is_not_ready() {
         let mut browser = Browser::to(server.port());
         let (mut seen, began) = (Vec::new(), Instant::now());
         while seen.last() != Some(&200) {
-            assert!(began.elapsed() < harness::PATIENCE);
+            assert!(began.elapsed() < crate::harness::PATIENCE);
             seen.push(browser.get("/readyz", "").status);
             assert_eq!(browser.get("/healthz", "").status, 200);
             std::thread::sleep(Duration::from_millis(1));
@@ -182,7 +180,7 @@ fn commands_that_wait_are_answered_when_their_time_comes() {
     let began = Instant::now();
     while !matches!(client.call(&["INFO", "clients"]), Value::Text(text) if text.contains("blocked_clients:1\r\n"))
     {
-        assert!(began.elapsed() < harness::PATIENCE);
+        assert!(began.elapsed() < crate::harness::PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(client.call(&["RPUSH", "l", "a"]), Value::Int(1));
@@ -372,7 +370,7 @@ fn half_requests_are_closed_after_a_while() {
         match trickle.reader.read(&mut byte) {
             Ok(0) => break,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
-            _ => assert!(began.elapsed() < harness::PATIENCE, "it may go on for ever"),
+            _ => assert!(began.elapsed() < crate::harness::PATIENCE, "it may go on for ever"),
         }
     }
     for half in &mut halves {
@@ -469,7 +467,7 @@ fn restricted_commands_run_on_the_admin_port_only() {
 fn an_admin_port_without_an_address_is_where_bind_says() {
     let admin = free_port();
     let server = Server::start(&["--admin_port", &admin.to_string(), "--requirepass", "x", "--admin_nopass"]);
-    assert_eq!(harness::Client::connect(admin).call(&["PING"]), Value::Status("PONG".to_owned()));
+    assert_eq!(crate::harness::Client::connect(admin).call(&["PING"]), Value::Status("PONG".to_owned()));
     assert_eq!(listening_at(admin), ["0100007F"]);
     let mut client = server.client();
     assert_eq!(client.call(&["AUTH", "x"]), Value::ok());
@@ -536,14 +534,14 @@ fn the_admin_port_has_room_and_rules_of_its_own() {
     let mut taken: Vec<_> = (0..2).map(|_| server.client()).collect();
     let began = Instant::now();
     // The harness' own connection may still be counted for a moment.
-    let is_in = |client: &mut harness::Client| match client.try_call(&["PING"]) {
+    let is_in = |client: &mut crate::harness::Client| match client.try_call(&["PING"]) {
         Some(Value::Error(line)) => line.starts_with("NOAUTH"),
         _ => false,
     };
     for place in &mut taken {
         while !is_in(place) {
             *place = server.client();
-            assert!(began.elapsed() < harness::PATIENCE);
+            assert!(began.elapsed() < crate::harness::PATIENCE);
         }
     }
     let mut refused = server.client();

@@ -1,10 +1,8 @@
 //! Huge values: the end of one costs its caller little, and gives the memory back.
 
-mod harness;
-
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 /// Microseconds the last command of this name took in the server.
 fn slowlog_usec(client: &mut Client, name: &str) -> i64 {
@@ -28,7 +26,7 @@ fn end_one(client: &mut Client, (kind, elements, command): (&str, u64, &str)) ->
     let mut grown = 0;
     while grown <= 1 << 20 {
         grown = client.info::<u64>("memory", "used_memory_rss").saturating_sub(before);
-        assert!(began.elapsed() < harness::PATIENCE, "{kind}: {grown} bytes");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "{kind}: {grown} bytes");
     }
     client.call(&["SLOWLOG", "RESET"]);
     match command {
@@ -45,7 +43,7 @@ fn end_one(client: &mut Client, (kind, elements, command): (&str, u64, &str)) ->
             return usec;
         }
         assert!(
-            began.elapsed() < harness::PATIENCE,
+            began.elapsed() < crate::harness::PATIENCE,
             "{command} of a {kind}: {left} of {grown} bytes stay, {objects} of objects"
         );
         std::thread::sleep(Duration::from_millis(50));

@@ -1,16 +1,14 @@
 //! The files of the journal and their way through life: torn ends, new bases, what Redis left, a full disk.
 
-mod harness;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use harness::journal::{Dir, wait_for_base};
-use harness::raw::{Link, Raw, encoded};
-use harness::{Server, Value};
+use crate::harness::journal::{Dir, wait_for_base};
+use crate::harness::raw::{Link, Raw, encoded};
+use crate::harness::{Server, Value};
 
 #[test]
 fn a_torn_end_is_left_out_and_kept_aside() {
@@ -64,7 +62,7 @@ fn zeros_that_were_had_ahead_are_nothing_after_a_kill_and_gone_after_a_clean_sto
     assert_eq!(client.try_call(&["SHUTDOWN"]), None);
     let (segment, began) = (dir.segments().remove(1), Instant::now());
     while !fs::read(&segment).expect("a segment").ends_with(b"\x03end") {
-        assert!(began.elapsed() < harness::PATIENCE, "zeros are left");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "zeros are left");
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(server);
@@ -466,7 +464,7 @@ impl Mount {
         let began = Instant::now();
         let mut later = Link::new(&server);
         while later.call(&["SET", "after", "1"]).bytes() != b"+OK" {
-            assert!(began.elapsed() < harness::PATIENCE, "writes are not taken again");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "writes are not taken again");
             std::thread::sleep(Duration::from_millis(50));
         }
         drop(server);
@@ -518,7 +516,7 @@ fn without_a_journal_nothing_is_written_for_a_client_that_waited() {
     let server = Server::start(&[]);
     let (mut waiter, mut client) = (server.client(), server.client());
     waiter.send_all(&[&["BLPOP", "l", "0"]]);
-    let is_waiting = |client: &mut harness::Client| match client.call(&["INFO", "clients"]) {
+    let is_waiting = |client: &mut crate::harness::Client| match client.call(&["INFO", "clients"]) {
         Value::Text(text) => text.contains("blocked_clients:1\r\n"),
         _ => false,
     };

@@ -1,15 +1,13 @@
 //! Damage of the journal's files after a kill: each is named, kept aside, told of by `--check`, and refused if
 //! `aof-load-truncated` is no. The files of a kill without damage are read without a word.
 
-mod harness;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use harness::journal::{Dir, wait_for_base};
-use harness::{Server, Value};
+use crate::harness::journal::{Dir, wait_for_base};
+use crate::harness::{Server, Value};
 
 /// Keys written before the kill, by eight clients; half of them are in the base.
 const KEYS: usize = 1000;

@@ -1,10 +1,5 @@
 //! The journal of a server that is killed at any moment.
 
-mod harness;
-#[path = "../../../tests/compat/src/rng.rs"]
-#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
-mod rng;
-
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -12,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::Server;
-use harness::journal::{Dir, setting};
-use harness::raw::{Link, Raw, encoded};
-use rng::Rng;
+use crate::harness::Server;
+use crate::harness::journal::{Dir, setting};
+use crate::harness::raw::{Link, Raw, encoded};
+use crate::rng::Rng;
 
 /// Counts pairs up in transactions until the server is killed; what was answered must be there, and pairs equal.
 /// `expected` is what was answered before. What `meanwhile` returns is dropped after the kill.
@@ -151,7 +146,7 @@ impl Strace {
         let tracer = format!("TracerPid:\t{}", child.id());
         let began = Instant::now();
         while !std::fs::read_to_string(&status).is_ok_and(|text| text.contains(&tracer)) {
-            if child.try_wait().expect("its state").is_some() || began.elapsed() > harness::PATIENCE {
+            if child.try_wait().expect("its state").is_some() || began.elapsed() > crate::harness::PATIENCE {
                 eprintln!("not tested: strace may not trace another process here (ptrace)");
                 let _ = child.kill();
                 return None;
@@ -202,7 +197,7 @@ fn threads_that_serve_do_not_wait_for_the_disk() {
             return;
         }
         // A neighbour may have made it late; a server that waits is late each time.
-        assert!(began.elapsed() < harness::PATIENCE, "clients wait until segments are made");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "clients wait until segments are made");
         while links[0].call(&["INFO", "persistence"]).text().contains("aof_rewrite_in_progress:1") {
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -240,8 +235,9 @@ fn a_kill_while_a_thread_is_in_a_long_command_loses_nothing_that_was_answered() 
                 })
                 .collect();
             // One thread of four sleeps: at most 8 of the 32 are its own, and 8 of the others are waited for.
-            let next =
-                |_| answered.recv_timeout(harness::PATIENCE).expect("threads that do not sleep answer");
+            let next = |_| {
+                answered.recv_timeout(crate::harness::PATIENCE).expect("threads that do not sleep answer")
+            };
             let mut keys: Vec<String> = (0..8).map(next).collect();
             drop(server);
             waiting.into_iter().for_each(|thread| thread.join().expect("a client"));

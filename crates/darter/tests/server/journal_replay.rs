@@ -1,32 +1,17 @@
 //! The journal reads back the same data: every family of commands, one thread or several.
 
-#[path = "../../../tests/compat/src/form.rs"]
-mod form;
-#[path = "../../../tests/compat/src/grammar/mod.rs"]
-#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
-mod grammar;
-mod harness;
-#[path = "../../../tests/compat/src/rng.rs"]
-#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
-mod rng;
-#[path = "../../../tests/compat/src/stream.rs"]
-#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
-mod stream;
-#[path = "../../../tests/compat/src/words.rs"]
-mod words;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use form::Form;
-use grammar::{FAMILIES, Mode};
-use harness::journal::{Dir, setting};
-use harness::raw::{Link, encoded};
-use harness::{Server, Value};
-use rng::Rng;
-use stream::Stream;
+use crate::form::Form;
+use crate::grammar::{FAMILIES, Mode};
+use crate::harness::journal::{Dir, setting};
+use crate::harness::raw::{Link, encoded};
+use crate::harness::{Server, Value};
+use crate::rng::Rng;
+use crate::stream::Stream;
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
@@ -199,7 +184,7 @@ impl Crowd {
         streams.iter().for_each(|stream| drop(stream.shutdown(std::net::Shutdown::Write)));
         let began = Instant::now();
         while !drains.iter().all(|drain| drain.is_finished()) {
-            assert!(began.elapsed() < harness::PATIENCE, "a connection is not closed");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "a connection is not closed");
             link.call(&["CLIENT", "UNPAUSE"]);
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -1,18 +1,13 @@
 //! The journal switched on and off while the server runs: what it holds after any of that is whole, and its end is not
 //! hidden.
 
-mod harness;
-#[path = "../../../tests/compat/src/rng.rs"]
-#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
-mod rng;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use harness::journal::{Dir, setting, wait_for_base};
-use harness::raw::{Link, encoded};
-use harness::{Client, PATIENCE, Server, Value};
-use rng::Rng;
+use crate::harness::journal::{Dir, setting, wait_for_base};
+use crate::harness::raw::{Link, encoded};
+use crate::harness::{Client, PATIENCE, Server, Value};
+use crate::rng::Rng;
 
 /// Counts keys up in transactions until `ends`, or the server has gone; `counted` is what was answered.
 fn count(server: &Server, writer: usize, counted: &AtomicU64, ends: &AtomicBool) {

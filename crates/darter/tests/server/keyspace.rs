@@ -1,12 +1,10 @@
 //! Keys of a real server, over all its shards and from several connections at once.
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 fn int(client: &mut Client, command: &[&str]) -> i64 {
     match client.call(command) {
@@ -170,7 +168,7 @@ fn a_deadline_past_ends_the_key_everywhere() {
     client.call(&["SET", "k", "v", "PX", "30"]);
     let began = std::time::Instant::now();
     while int(&mut client, &["DBSIZE"]) == 1 {
-        assert!(began.elapsed() < harness::PATIENCE, "nobody asked for it, and it still went");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "nobody asked for it, and it still went");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     client.call(&["SET", "k", "v"]);

@@ -1,12 +1,10 @@
 //! What XPENDING and XINFO STREAM FULL tell in slices: what they tell in one go, of one moment.
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 const ENTRIES: u64 = 3000;
 const CONSUMERS: u64 = 1800;

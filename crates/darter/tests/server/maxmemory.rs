@@ -1,11 +1,9 @@
 //! The memory limit of a real server: refusal, eviction by every policy, events, a limit that is lowered, clients.
 
-mod harness;
-
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -131,7 +129,7 @@ fn a_limit_just_above_what_is_used_holds_and_the_latest_keys_stay() {
             found += usize::from(client.call(&["EXISTS", &key]) == Value::Int(1));
         }
         // A shard that another thread holds pays a little later.
-        let ends = Instant::now() + harness::PATIENCE;
+        let ends = Instant::now() + crate::harness::PATIENCE;
         while client.info::<i64>("everything", "used_memory") > limit {
             assert!(
                 Instant::now() < ends,
@@ -206,7 +204,7 @@ fn a_lowered_limit_is_reached_step_by_step_without_a_write() {
     while client.info::<i64>("everything", "used_memory") > limit
         || client.info::<i64>("everything", "current_eviction_exceeded_time") > 0
     {
-        assert!(began.elapsed() < harness::PATIENCE, "it takes too long");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "it takes too long");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(client.info::<i64>("everything", "total_eviction_exceeded_time") > 0);
@@ -269,14 +267,14 @@ fn the_fattest_client_goes_when_all_take_too_much() {
     }
     let began = Instant::now();
     while client.info::<i64>("everything", "evicted_clients") == 0 {
-        assert!(began.elapsed() < harness::PATIENCE, "nobody was closed");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "nobody was closed");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(client.call(&["PING"]), Value::Status("PONG".to_owned()));
     assert_eq!(client.info::<i64>("everything", "evicted_clients"), 1);
     // Its socket is closed a moment after it was counted.
     while client.info::<i64>("everything", "connected_clients") != 2 {
-        assert!(began.elapsed() < harness::PATIENCE, "it is still connected");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "it is still connected");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -385,7 +383,7 @@ fn watches_subscriptions_and_prefixes_count_as_their_clients_memory() {
         let mut greedy = server.client();
         let (mut sent, began) = (0, Instant::now());
         while client.info::<i64>("everything", "evicted_clients") as usize == round {
-            assert!(began.elapsed() < harness::PATIENCE, "never closed: {:?}", command(0));
+            assert!(began.elapsed() < crate::harness::PATIENCE, "never closed: {:?}", command(0));
             if sent >= 2600 {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
@@ -430,7 +428,7 @@ fn values_moved_together_and_collections_freed_later_are_counted() {
         || client.info::<i64>("everything", "active_defrag_running") > 0
         || client.info::<i64>("everything", "lazyfreed_objects") < 1
     {
-        assert!(began.elapsed() < harness::PATIENCE, "nothing is moved or freed");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "nothing is moved or freed");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(client.info::<i64>("everything", "lazyfree_pending_objects"), 0);

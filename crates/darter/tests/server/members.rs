@@ -1,11 +1,9 @@
 //! Hashes and sets of a real server: what expires untouched, and what several connections do to one set.
 
-mod harness;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 fn int(client: &mut Client, command: &[&str]) -> i64 {
     match client.call(command) {
@@ -94,7 +92,7 @@ fn becomes(client: &mut Client, command: &[&str], wanted: i64) {
         if answer == wanted {
             return;
         }
-        assert!(began.elapsed() < harness::PATIENCE, "{command:?} answers {answer}, not {wanted}");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "{command:?} answers {answer}, not {wanted}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,12 +1,10 @@
 //! The memcached door of a real server: commands, what both protocols see of one key, login, and bad input.
 
-mod harness;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 /// A client that speaks memcached.
 struct Speaker(TcpStream);
@@ -15,7 +13,7 @@ impl Speaker {
     /// A connection to `port` that has said nothing.
     fn connect(port: u16) -> Speaker {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
         Speaker(stream)
     }
@@ -284,7 +282,7 @@ fn a_flush_may_come_later() {
         ("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"),
     ]);
     while speaker.ask("get k\r\n") != "END\r\n" {
-        assert!(began.elapsed() < harness::PATIENCE, "not flushed");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "not flushed");
         std::thread::sleep(Duration::from_millis(20));
     }
     // Less than the three: seconds of memcached's protocol are whole ones.
@@ -524,12 +522,12 @@ fn items_survive_a_restart() {
 /// While a large journal is loaded, a refused command says why, and `mn` is answered.
 #[test]
 fn a_client_that_comes_while_data_is_loaded_is_told_so() {
-    let dir = harness::journal::Dir::new("memcached-loading");
+    let dir = crate::harness::journal::Dir::new("memcached-loading");
     let server = dir.start(&[]);
     let mut client = server.client();
     assert_eq!(client.call(&["DEBUG", "POPULATE", "400000"]), Value::ok());
     assert!(matches!(client.call(&["BGREWRITEAOF"]), Value::Status(_)));
-    harness::journal::wait_for_base(&server);
+    crate::harness::journal::wait_for_base(&server);
     drop(server);
     let server = dir.start_loading(&[]);
     let mut speaker = Speaker::connect(server.port());

@@ -1,12 +1,10 @@
 //! Metrics and statistics by HTTP: their format, and that all places agree on the numbers.
 
-mod harness;
-
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use harness::browser::{Browser, CONSOLE, sample};
-use harness::{Server, Value};
+use crate::harness::browser::{Browser, CONSOLE, sample};
+use crate::harness::{Server, Value};
 
 #[test]
 fn metrics_are_well_formed_and_tell_what_happened() {
@@ -31,7 +29,7 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         {
             break text;
         }
-        assert!(began.elapsed() < harness::PATIENCE, "housekeeping has not looked:\n{text}");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "housekeeping has not looked:\n{text}");
         std::thread::sleep(Duration::from_millis(20));
     };
     let maxclients = client.info::<f64>("clients", "maxclients");
@@ -105,7 +103,7 @@ fn times_of_commands_agree_wherever_they_are_told() {
     let many: Vec<String> = (0..100_000).flat_map(|n| [n.to_string(), format!("many:{n}")]).collect();
     let words: Vec<&str> = ["ZADD", "z"].into_iter().chain(many.iter().map(String::as_str)).collect();
     assert_eq!(client.call(&words), Value::Int(100_000));
-    let line = |client: &mut harness::Client, section: &str, start: &str| {
+    let line = |client: &mut crate::harness::Client, section: &str, start: &str| {
         let Value::Text(text) = client.call(&["INFO", section]) else { panic!("no text") };
         text.lines().find_map(|line| line.strip_prefix(start).map(str::to_owned)).expect(start)
     };
@@ -159,7 +157,7 @@ fn stats_are_json_with_everything_the_page_draws() {
     let none =
         r#"{"tiers":[{"points":[],"seconds":1},{"points":[],"seconds":10},{"points":[],"seconds":60}]}"#;
     while browser.get("/api/history", CONSOLE).body.trim_end() == none {
-        assert!(began.elapsed() < harness::PATIENCE, "no second was noted");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "no second was noted");
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(browser.get("/api/history", CONSOLE).body.contains(r#"{"points":[[1"#), "a time comes first");

@@ -1,13 +1,11 @@
 //! MIGRATE between real servers: two of ours, ours and Redis both ways, and a false one that answers when it is told to.
 
-mod harness;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 fn migrate(client: &mut Client, port: u16, rest: &[&str]) -> Value {
     client.call(&[&["MIGRATE", "127.0.0.1", &port.to_string()], rest].concat())
@@ -164,7 +162,7 @@ impl False {
 
     fn accept(&self) -> BufReader<TcpStream> {
         let (stream, _) = self.listener.accept().expect("a connection");
-        stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
         BufReader::new(stream)
     }
 }
@@ -284,7 +282,7 @@ impl Redis {
             .expect("it starts");
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < harness::PATIENCE, "redis-server does not listen");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "redis-server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
         Some(Redis(process, port))

@@ -1,11 +1,8 @@
 //! Values of the families of modules, and arrays: what restarts, copies, replicas and several shards make of them.
 
-mod harness;
-mod nodes;
-
-use harness::journal::{Dir, wait_for_base};
-use harness::{Client, Server, Value};
-use nodes::{Node, catch_up, follow, wait_until};
+use crate::harness::journal::{Dir, wait_for_base};
+use crate::harness::{Client, Server, Value};
+use crate::nodes::{Node, catch_up, follow, wait_until};
 
 fn all(client: &mut Client, lines: &[&str]) {
     for line in lines {
@@ -201,7 +198,7 @@ fn rules_hold_under_many_writers() {
 /// For servers without modules: keys of the families are left out of an RDB file, the others are in it.
 #[test]
 fn an_rdb_file_may_do_without_modules() {
-    let folder = harness::folder::Folder::new("modules-rdb");
+    let folder = crate::harness::folder::Folder::new("modules-rdb");
     let flags = ["--dir", folder.text(), "--dbfilename", "plain.rdb", "--rdb_modules=no"];
     let server = Server::start(&flags);
     let mut client = server.client();

@@ -1,14 +1,12 @@
 //! Long answers and slow clients: what they hold while they are there, what others wait for them, and what is given back.
 
-mod harness;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use harness::raw::{Link, encoded};
-use harness::{Client, PATIENCE, Server, Value};
+use crate::harness::raw::{Link, encoded};
+use crate::harness::{Client, PATIENCE, Server, Value};
 
 const MIB: u64 = 1 << 20;
 
@@ -244,7 +242,7 @@ fn a_giant_counts_what_it_is_and_leaves_at_once() {
 
 #[test]
 fn a_long_string_is_written_in_slices_and_is_there_all_at_once() {
-    let folder = harness::folder::Folder::new("output-writes");
+    let folder = crate::harness::folder::Folder::new("output-writes");
     let flags = ["--proactor_threads", "2", "--dir", folder.text(), "--appendonly", "yes", "--save", ""];
     let server = Server::start(&flags);
     let mut client = server.client();

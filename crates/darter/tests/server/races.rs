@@ -1,15 +1,13 @@
 //! Races between a registration and a change or a disconnect, against a real server with several threads.
 
-mod harness;
-
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::journal::setting;
-use harness::{Client, PATIENCE, Server, Value};
+use crate::harness::journal::setting;
+use crate::harness::{Client, PATIENCE, Server, Value};
 
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())

@@ -1,12 +1,9 @@
 //! Masters and replicas, ours and Redis: what one writes, the other has.
 
-mod harness;
-mod nodes;
-
 use std::time::Duration;
 
-use harness::{Client, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::{Client, Value};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
 
 /// Random commands before and after the replica comes, then what both hold.
 fn a_stream_arrives(master: &Node, replica: &Node, seed: u64) {

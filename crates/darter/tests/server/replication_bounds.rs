@@ -1,9 +1,6 @@
 //! What a master keeps for replicas that do not take it: no more than it was told to.
 
-mod harness;
-mod nodes;
-
-use nodes::{Node, catch_up, follow, signal, wait_until};
+use crate::nodes::{Node, catch_up, follow, signal, wait_until};
 
 /// Resident bytes of a process.
 fn resident_bytes(pid: u32) -> usize {
@@ -35,7 +32,7 @@ fn a_replica_that_stands_still_is_dropped_and_costs_no_more_than_its_limit() {
                 keys.iter().map(|key| vec!["SET", key.as_str(), value.as_str()]).collect();
             let commands: Vec<&[&str]> = commands.iter().map(Vec::as_slice).collect();
             from.send_all(&commands);
-            commands.iter().for_each(|_| assert_eq!(from.read(), harness::Value::ok()));
+            commands.iter().for_each(|_| assert_eq!(from.read(), crate::harness::Value::ok()));
         }
         resident_bytes(master.pid())
     };

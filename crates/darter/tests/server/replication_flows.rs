@@ -1,17 +1,14 @@
 //! Replication between two of ours by flows of records: full and partial syncs, chains, reading one's own writes, and links
 //! that are cut or on which bytes are flipped.
 
-mod harness;
-mod nodes;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
+use crate::harness::{Client, Value};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
 use darter_base::rng::Rng;
-use harness::{Client, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
 
 /// History and next sequence of a node.
 fn sequence(client: &mut Client) -> (String, i64) {

@@ -1,11 +1,8 @@
 //! Servers that start again: what they lack is enough where their files say where they stand.
 
-mod harness;
-mod nodes;
-
-use harness::folder::Folder;
-use harness::{Client, Server, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
 
 /// No pings: they would make an old master's history longer than what its replicas have.
 const QUIET: [&str; 2] = ["--repl-ping-replica-period", "3600"];

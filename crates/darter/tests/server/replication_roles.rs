@@ -1,16 +1,13 @@
 //! Roles that change: by REPLICAOF, by FAILOVER, by Sentinel.
 
-mod harness;
-mod nodes;
-
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::harness::{Client, Value};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
 use darter_base::rng::Rng;
-use harness::{Client, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
 
 /// Changes of roles, unless `DARTER_ROLE_CHANGES` says how many.
 const CHANGES: usize = 200;
@@ -209,7 +206,7 @@ struct Sentinels {
 impl Sentinels {
     fn start(master: u16) -> Option<Sentinels> {
         // Only Redis itself has them.
-        drop(nodes::Redis::start(&[])?);
+        drop(crate::nodes::Redis::start(&[])?);
         let folder = std::env::temp_dir().join(format!("darter-sentinels-{}-{master}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let mut processes = Vec::new();

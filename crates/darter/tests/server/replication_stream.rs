@@ -1,14 +1,11 @@
 //! What a stream carries besides plain commands, and partners that are older or refused.
 
-mod harness;
-mod nodes;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use harness::folder::Folder;
-use harness::{Client, Server, Value};
-use nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
 
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
@@ -17,7 +14,7 @@ fn text(value: &str) -> Value {
 /// Sends a memcached command and reads this number of lines.
 fn ask_memcached(port: u16, words: &str, lines: usize) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
     // By this it is recognised.
     stream.write_all(b"version\r\n").expect("sent");
     let (mut answer, mut reader) = (String::new(), BufReader::new(stream));

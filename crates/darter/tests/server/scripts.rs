@@ -1,13 +1,11 @@
 //! Scripts on a real server: atomic with any keys, inside MULTI, and killed from another connection.
 
-mod harness;
-
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::raw::encoded;
-use harness::{Server, Value};
+use crate::harness::raw::encoded;
+use crate::harness::{Server, Value};
 
 fn error(value: Value) -> String {
     match value {
@@ -86,7 +84,7 @@ fn a_long_script_is_told_of_and_killed() {
         let began = Instant::now();
         let mut was_busy = false;
         loop {
-            assert!(began.elapsed() < harness::PATIENCE, "the script is not killed");
+            assert!(began.elapsed() < crate::harness::PATIENCE, "the script is not killed");
             match killer.call(&["PING"]) {
                 Value::Error(line) => was_busy |= line.starts_with("BUSY "),
                 _ => thread::sleep(Duration::from_millis(5)),
@@ -105,7 +103,7 @@ fn a_long_script_is_told_of_and_killed() {
             Value::Error(line) if line.starts_with("BUSY ") => {}
             said => break assert_eq!(said, Value::Int(7)),
         }
-        assert!(began.elapsed() < harness::PATIENCE, "it stays busy");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "it stays busy");
     }
 }
 
@@ -128,7 +126,7 @@ fn a_script_sent_again_is_known_by_its_digest_until_all_are_forgotten() {
     let server = Server::start(&[]);
     let mut client = server.client();
     let (text, sha) = ("return 1", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
-    let exists = |client: &mut harness::Client| client.call(&["SCRIPT", "EXISTS", sha]);
+    let exists = |client: &mut crate::harness::Client| client.call(&["SCRIPT", "EXISTS", sha]);
     for _ in 0..2 {
         client.call(&["EVAL", text, "0"]);
         // So many others push it out of what is known by digest.

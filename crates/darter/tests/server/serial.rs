@@ -1,12 +1,10 @@
 //! Many connections on few keys: every command is one step, whatever threads and shards it crosses.
 
-mod harness;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 const SETUPS: &[&[&str]] = &[
     &["--proactor_threads", "1"],

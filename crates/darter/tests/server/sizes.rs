@@ -1,8 +1,6 @@
 //! INFO keysizes: what is counted, and that other clients are served meanwhile.
 
-mod harness;
-
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 fn sizes(client: &mut Client) -> String {
     match client.call(&["INFO", "keysizes"]) {

@@ -1,12 +1,10 @@
 //! Long answers in slices, over real connections: one state each, whatever changes and goes meanwhile.
 
-mod harness;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 const PAIRS: u64 = 10_000;
 
@@ -211,7 +209,7 @@ fn messages_come_behind_the_answer_and_transactions_see_all_at_once() {
     client.call(&["CLIENT", "TRACKING", "ON"]);
     let before = other.info::<u64>("transaction", "slices_total");
     client.send_all(&[&["SMEMBERS", "set"], &["PING"]]);
-    let ends = std::time::Instant::now() + harness::PATIENCE;
+    let ends = std::time::Instant::now() + crate::harness::PATIENCE;
     while other.info::<u64>("transaction", "slices_total") == before {
         assert!(std::time::Instant::now() < ends, "the answer does not begin");
     }

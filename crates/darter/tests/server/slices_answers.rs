@@ -1,12 +1,10 @@
 //! Answers made of several whole collections, or of one in order: slices answer what one step answers.
 
-mod harness;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use harness::raw::Link;
-use harness::{Client, Server, Value};
+use crate::harness::raw::Link;
+use crate::harness::{Client, Server, Value};
 
 /// Integers and texts.
 fn member(n: u64) -> String {

@@ -1,11 +1,9 @@
 //! Stored results that are computed in slices: they equal the result of one step at the moment of the command.
 
-mod harness;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 /// Integers and texts.
 fn member(n: u64) -> String {

@@ -1,14 +1,12 @@
 //! Snapshots of a real server: what is saved is what is loaded, transactions are whole in it, and failures lose nothing.
 
-mod harness;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use harness::folder::Folder;
-use harness::{Client, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value};
 
 fn start(folder: &Folder, name: &str, flags: &[&str]) -> Server {
     let mut all = vec!["--dir", folder.text(), "--dbfilename", name, "--enable_debug_command", "yes"];
@@ -24,7 +22,7 @@ fn loaded(server: &Server) -> Client {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < harness::PATIENCE, "waited in vain: {what}");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,16 +1,14 @@
 //! Streams of a real server: readers that wait, and what ends their wait.
 
-mod harness;
-
 use std::time::Duration;
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 /// Sends a command that waits, and returns when one client more waits, as `looker` sees it.
 fn wait(looker: &mut Client, client: &mut Client, command: &[&str]) {
     let before = looker.info::<u64>("clients", "blocked_clients");
     client.send_all(&[command]);
-    let ends = std::time::Instant::now() + harness::PATIENCE;
+    let ends = std::time::Instant::now() + crate::harness::PATIENCE;
     while looker.info::<u64>("clients", "blocked_clients") == before {
         assert!(std::time::Instant::now() < ends, "{command:?} does not wait");
         std::thread::sleep(Duration::from_millis(2));

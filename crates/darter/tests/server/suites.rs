@@ -1,12 +1,10 @@
 //! What the test suites of Redis and Valkey found and no other file here is about, each in a few words of our own.
 
-mod harness;
-
 use std::time::Duration;
 
-use harness::folder::Folder;
-use harness::journal::Dir;
-use harness::{Client, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::journal::Dir;
+use crate::harness::{Client, Server, Value};
 
 fn text(value: Value) -> String {
     match value {
@@ -98,7 +96,7 @@ fn scripts_that_do_not_write_run_while_writers_wait() {
     other.send_all(&[&["EVAL", "return 1", "0"]]);
     let began = std::time::Instant::now();
     while !text(client.call(&["INFO", "clients"])).contains("blocked_clients:1") {
-        assert!(began.elapsed() < harness::PATIENCE);
+        assert!(began.elapsed() < crate::harness::PATIENCE);
     }
     client.call(&["CLIENT", "UNPAUSE"]);
     assert_eq!(other.read(), Value::Int(1));
@@ -170,7 +168,7 @@ fn keys_that_clients_wait_for_are_listed() {
     other.send_all(&[&["BLPOP", "a", "b", "a", "0"]]);
     let began = std::time::Instant::now();
     while listed(&mut client).len() < 2 {
-        assert!(began.elapsed() < harness::PATIENCE);
+        assert!(began.elapsed() < crate::harness::PATIENCE);
     }
     assert_eq!(listed(&mut client), ["a", "b"].map(|name| Value::Text(name.into())));
     client.call(&["RPUSH", "b", "x"]);
@@ -429,7 +427,7 @@ fn a_wait_that_ends_because_rights_were_taken_was_no_call() {
     assert_eq!(waiter.call(&["AUTH", "u", "x"]), Value::ok());
     waiter.send_all(&[&["BLPOP", "list", "0"]]);
     let blocked = |admin: &mut Client| admin.info::<u64>("clients", "blocked_clients") == 1;
-    let ends = std::time::Instant::now() + harness::PATIENCE;
+    let ends = std::time::Instant::now() + crate::harness::PATIENCE;
     while !blocked(&mut admin) {
         assert!(std::time::Instant::now() < ends, "nobody waits");
         std::thread::sleep(Duration::from_millis(2));
@@ -513,7 +511,7 @@ fn what_slowlog_kept_and_housekeeping_removed_is_counted() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(client.call(&["GET", "met"]), Value::Null);
     client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
-    let ends = std::time::Instant::now() + harness::PATIENCE;
+    let ends = std::time::Instant::now() + crate::harness::PATIENCE;
     while client.info::<u64>("stats", "expired_keys") < 3 {
         assert!(std::time::Instant::now() < ends, "they stay");
         std::thread::sleep(Duration::from_millis(2));
@@ -527,7 +525,7 @@ fn what_slowlog_kept_and_housekeeping_removed_is_counted() {
 
 /// Waits until `count` clients wait for keys.
 fn await_blocked(admin: &mut Client, count: u64) {
-    let ends = std::time::Instant::now() + harness::PATIENCE;
+    let ends = std::time::Instant::now() + crate::harness::PATIENCE;
     while admin.info::<u64>("clients", "blocked_clients") != count {
         assert!(std::time::Instant::now() < ends, "{count} do not wait");
         std::thread::sleep(Duration::from_millis(2));

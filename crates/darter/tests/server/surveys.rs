@@ -1,10 +1,8 @@
 //! Many keys, and very long strings, read in slices: the answer is what one go gives, and the state of one moment.
 
-mod harness;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 const KEYS: usize = 3000;
 

@@ -1,8 +1,5 @@
 //! TLS against a real server process, with certificates made for the test and rustls as the client.
 
-mod harness;
-mod nodes;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -10,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
-use nodes::{Node, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::{Client, Server, Value};
+use crate::nodes::{Node, assert_equal, catch_up, field, follow, wait_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -91,7 +88,7 @@ impl Authority {
 
     fn connect_with(&self, port: u16, config: ClientConfig) -> Secure {
         let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
         let name = ServerName::try_from("localhost").expect("a name");
         let session = ClientConnection::new(Arc::new(config), name).expect("a session");
         StreamOwned::new(session, socket)
@@ -149,7 +146,7 @@ fn free_port() -> u16 {
 /// What a client that does not speak TLS is told before it is closed.
 fn told(port: u16, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
     socket.write_all(request).expect("sent");
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
@@ -408,7 +405,7 @@ fn broken_handshakes_end_connections_and_nothing_else() {
     }
     // A handshake message that grows without end is cut off.
     let mut socket = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-    socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
     let mut record = vec![0x16, 3, 1, 0x10, 0, 1, 0, 0xff, 0xff];
     record.resize(5 + 0x1000, 0);
     let mut sent = 0;
@@ -435,7 +432,7 @@ fn a_handshake_has_its_time() {
     let mut open = authority.connect(server.port());
     assert_eq!(open.call(&["PING"]), Value::Status("PONG".to_owned()));
     for socket in [&mut half, &mut silent] {
-        socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a timeout");
         let mut rest = Vec::new();
         let _ = socket.read_to_end(&mut rest);
         assert_eq!(rest, b"");
@@ -509,7 +506,7 @@ fn replicas_follow_over_tls_with_certificates_of_their_own() {
     let master = Node::ours(served.as_flattened());
     let mut from = master.client();
     from.call(&["AUTH", "secret"]);
-    let mut writer = nodes::Writer::new(51);
+    let mut writer = crate::nodes::Writer::new(51);
     writer.write(&mut from, 300);
     let port: u16 = port.parse().expect("a port");
     let replica = Node::ours(following.as_flattened());

@@ -1,13 +1,11 @@
 //! Caches on the client's side and slow subscribers, against a real server.
 
-mod harness;
-
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{Client, PATIENCE, Server, Value};
+use crate::harness::{Client, PATIENCE, Server, Value};
 
 fn invalidation(keys: &[&str]) -> Value {
     Value::Array(vec![Value::Text("invalidate".to_owned()), Value::array(keys)])
@@ -525,7 +523,7 @@ fn slow_subscribers_are_closed_and_nobody_waits_for_them() {
     assert!(stats.contains("client_output_buffer_limit_disconnections:2"), "{stats}");
     // What had been sent to them ends in the middle.
     for client in &mut slow {
-        client.stream().set_read_timeout(Some(harness::PATIENCE)).expect("an option");
+        client.stream().set_read_timeout(Some(crate::harness::PATIENCE)).expect("an option");
         assert!(!client.is_closed(), "it had taken some messages");
     }
 }

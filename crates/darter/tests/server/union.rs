@@ -1,16 +1,14 @@
 //! Commands that only some of the servers have: BACKUP, HOTKEYS, SFLUSH, TRIMSLOTS, RESTORE-ASKING, CLIENT IMPORT-SOURCE;
 //! and clients of memcached's binary protocol, which nobody serves any more.
 
-mod harness;
-
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::folder::Folder;
-use harness::{Client, PATIENCE, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, PATIENCE, Server, Value};
 
 fn error(text: &str) -> Value {
     Value::Error(text.to_owned())

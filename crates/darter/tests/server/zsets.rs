@@ -1,18 +1,16 @@
 //! Sorted sets of a real server: who waits is served, and what several connections do to one set.
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value};
 
 /// Waits until so many clients wait for a key.
 fn until_waiting(client: &mut Client, count: usize) {
     let wanted = format!("blocked_clients:{count}\r\n");
     let began = Instant::now();
     while !matches!(client.call(&["INFO", "clients"]), Value::Text(info) if info.contains(&wanted)) {
-        assert!(began.elapsed() < harness::PATIENCE, "{wanted}");
+        assert!(began.elapsed() < crate::harness::PATIENCE, "{wanted}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

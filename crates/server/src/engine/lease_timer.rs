@@ -1,7 +1,7 @@
 //! How long shards are held in one piece, by the wall clock and in debug builds by what is touched.
 //!
 //! Called around the bodies of data commands that are timed, around each slice of a long answer, and around the end of
-//! what was gathered. INFO tells of it; `darter-bench holds` and `crates/darter/tests/holds.rs` go by it.
+//! what was gathered. INFO tells of it; `darter-bench holds` and `crates/darter/tests/server/holds.rs` go by it.
 
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Instant;
 
+use crate::clients::text;
 use crate::harness::{Client, PATIENCE, Server, Value};
-use crate::text;
 
 /// The value of a field of a line.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
