@@ -67,8 +67,9 @@ struct EtcdServer {
 }
 
 impl EtcdServer {
-    /// Starts one; `None`: there is no etcd here.
+    /// Starts one; `None`: etcd or its `etcdctl` is not here.
     fn start() -> Option<EtcdServer> {
+        Command::new("etcdctl").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
         let free =
             || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
         let (port, peers) = (free(), free());
