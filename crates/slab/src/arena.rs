@@ -268,6 +268,11 @@ impl Arena {
         self.runs.dirty_units() as usize * UNIT_BYTES
     }
 
+    /// Bytes of empty pages that held blocks at some time since the last call: those that are likely to be needed again.
+    pub fn take_reused_bytes(&mut self) -> usize {
+        self.runs.take_reused() as usize * UNIT_BYTES
+    }
+
     /// Gives at most `pages_max` empty pages of 4 KiB back to the kernel; returns the bytes given back. From here on
     /// every committed page holds a live block.
     pub fn release_empty(&mut self, pages_max: usize) -> usize {

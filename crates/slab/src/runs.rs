@@ -20,6 +20,8 @@ pub(crate) struct Runs {
     dirty: Lists,
     clean: Lists,
     dirty_units: u32,
+    // 0 <= dirty_units_low <= dirty_units: the fewest there were since the last look.
+    dirty_units_low: u32,
 }
 
 /// Doubly linked lists of empty runs of one kind, by length.
@@ -32,7 +34,7 @@ struct Lists {
 impl Runs {
     /// No empty run; unit 0 is left out so that handle 0 names nothing.
     pub(crate) const fn new() -> Runs {
-        Runs { top: 1, dirty: Lists::new(), clean: Lists::new(), dirty_units: 0 }
+        Runs { top: 1, dirty: Lists::new(), clean: Lists::new(), dirty_units: 0, dirty_units_low: 0 }
     }
 
     /// Creates one empty run of all units below `top`, at least two. Its units count as resident as far as they were
@@ -51,6 +53,12 @@ impl Runs {
     /// Empty units whose bytes are still resident.
     pub(crate) fn dirty_units(&self) -> u32 {
         self.dirty_units
+    }
+
+    /// Resident empty units that were in use at some time since the last call, and are not now.
+    pub(crate) fn take_reused(&mut self) -> u32 {
+        let low = std::mem::replace(&mut self.dirty_units_low, self.dirty_units);
+        self.dirty_units - low
     }
 
     /// Takes `units` units, at least one, resident ones first; returns the first. `None`: the reservation is full.
@@ -155,6 +163,7 @@ impl Runs {
         }
         if class == DIRTY {
             self.dirty_units -= units;
+            self.dirty_units_low = self.dirty_units_low.min(self.dirty_units);
         }
     }
 

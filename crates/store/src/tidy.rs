@@ -24,6 +24,8 @@ pub(crate) struct Tidy {
     /// Live bytes at the last visit, and whether they were the same at the one before.
     used_at_visit: usize,
     is_at_rest: bool,
+    /// Bytes of empty pages that were in use since the visit before.
+    reused_bytes: usize,
 }
 
 /// The position of a pass in a shard.
@@ -65,6 +67,8 @@ impl TidyCounters {
 const WASTE_MIN_BYTES: usize = 256 << 10;
 /// Most empty pages that a growing shard keeps; the others are given back to the kernel.
 const EMPTY_KEEP_BYTES: usize = 64 << 10;
+/// The same of pages that were in use since the last visit: each costs a fault if it is taken again.
+const REUSED_KEEP_BYTES: usize = 8 << 20;
 
 impl Shard {
     /// One short piece of tidying over at most `lines_max` index lines; returns true if there is more to do. Records
@@ -77,8 +81,11 @@ impl Shard {
         let merged = self.merge_segments();
         let empty = self.arena.empty_bytes();
         // A small shard keeps little: there are many of them, and together they would keep as much as their data.
-        let keep =
-            if self.tidy.is_at_rest { 0 } else { EMPTY_KEEP_BYTES.min(self.arena.committed_bytes() / 16) };
+        let keep = if self.tidy.is_at_rest {
+            0
+        } else {
+            EMPTY_KEEP_BYTES.min(self.arena.committed_bytes() / 16).max(self.tidy.reused_bytes)
+        };
         if empty > keep {
             self.arena.release_empty((empty - keep).div_ceil(4096).min(PAGES_PER_STEP));
         }
@@ -94,6 +101,7 @@ impl Shard {
             self.arena.release_empty(0);
         }
         self.tidy.is_at_rest = is_same;
+        self.tidy.reused_bytes = self.arena.take_reused_bytes().min(REUSED_KEEP_BYTES);
     }
 
     /// One short piece of a pass, whatever has changed since the last one; returns true if there is more to do.
@@ -280,6 +288,30 @@ mod tests {
             after < before / 2 && after < used + (32 << 10),
             "{before} bytes, {after} at rest, {used} used"
         );
+    }
+
+    #[test]
+    fn pages_that_are_used_again_and_again_stay() {
+        let hasher = KeyHasher::new(3);
+        let mut shard = Shard::new(1, 1, hasher).expect("address space");
+        let key = Key { bytes: b"key", hash: hasher.hash(b"key") };
+        let visit = |shard: &mut Shard| {
+            shard.rest();
+            while shard.tidy(64, false) {}
+            shard.arena.empty_bytes()
+        };
+        let mut kept = 0;
+        for n in 0..10 {
+            Keyed::find(&mut shard, 0, key, 1).put_text(&vec![b'a'; 1 << 20], Expiry::None).expect("room");
+            assert!(Keyed::find(&mut shard, 0, key, 1).remove());
+            // Something has changed since the last visit.
+            let other = Key { bytes: b"other", hash: hasher.hash(b"other") };
+            Keyed::find(&mut shard, 0, other, 1).put_text(&vec![b'a'; 100 * n], Expiry::None).expect("room");
+            kept = visit(&mut shard);
+        }
+        assert!(kept >= 1 << 20, "{kept}");
+        let after = (0..3).map(|_| visit(&mut shard)).last();
+        assert_eq!(after, Some(0), "a shard at rest keeps nothing");
     }
 
     #[test]
