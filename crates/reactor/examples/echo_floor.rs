@@ -86,6 +86,8 @@ fn serve(
                     }
                 }
                 Event::Writable { token } => touched.push(token),
+                // Nobody takes bytes by hand here.
+                Event::Readable { .. } => {}
             },
         )?;
         for socket in accepted.drain(..) {

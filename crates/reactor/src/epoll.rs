@@ -34,6 +34,7 @@ struct Connection {
     paused: bool,
     ended: bool,
     wants_write: bool,
+    by_hand: bool, // its bytes are left to the caller
 }
 
 impl Epoll {
@@ -76,8 +77,14 @@ impl Epoll {
 
     pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
         let raw_fd = socket.raw_fd();
-        let connection =
-            Connection { socket, interest: READ, paused: false, ended: false, wants_write: false };
+        let connection = Connection {
+            socket,
+            interest: READ,
+            paused: false,
+            ended: false,
+            wants_write: false,
+            by_hand: false,
+        };
         let name = self.connections.insert(connection);
         if let Err(error) = control(&self.fd, libc::EPOLL_CTL_ADD, raw_fd, READ, name) {
             self.connections.remove(name);
@@ -105,6 +112,21 @@ impl Epoll {
 
     pub(crate) fn resume(&mut self, token: Token) {
         self.change(token, |connection| connection.paused = false);
+    }
+
+    pub(crate) fn receive_by_hand(&mut self, token: Token) {
+        self.change(token, |connection| connection.by_hand = true);
+    }
+
+    pub(crate) fn receive_lent(&mut self, token: Token) {
+        self.change(token, |connection| connection.by_hand = false);
+    }
+
+    /// The caller has received; `is_over` if there is no more.
+    pub(crate) fn received_by_hand(&mut self, token: Token, is_over: bool) {
+        if is_over {
+            self.change(token, |connection| connection.ended = true);
+        }
     }
 
     pub(crate) fn close(&mut self, token: Token) {
@@ -167,7 +189,7 @@ impl Epoll {
         told
     }
 
-    /// One connection's readiness: at most one `Writable` and one `Data` or `Closed`.
+    /// One connection's readiness: at most one `Writable` and one `Data`, `Readable` or `Closed`.
     #[inline]
     fn serve(&mut self, token: Token, ready: u32, sink: &mut impl FnMut(Event<'_>)) -> usize {
         let Some(connection) = self.connections.get_mut(token.0) else { return 0 };
@@ -187,6 +209,10 @@ impl Epoll {
         let Some(connection) = self.connections.get(token.0) else { return told };
         if !connection.reads() {
             return told;
+        }
+        if connection.by_hand {
+            sink(Event::Readable { token });
+            return told + 1;
         }
         let reason = match sys::receive(connection.socket.raw_fd(), &mut self.buffer) {
             Ok(0) => CloseReason::Eof,

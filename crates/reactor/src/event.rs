@@ -29,6 +29,12 @@ pub enum Event<'a> {
         /// Politely or not.
         reason: CloseReason,
     },
+    /// Bytes, or the end of the stream, can be taken by [`crate::Reactor::receive`], which must be called, or no more events
+    /// come. Only for connections after [`crate::Reactor::receive_by_hand`].
+    Readable {
+        /// The connection.
+        token: Token,
+    },
     /// A send may get further now; comes once per `want_writable`.
     Writable {
         /// The connection.

@@ -200,6 +200,30 @@ impl Reactor {
         on!(&mut self.driver, driver => driver.resume(token))
     }
 
+    /// Ends the `Data` events of a connection: `Readable` comes in their place, and [`Reactor::receive`] takes the bytes to where
+    /// they are to stay. Bytes that the kernel had already delivered are still reported as `Data`.
+    pub fn receive_by_hand(&mut self, token: Token) {
+        on!(&mut self.driver, driver => driver.receive_by_hand(token))
+    }
+
+    /// Begins the `Data` events of a connection again.
+    pub fn receive_lent(&mut self, token: Token) {
+        on!(&mut self.driver, driver => driver.receive_lent(token))
+    }
+
+    /// Appends up to `bytes_max` bytes of a connection to `buffer`; returns their number, 0 at the end of the stream. Called after a
+    /// `Readable` only. Errors: `WouldBlock` if there are none yet; another one if the connection is broken.
+    pub fn receive(&mut self, token: Token, buffer: &mut Vec<u8>, bytes_max: usize) -> io::Result<usize> {
+        let Some(socket) = self.socket(token) else { return Err(stale()) };
+        let received = sys::receive_behind(socket.raw_fd(), buffer, bytes_max.max(1));
+        let is_over = match &received {
+            Ok(n) => *n == 0,
+            Err(error) => !sys::is_transient(error),
+        };
+        on!(&mut self.driver, driver => driver.received_by_hand(token, is_over));
+        received
+    }
+
     /// Closes a connection; its token is stale from now on and no event for it follows.
     pub fn close(&mut self, token: Token) {
         on!(&mut self.driver, driver => driver.close(token))

@@ -45,6 +45,19 @@ pub(crate) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
 }
 
+/// Receives up to `bytes_max` bytes, 1 or more, behind those of `buffer`, without blocking; 0 is the end of the stream.
+pub(crate) fn receive_behind(fd: RawFd, buffer: &mut Vec<u8>, bytes_max: usize) -> io::Result<usize> {
+    buffer.reserve(bytes_max);
+    let room = buffer.spare_capacity_mut();
+    let bytes_max = bytes_max.min(room.len());
+    // SAFETY: the kernel writes at most `bytes_max` bytes into the room, which is borrowed for the call.
+    let n = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), bytes_max, libc::MSG_DONTWAIT) };
+    let Ok(n) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel has written the next `n` bytes, and `n` is no larger than the room.
+    unsafe { buffer.set_len(buffer.len() + n) };
+    Ok(n)
+}
+
 /// Sends as much as the kernel takes without blocking; a full send buffer is `Ok(0)`.
 #[inline]
 pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {

@@ -49,6 +49,7 @@ pub(crate) enum Kind {
     Poll,
     Cancel,
     CancelAccept,
+    Readable,
 }
 
 /// Joins index and generation: `kind(4) | generation(28) | index(32)`, with kind `Receive` being zero.
@@ -82,6 +83,7 @@ pub(crate) fn split_kind(data: u64) -> Option<(Kind, u64)> {
         3 => Kind::Poll,
         4 => Kind::Cancel,
         5 => Kind::CancelAccept,
+        6 => Kind::Readable,
         _ => return None,
     };
     Some((kind, data & NAME_MASK))

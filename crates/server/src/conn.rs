@@ -5,7 +5,7 @@ mod shown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use darter_reactor::Token;
+use darter_reactor::{Reactor, Token};
 use darter_wire::memcache::Decoder;
 use darter_wire::{
     Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, ReplyBuffer, Span, Step, short_request,
@@ -42,6 +42,12 @@ const PEAK_S: u64 = 5;
 pub const STRANGER_INPUT_BYTES_MAX: usize = 8 << 10;
 /// Room made at once for an argument that is not there yet.
 const RESERVE_BYTES_MAX: usize = 32 << 20;
+/// A request that lacks so many bytes is received into the connection's own buffer, which saves a copy.
+const BY_HAND_BYTES_MIN: usize = 64 << 10;
+/// Bytes that one connection receives by hand in a turn, at most.
+const BY_HAND_BYTES_MAX: usize = 256 << 10;
+/// Room for the beginning of a request whose length is not known.
+const BEGINNING_BYTES: usize = 32 << 10;
 
 /// A client's connection.
 pub struct Conn {
@@ -88,8 +94,10 @@ pub struct Conn {
     /// What it remembers between requests, when it speaks HTTP.
     pub http: Option<Box<Visit>>,
     parser: Parser,
-    /// Bytes that its unfinished command lacks at least, as far as its length is known.
+    /// Bytes that its unfinished command lacks at least, as far as its length is known; as of the last look at `input`.
     lacks_bytes: usize,
+    /// Its bytes are received by hand, as it lacks many.
+    pub is_by_hand: bool,
     /// Its progress, where it speaks memcached.
     pub decoder: Decoder,
 }
@@ -121,6 +129,7 @@ impl Conn {
             http: None,
             parser: Parser::new(),
             lacks_bytes: 0,
+            is_by_hand: false,
             decoder: Decoder::new(),
         }
     }
@@ -131,10 +140,11 @@ impl Conn {
         self.session.usage.input_bytes += bytes.len() as u64;
         if self.input.is_empty() && !self.is_held_back() {
             let consumed = self.process(local, window, bytes);
-            self.keep(&bytes[consumed..]);
+            self.keep(local, &bytes[consumed..]);
             self.give_words(|| bytes.to_vec());
         } else {
-            self.keep(bytes);
+            self.keep(local, bytes);
+            self.lacks_bytes = 0;
             // Before it is looked at, as Redis: a request of that length is too long even when it is all there.
             if self.input.len() as u64 > local.live.client_query_buffer_limit {
                 return self.refuse_input(local);
@@ -148,10 +158,35 @@ impl Conn {
 
     /// Takes bytes that are to wait for [`Conn::go_on`] in the same turn.
     #[cold]
-    pub fn receive_later(&mut self, bytes: &[u8]) {
+    pub fn receive_later(&mut self, local: &ThreadState, bytes: &[u8]) {
         self.was_active = true;
         self.session.usage.input_bytes += bytes.len() as u64;
-        self.keep(bytes);
+        self.keep(local, bytes);
+        self.lacks_bytes = 0;
+    }
+
+    /// Whether its request lacks so many bytes that they are to be received by hand.
+    #[inline]
+    pub fn lacks_much(&self) -> bool {
+        self.lacks_bytes >= BY_HAND_BYTES_MIN
+            && self.channel.is_none()
+            && !self.session.gate.has(Gate::LOGIN)
+            && !self.is_held_back()
+    }
+
+    /// Receives by hand: a part of what its request lacks, or the beginning of one. [`Conn::go_on`] must follow.
+    pub fn fill(&mut self, local: &ThreadState, reactor: &mut Reactor) -> std::io::Result<usize> {
+        if self.input.capacity() == 0 {
+            // What follows a large request is likely to be one.
+            self.input = local.take_buffer(0..usize::MAX).unwrap_or_default();
+        }
+        let bytes_max = self.lacks_bytes.clamp(BEGINNING_BYTES, BY_HAND_BYTES_MAX);
+        self.make_room(local, self.lacks_bytes.max(bytes_max));
+        let received = reactor.receive(self.token, &mut self.input, bytes_max)?;
+        self.was_active = true;
+        self.session.usage.input_bytes += received as u64;
+        self.lacks_bytes = self.lacks_bytes.saturating_sub(received);
+        Ok(received)
     }
 
     /// Runs what [`Conn::receive_later`] has kept.
@@ -222,9 +257,11 @@ impl Conn {
         }
         if consumed == input.len() {
             // An idle connection holds no buffer; a busy one gets it back.
-            input.clear();
             if input.capacity() <= 64 << 10 {
+                input.clear();
                 self.input = input;
+            } else {
+                local.keep_buffer(input);
             }
         } else {
             input.drain(..consumed);
@@ -262,18 +299,32 @@ impl Conn {
         }
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, local: &ThreadState, bytes: &[u8]) {
         if !bytes.is_empty() && !self.session.is_closing {
             // To strangers nothing is promised.
             if self.lacks_bytes > bytes.len() && !self.session.gate.has(Gate::LOGIN) {
-                // A large argument: room for it, and no more, as it counts. Only so much at a time, because it is a
-                // promise; room that is never filled costs address space only. To grow costs no copy.
                 // What came before was parsed with these bytes, what is kept already without them.
                 let parsed = if self.input.is_empty() { bytes.len() } else { 0 };
-                self.input.reserve_exact(self.lacks_bytes.saturating_add(parsed).min(RESERVE_BYTES_MAX));
+                self.make_room(local, self.lacks_bytes.saturating_add(parsed));
             }
-            self.lacks_bytes = 0;
             self.input.extend_from_slice(bytes);
+        }
+    }
+
+    /// Makes room for a large argument, and no more, as it counts. Only so much at a time, because it is a promise; room that is
+    /// never filled costs address space only. To grow costs no copy.
+    fn make_room(&mut self, local: &ThreadState, lacks_bytes: usize) {
+        let bytes = lacks_bytes.min(RESERVE_BYTES_MAX);
+        if self.input.capacity() - self.input.len() >= bytes {
+            return;
+        }
+        let wanted = self.input.len() + bytes;
+        match local.take_buffer(wanted..wanted * 2) {
+            Some(mut buffer) => {
+                buffer.extend_from_slice(&self.input);
+                self.input = buffer;
+            }
+            None => self.input.reserve_exact(bytes),
         }
     }
 

@@ -227,6 +227,7 @@ fn keep_journal(local: &mut ThreadState) {
 }
 
 fn each_second(local: &mut ThreadState, conns: &mut [Option<Box<Conn>>]) {
+    local.free_buffers();
     let mut clients = Clients::default();
     for conn in conns.iter_mut().flatten() {
         conn.show_session(local);

@@ -6,7 +6,7 @@
 //! in and all are told that the server is busy, as Redis does. Such a turn runs commands on other connections, which wait
 //! for no shard; it touches neither the connection whose script runs nor any Lua.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -45,6 +45,10 @@ pub struct EventLoop {
     pub closed: Vec<(Token, bool)>,
     /// Those whose peer takes more bytes again.
     pub writable: Vec<Token>,
+    /// Those that lack many bytes, which are to be received by hand.
+    lacking: Vec<Token>,
+    /// Those that have bytes to be received by hand.
+    readable: Vec<Token>,
     /// Messages from other threads that have been taken out but not read.
     pub mail: Vec<ThreadMessage>,
     /// Where it listens.
@@ -53,6 +57,9 @@ pub struct EventLoop {
     running: Option<Running>,
     inner_window: Window,
 }
+
+/// A connection whose large request is there goes on to receive by hand while it brings so many bytes at once.
+const BY_HAND_BYTES_MIN: usize = 16 << 10;
 
 /// A connection that is away from its place, and what has come for it meanwhile.
 struct Running {
@@ -72,6 +79,8 @@ impl EventLoop {
             accepted: Vec::new(),
             closed: Vec::new(),
             writable: Vec::new(),
+            lacking: Vec::new(),
+            readable: Vec::new(),
             mail: Vec::new(),
             listening: Listening::default(),
             running: None,
@@ -93,6 +102,7 @@ impl EventLoop {
     ) -> std::io::Result<bool> {
         let EventLoop { reactor, conns, dirty, late, accepted, closed, writable, listening, running, .. } =
             self;
+        let (lacking, readable) = (&mut self.lacking, &mut self.readable);
         let handle = local.shared.handle(local.thread);
         let mut is_first = !local.is_inside;
         let stats = local.stats();
@@ -114,6 +124,10 @@ impl EventLoop {
                                 late.push(token);
                             }
                             take_bytes(local, window, conn, bytes, waits);
+                            if conn.lacks_much() && !conn.is_by_hand {
+                                conn.is_by_hand = true;
+                                lacking.push(token);
+                            }
                             mark_dirty(conn, dirty);
                             local.journal.write_early(&local.shared.journal);
                         } else if let Some(away) = running.as_mut().filter(|away| away.token == token) {
@@ -127,10 +141,57 @@ impl EventLoop {
                         closed.push((token, matches!(reason, CloseReason::Eof)))
                     }
                     Event::Writable { token } => writable.push(token),
+                    Event::Readable { token } => readable.push(token),
                 }
             },
         )?;
+        self.receive_by_hand(local, window);
         Ok(!is_first)
+    }
+
+    /// Receives what large requests lack, straight into the buffers of their connections.
+    #[inline]
+    fn receive_by_hand(&mut self, local: &mut ThreadState, window: &mut Window) {
+        for token in self.lacking.drain(..) {
+            self.reactor.receive_by_hand(token);
+        }
+        for at in 0..self.readable.len() {
+            let token = self.readable[at];
+            self.fill(local, window, token);
+        }
+        self.readable.clear();
+    }
+
+    #[cold]
+    fn fill(&mut self, local: &mut ThreadState, window: &mut Window, token: Token) {
+        let Some(conn) = find(&mut self.conns, token) else {
+            // It is away from its place, and cannot lack anything there.
+            return self.reactor.receive_lent(token);
+        };
+        let mut is_small = true;
+        match conn.fill(local, &mut self.reactor) {
+            Ok(0) => self.closed.push((token, true)),
+            Ok(received) => {
+                is_small = received < BY_HAND_BYTES_MIN;
+                let stats = local.stats();
+                stats.input_bytes.add(received as u64);
+                stats.reads.add(1);
+                if conn.hears_others() && local.shared.handle(local.thread).has_mail() {
+                    self.late.push(token);
+                } else {
+                    conn.go_on(local, window);
+                }
+                local.journal.write_early(&local.shared.journal);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => self.closed.push((token, false)),
+        }
+        // Where large requests follow each other, their beginnings come by hand, too.
+        if is_small && !conn.lacks_much() {
+            conn.is_by_hand = false;
+            self.reactor.receive_lent(token);
+        }
+        mark_dirty(conn, &mut self.dirty);
     }
 
     /// Takes a connection from its place, to run its commands while the event_loop is lent.
@@ -276,11 +337,11 @@ impl EventLoop {
 fn take_bytes(local: &mut ThreadState, window: &mut Window, conn: &mut Conn, bytes: &[u8], waits: bool) {
     match (&conn.channel, waits) {
         (None, false) => conn.receive(local, window, bytes),
-        (None, true) => conn.receive_later(bytes),
+        (None, true) => conn.receive_later(local, bytes),
         (Some(_), false) => tls::receive(conn, local, window, bytes, Conn::receive),
         (Some(_), true) => {
-            let keep = |conn: &mut Conn, _: &mut _, _: &mut _, plain: &[u8]| {
-                conn.receive_later(plain);
+            let keep = |conn: &mut Conn, local: &mut ThreadState, _: &mut _, plain: &[u8]| {
+                conn.receive_later(local, plain);
             };
             tls::receive(conn, local, window, bytes, keep);
         }

@@ -184,7 +184,7 @@ impl Reading {
         if let Some(source) = self.source {
             end(local, &source);
         }
-        let_go(self.args.into_bytes());
+        let_go(local, self.args.into_bytes());
     }
 }
 
@@ -194,14 +194,16 @@ pub fn finish(local: &ThreadState, conn: &mut Conn) {
     conn.session.send_own_messages(&mut conn.output);
     crate::timing::note_job(local, conn.session.id, reading.entry, reading.args.args(), reading.spent);
     large::note_reply(local, conn.session.id, reading.entry, reading.args.args(), reading.bytes);
-    let_go(reading.args.into_bytes());
+    let_go(local, reading.args.into_bytes());
 }
 
 /// Frees a buffer; one of many megabytes on a thread of its own, as the kernel takes tens of milliseconds for it.
-fn let_go(bytes: Vec<u8>) {
+fn let_go(local: &ThreadState, bytes: Vec<u8>) {
     if bytes.capacity() >= LET_GO_BYTES_MIN {
         // Where there is no thread, it is dropped here.
         let _ = std::thread::Builder::new().name("darter-free".into()).spawn(move || drop(bytes));
+    } else {
+        local.keep_buffer(bytes);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What one thread brings to every command it runs.
 
+use std::cell::RefCell;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -96,7 +98,14 @@ pub struct ThreadState {
     pub cluster: ClusterView,
     /// Chance for what no shard does.
     pub rng: Rng,
+    /// Buffers of large requests, for the next ones: new memory costs a fault a page.
+    spares: RefCell<Vec<Vec<u8>>>,
 }
+
+/// Capacities of buffers that are used again, in bytes.
+const SPARE_BYTES: RangeInclusive<usize> = 64 << 10..=4 << 20;
+/// Bytes of such buffers that a thread keeps.
+const SPARES_BYTES_MAX: usize = 16 << 20;
 
 impl ThreadState {
     /// The state of thread `thread`.
@@ -139,6 +148,7 @@ impl ThreadState {
             many: None,
             cluster: ClusterView::new(&shared.cluster, &shared.settings.live().cluster),
             rng: Rng::new(u64::from(thread)),
+            spares: RefCell::default(),
         };
         local.settle_settings();
         local.refresh();
@@ -149,6 +159,28 @@ impl ThreadState {
     #[inline]
     pub fn stats(&self) -> &'static ThreadStats {
         self.stats
+    }
+
+    /// Keeps the buffer of a large request for the next one, for a second at most.
+    pub fn keep_buffer(&self, mut buffer: Vec<u8>) {
+        let mut spares = self.spares.borrow_mut();
+        let kept: usize = spares.iter().map(Vec::capacity).sum();
+        if SPARE_BYTES.contains(&buffer.capacity()) && kept + buffer.capacity() <= SPARES_BYTES_MAX {
+            buffer.clear();
+            spares.push(buffer);
+        }
+    }
+
+    /// Returns an empty buffer with a capacity of `bytes`, if one is kept.
+    pub fn take_buffer(&self, bytes: Range<usize>) -> Option<Vec<u8>> {
+        let mut spares = self.spares.borrow_mut();
+        let at = spares.iter().rposition(|buffer| bytes.contains(&buffer.capacity()))?;
+        Some(spares.swap_remove(at))
+    }
+
+    /// Frees the buffers that are kept.
+    pub fn free_buffers(&self) {
+        self.spares.take();
     }
 
     /// Reads the clock, and the settings if they changed.

@@ -48,6 +48,7 @@ mod journal_kill;
 mod journal_replay;
 mod journal_switch;
 mod keyspace;
+mod large_requests;
 mod listings;
 mod maxmemory;
 mod members;

@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{Uring, adopt};
+use super::{Receiving, Uring, adopt};
 use crate::token::{Kind, split_kind};
 use crate::{ListenerId, Token};
 
@@ -40,7 +40,10 @@ impl Uring {
         let Some(connection) = self.connections.get(token.0) else { return };
         if connection.closing && result < connection.operations_len() {
             self.ring.cancel_all(connection.socket.raw_fd(), token.0);
-        } else if connection.paused && connection.receiving && result < 0 {
+        } else if (connection.paused || connection.by_hand)
+            && connection.receiving == Receiving::Lent
+            && result < 0
+        {
             self.ring.cancel_receive(token.0);
         }
     }

@@ -45,11 +45,22 @@ pub(crate) struct Uring {
 #[derive(Debug)]
 struct Connection {
     socket: Socket,
-    receiving: bool, // a receive is in flight
-    polling: bool,   // a poll for writability is in flight
+    receiving: Receiving,
+    polling: bool, // a poll for writability is in flight
     paused: bool,
     ended: bool,
     closing: bool,
+    by_hand: bool, // its bytes are left to the caller
+}
+
+/// What is in flight for a connection's next bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receiving {
+    Nothing,
+    /// A receive into lent buffers.
+    Lent,
+    /// A poll for readability.
+    Awaited,
 }
 
 #[derive(Debug)]
@@ -123,11 +134,12 @@ impl Uring {
         let raw_fd = socket.raw_fd();
         let connection = Connection {
             socket,
-            receiving: true,
+            receiving: Receiving::Lent,
             polling: false,
             paused: false,
             ended: false,
             closing: false,
+            by_hand: false,
         };
         let name = self.connections.insert(connection);
         self.ring.receive(raw_fd, name);
@@ -153,9 +165,32 @@ impl Uring {
 
     pub(crate) fn pause(&mut self, token: Token) {
         let Some(connection) = self.open(token) else { return };
-        if !std::mem::replace(&mut connection.paused, true) && connection.receiving {
+        if !std::mem::replace(&mut connection.paused, true) && connection.receiving == Receiving::Lent {
             self.ring.cancel_receive(token.0);
         }
+    }
+
+    pub(crate) fn receive_by_hand(&mut self, token: Token) {
+        let Some(connection) = self.open(token) else { return };
+        let is_new = !std::mem::replace(&mut connection.by_hand, true);
+        // The poll begins with the last completion of the receive. One that pauses is being cancelled already.
+        if is_new && connection.receiving == Receiving::Lent && !connection.paused {
+            self.ring.cancel_receive(token.0);
+        }
+    }
+
+    pub(crate) fn receive_lent(&mut self, token: Token) {
+        let Some(connection) = self.open(token) else { return };
+        // A poll that is in flight ends first: with the bytes that the receive is to find.
+        connection.by_hand = false;
+        self.receive_on(token);
+    }
+
+    /// The caller has received; `is_over` if there is no more.
+    pub(crate) fn received_by_hand(&mut self, token: Token, is_over: bool) {
+        let Some(connection) = self.open(token) else { return };
+        connection.ended |= is_over;
+        self.receive_on(token);
     }
 
     pub(crate) fn resume(&mut self, token: Token) {
@@ -212,6 +247,7 @@ impl Uring {
         match split_kind(completion.data) {
             Some((Kind::Receive, name)) => self.received(Token(name), completion, sink),
             Some((Kind::Poll, name)) => self.polled(Token(name), sink),
+            Some((Kind::Readable, name)) => self.readable(Token(name), sink),
             Some((Kind::Accept, name)) => self.accepted(ListenerId(name), completion, sink),
             Some((Kind::Wake, _)) => {
                 self.watching = completion.more;
@@ -231,7 +267,7 @@ impl Uring {
         let mut told = 0;
         if let Some(connection) = self.connections.get_mut(token.0) {
             let silent = connection.closing || connection.ended;
-            connection.receiving = completion.more;
+            connection.receiving = if completion.more { Receiving::Lent } else { Receiving::Nothing };
             match completion.result {
                 n if n > 0 => {
                     if let (Some(id), Some(buffers), false) = (completion.buffer, &self.buffers, silent)
@@ -265,6 +301,17 @@ impl Uring {
             return 0;
         }
         sink(Event::Writable { token });
+        1
+    }
+
+    fn readable(&mut self, token: Token, sink: &mut impl FnMut(Event<'_>)) -> usize {
+        let Some(connection) = self.connections.get_mut(token.0) else { return 0 };
+        connection.receiving = Receiving::Nothing;
+        if connection.closing || !connection.by_hand || connection.paused || connection.ended {
+            self.after_operation(token);
+            return 0;
+        }
+        sink(Event::Readable { token });
         1
     }
 
@@ -317,9 +364,15 @@ impl Uring {
 
     fn receive_on(&mut self, token: Token) {
         let Some(connection) = self.open(token) else { return };
-        if !connection.paused && !connection.ended && !connection.receiving {
-            connection.receiving = true;
-            let raw_fd = connection.socket.raw_fd();
+        if connection.paused || connection.ended || connection.receiving != Receiving::Nothing {
+            return;
+        }
+        let raw_fd = connection.socket.raw_fd();
+        if connection.by_hand {
+            connection.receiving = Receiving::Awaited;
+            self.ring.poll_readable(raw_fd, token.0);
+        } else {
+            connection.receiving = Receiving::Lent;
             self.ring.receive(raw_fd, token.0);
         }
     }
@@ -340,12 +393,12 @@ impl Uring {
 impl Connection {
     #[inline]
     fn is_busy(&self) -> bool {
-        self.receiving || self.polling
+        self.receiving != Receiving::Nothing || self.polling
     }
 
     /// Operations in flight, 0..=2.
     fn operations_len(&self) -> i32 {
-        i32::from(self.receiving) + i32::from(self.polling)
+        i32::from(self.receiving != Receiving::Nothing) + i32::from(self.polling)
     }
 }
 

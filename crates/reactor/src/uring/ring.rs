@@ -89,6 +89,12 @@ impl Ring {
         self.push(entry.user_data(with_kind(name, Kind::Poll)));
     }
 
+    /// Completes once when `fd` has bytes, or the end of its stream.
+    pub(super) fn poll_readable(&mut self, fd: RawFd, name: u64) {
+        let entry = opcode::PollAdd::new(Fd(fd), (libc::POLLIN | libc::POLLRDHUP) as u32).build();
+        self.push(entry.user_data(with_kind(name, Kind::Readable)));
+    }
+
     /// Completes every time the eventfd is rung; its counter need not be read.
     pub(super) fn watch(&mut self, eventfd: RawFd) {
         let entry = opcode::PollAdd::new(Fd(eventfd), libc::POLLIN as u32).multi(true).build();

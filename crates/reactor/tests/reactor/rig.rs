@@ -22,6 +22,8 @@ pub struct Rig {
     pub accepted: Vec<Socket>,
     pub seen: Vec<Seen>,
     pub turns: usize,
+    /// Bytes taken at once of a connection whose bytes come by hand.
+    pub hand_bytes: usize,
 }
 
 impl Rig {
@@ -31,7 +33,7 @@ impl Rig {
 
     pub fn with(choice: DriverChoice, config: &Config) -> Rig {
         let reactor = Reactor::new(choice, config).unwrap();
-        Rig { reactor, accepted: Vec::new(), seen: Vec::new(), turns: 0 }
+        Rig { reactor, accepted: Vec::new(), seen: Vec::new(), turns: 0, hand_bytes: 5_000 }
     }
 
     pub fn listen(&mut self) -> (ListenerId, SocketAddr) {
@@ -45,8 +47,9 @@ impl Rig {
 
     pub fn turn(&mut self, timeout: Duration) -> usize {
         self.turns += 1;
-        let (accepted, seen) = (&mut self.accepted, &mut self.seen);
-        self.reactor
+        let (accepted, seen, mut readable) = (&mut self.accepted, &mut self.seen, Vec::new());
+        let told = self
+            .reactor
             .turn(
                 Some(timeout),
                 || true,
@@ -61,9 +64,28 @@ impl Rig {
                         seen.push(Seen::Failed(token, error))
                     }
                     Event::Writable { token } => seen.push(Seen::Writable(token)),
+                    Event::Readable { token } => readable.push(token),
                 },
             )
-            .unwrap()
+            .unwrap();
+        for token in readable {
+            self.take(token);
+        }
+        told
+    }
+
+    fn take(&mut self, token: Token) {
+        let mut bytes = Vec::new();
+        let seen = match self.reactor.receive(token, &mut bytes, self.hand_bytes) {
+            Ok(0) => Seen::Eof(token),
+            Ok(n) => {
+                assert!(n == bytes.len() && n <= self.hand_bytes);
+                Seen::Data(token, bytes)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(error) => Seen::Failed(token, error),
+        };
+        self.seen.push(seen);
     }
 
     /// Turns until `done`; fails after ten seconds.

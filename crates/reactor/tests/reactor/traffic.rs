@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use darter_reactor::{Config, DriverChoice, ListenAddr, Token, process};
 
-use crate::rig::{Rig, Seen, is_pattern, on_both_drivers, pattern, stream_pattern};
+use crate::rig::{Rig, Seen, is_pattern, on_both_drivers, pattern, reset_on_drop, stream_pattern};
 
 on_both_drivers! {
     fn many_connections_are_echoed(choice) {
@@ -171,6 +171,68 @@ on_both_drivers! {
         assert!(is_pattern(&all));
         rig.reactor.close(token);
         writer.join().unwrap();
+    }
+
+    fn bytes_taken_by_hand_are_all_there(choice) {
+        const LEN: usize = 2 << 20;
+        let mut rig = Rig::new(choice);
+        let (client, token) = rig.connect();
+        let writer = thread::spawn(move || stream_pattern(client, LEN));
+        rig.until(|rig| !rig.bytes(token).is_empty());
+        rig.reactor.receive_by_hand(token);
+        rig.until(|rig| rig.has_eof(token));
+        let all = rig.bytes(token);
+        assert!(all.len() == LEN && is_pattern(&all));
+        rig.seen.clear();
+        rig.rest(Duration::from_millis(30));
+        assert!(rig.seen.is_empty(), "the end came twice");
+        rig.reactor.close(token);
+        writer.join().unwrap();
+    }
+
+    fn who_takes_the_bytes_may_change_at_any_time(choice) {
+        const LEN: usize = 2 << 20;
+        let mut rig = Rig::new(choice);
+        let (client, token) = rig.connect();
+        let writer = thread::spawn(move || stream_pattern(client, LEN));
+        let mut random = 1_u32;
+        for _ in 0..4_000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            rig.hand_bytes = 1 + (random >> 8) as usize % 3_000;
+            match random >> 28 {
+                0 | 1 => rig.reactor.pause(token),
+                2..=4 => rig.reactor.resume(token),
+                5 | 6 => rig.reactor.receive_by_hand(token),
+                7 | 8 => rig.reactor.receive_lent(token),
+                _ => drop(rig.turn(Duration::ZERO)),
+            }
+        }
+        rig.hand_bytes = 100_000;
+        rig.reactor.resume(token);
+        rig.until(|rig| rig.has_eof(token));
+        let all = rig.bytes(token);
+        assert!(all.len() == LEN && is_pattern(&all));
+        rig.reactor.close(token);
+        writer.join().unwrap();
+        assert_eq!(rig.reactor.connections(), 0);
+    }
+
+    fn a_peer_that_is_lost_while_bytes_are_taken_by_hand_is_told(choice) {
+        let mut rig = Rig::new(choice);
+        let (client, token) = rig.connect();
+        rig.reactor.receive_by_hand(token);
+        rig.rest(Duration::from_millis(10));
+        reset_on_drop(&client);
+        drop(client);
+        rig.until(|rig| rig.failure(token).is_some());
+        rig.reactor.close(token);
+        let (client, token) = rig.connect();
+        rig.reactor.receive_by_hand(token);
+        rig.rest(Duration::from_millis(10));
+        rig.reactor.close(token);
+        drop(client);
+        rig.rest(Duration::from_millis(10));
+        assert!(rig.reactor.connections() == 0 && !rig.has_eof(token));
     }
 
     fn rapid_pauses_lose_nothing(choice) {
