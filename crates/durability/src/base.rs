@@ -92,6 +92,13 @@ const RESTS: u32 = 9;
 /// Far more changes than there can be, as a power of two.
 const SEQUENCES_PER_MS: u32 = 20;
 
+/// A journal that notes nothing for a while.
+#[derive(Debug)]
+#[must_use]
+pub struct Paused {
+    was_on: bool,
+}
+
 impl<F: Files> Journal<F> {
     /// Goes on from a journal that was read back: its files are made whole, and new segments begin. Returns what was set
     /// aside, as what it was and where it is now.
@@ -143,9 +150,19 @@ impl<F: Files> Journal<F> {
         self.is_on.store(true, Release);
     }
 
-    /// Notes nothing for a while; returns whether changes were noted before.
-    pub fn pause(&self) -> bool {
-        self.is_on.swap(false, std::sync::atomic::Ordering::AcqRel)
+    /// Notes nothing until [`Journal::resume`], not even for replicas: they begin anew after what is read meanwhile. A
+    /// record for them alone would take a sequence that no file has.
+    pub fn pause(&self) -> Paused {
+        self.is_paused.store(true, Release);
+        Paused { was_on: self.is_on.swap(false, std::sync::atomic::Ordering::AcqRel) }
+    }
+
+    /// Notes changes again as before the pause.
+    pub fn resume(&self, paused: Paused) {
+        if paused.was_on {
+            self.set_on();
+        }
+        self.is_paused.store(false, Release);
     }
 
     /// Held by the thread that switches the journal on or off, or begins a base.

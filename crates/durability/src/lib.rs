@@ -84,6 +84,8 @@ pub struct Journal<F: Files = Disk> {
     base_generation: AtomicU64,
     /// Changes are written down.
     is_on: AtomicBool,
+    /// Nothing is noted, for replicas neither.
+    is_paused: AtomicBool,
     /// The generation with which it was switched on while the server ran, until it has a base since; `NONE` then.
     since: AtomicU64,
     /// One for each thread, and one for work on threads that serve nobody.
@@ -186,6 +188,7 @@ impl<F: Files> Journal<F> {
             generation: AtomicU64::new(0),
             base_generation: AtomicU64::new(0),
             is_on: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             since: AtomicU64::new(NONE),
             slots: (0..=threads).map(|_| Slot::new()).collect(),
             foreign: Mutex::new(ThreadLog::new(threads as u16)),
@@ -259,7 +262,7 @@ impl<F: Files> Journal<F> {
 
     /// Whether changes are noted: for files, for replicas, or for both.
     pub fn is_noting(&self) -> bool {
-        self.is_on() || self.intake.is_on()
+        self.is_on() || self.intake.is_on() && !self.is_paused.load(Ordering::Acquire)
     }
 
     /// Has sequences begin at `to` or later: nobody is given those before it any more.

@@ -339,3 +339,25 @@ fn libraries_that_two_clients_change_are_read_back_as_they_were() {
     drop(server);
     assert_eq!(all(&dir.start(&[])), before);
 }
+
+/// What a reload reads was noted again for the replica alone: no file had its sequence, and a start took what followed for
+/// damage.
+#[test]
+fn functions_that_are_read_again_beside_a_replica_leave_no_gap() {
+    let dir = Dir::new("reload-functions");
+    let server = dir.start(&["--proactor_threads", "2", "--repl-diskless-sync-delay", "0"]);
+    let replica = Server::start(&[]);
+    let mut client = server.client();
+    let code = "#!lua name=l\nredis.register_function('f', function() return 7 end)";
+    assert_eq!(client.call(&["FUNCTION", "LOAD", code]), Value::Text("l".to_owned()));
+    crate::nodes::follow(&mut replica.client(), server.port());
+    assert_eq!(client.call(&["DEBUG", "LOADAOF"]), Value::ok());
+    client.call(&["SET", "after", "1"]);
+    assert_eq!(client.call(&["DEBUG", "LOADAOF"]), Value::ok());
+    assert_eq!(client.call(&["GET", "after"]), Value::Text("1".to_owned()));
+    drop(server);
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["GET", "after"]), Value::Text("1".to_owned()));
+    assert_eq!(client.call(&["FCALL", "f", "0"]), Value::Int(7));
+}

@@ -49,13 +49,11 @@ fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
     }
     let dir = rewrite::dir_of(&shared.settings.live())?;
     // What is read is not to be noted again: a record that nobody writes would be a gap.
-    let is_on = journal.pause();
+    let paused = journal.pause();
     load::empty(shared);
     know_libraries(&mut ThreadState::new(shared, 0), &[]);
     let loaded = replay::load(shared, &dir);
-    if is_on {
-        journal.set_on();
-    }
+    journal.resume(paused);
     let loaded = loaded?.ok_or_else(|| format!("there is no journal in {}", dir.display()))?;
     if !loaded.ending.is_sound() {
         return Err("the journal is damaged; the log says where".to_owned());
