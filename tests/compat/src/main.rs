@@ -87,7 +87,7 @@ fn command() -> Command {
         .arg(text("peer-bin", "the other side: a program or HOST:PORT; without it DARTER_BIN or target/"))
         .arg(many("peer-flag", "a further flag for the other side"))
         .arg(
-            text("peer-way", "how the other side gets commands: direct, exec, script")
+            text("peer-way", "how the other side gets commands: direct, exec, script, function")
                 .default_value("direct"),
         )
         .arg(text("failures", "stop after so many").default_value("1").value_parser(value_parser!(usize)))

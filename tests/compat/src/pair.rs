@@ -95,6 +95,7 @@ impl Side {
             // A server without scripts answers with an error, and has nothing to forget.
             admin.ask(command)?;
         }
+        self.way.prepare(&mut admin)?;
         self.queued = vec![Vec::new(); connections];
         for _ in 0..connections {
             self.connections.push(self.open(version)?);

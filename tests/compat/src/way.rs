@@ -17,8 +17,12 @@ pub enum Way {
     Exec,
     /// Each by a script of its own, in RESP2: there Lua's values keep every reply but the kind of a null.
     Script,
+    /// Each by a function of a library, as by a script.
+    Function,
 }
 
+const LIBRARY: &str = "#!lua name=ways\nredis.register_function('way', function(keys, words) \
+                       return redis.pcall(unpack(words)) end)";
 const SCRIPT: &[u8] = b"return redis.pcall(unpack(ARGV))";
 
 impl Way {
@@ -28,8 +32,18 @@ impl Way {
             "direct" => Some(Self::Direct),
             "exec" => Some(Self::Exec),
             "script" => Some(Self::Script),
+            "function" => Some(Self::Function),
             _ => None,
         }
+    }
+
+    /// Makes a server ready for it, which may have forgotten its functions.  Errors: the server refuses.
+    pub fn prepare(self, connection: &mut Connection) -> io::Result<()> {
+        if self != Self::Function {
+            return Ok(());
+        }
+        let answer = connection.ask(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
+        if answer.is_error() { Err(io::Error::other(format!("FUNCTION LOAD: {answer}"))) } else { Ok(()) }
     }
 
     /// Sends the commands of `batch` in one write.
@@ -41,8 +55,10 @@ impl Way {
                 let wrapped = |op: &Op| [words(&[b"MULTI"]), op.args.clone(), words(&[b"EXEC"])];
                 batch.iter().flat_map(wrapped).collect()
             }
-            Self::Script => {
-                let wrapped = |op: &Op| [words(&[b"EVAL", SCRIPT, b"0"]), op.args.clone()].concat();
+            Self::Script | Self::Function => {
+                let head: &[&[u8]] =
+                    if self == Self::Script { &[b"EVAL", SCRIPT, b"0"] } else { &[b"FCALL", b"way", b"0"] };
+                let wrapped = |op: &Op| [words(head), op.args.clone()].concat();
                 batch.iter().map(wrapped).collect()
             }
         };
@@ -68,10 +84,14 @@ impl Way {
             // Where nothing may wait, BRPOPLPUSH answers a null text and no null array, as in Redis.
             (_, Reply::Line(b'*' | b'$', null)) if null == b"-1" => Reply::Line(b'$', null.clone()),
             // Lua's errors end with their last word.
-            (Self::Script, Reply::Line(b'-', text)) => Reply::Line(b'-', text.trim_ascii_end().to_vec()),
+            (Self::Script | Self::Function, Reply::Line(b'-', text)) => {
+                Reply::Line(b'-', text.trim_ascii_end().to_vec())
+            }
             // Lua's numbers are doubles.
-            (Self::Script, Reply::Line(b':', digits)) => Reply::Line(b':', through_double(digits)),
-            (Self::Script, Reply::List(kind, items)) => {
+            (Self::Script | Self::Function, Reply::Line(b':', digits)) => {
+                Reply::Line(b':', through_double(digits))
+            }
+            (Self::Script | Self::Function, Reply::List(kind, items)) => {
                 Reply::List(*kind, items.iter().map(|item| self.expected(item)).collect())
             }
             _ => reply.clone(),
@@ -85,7 +105,9 @@ impl Way {
             b"ERR Unknown Redis command called from script",
             b"ERR This Redis command is not allowed from script",
         ];
-        self == Self::Script && expected.is_error() && reply.bytes().is_some_and(|text| OWN.contains(&text))
+        matches!(self, Self::Script | Self::Function)
+            && expected.is_error()
+            && reply.bytes().is_some_and(|text| OWN.contains(&text))
     }
 }
 
@@ -109,7 +131,15 @@ pub fn counts(connection: &mut Connection) -> io::Result<BTreeMap<String, (u64, 
         };
         if matches!(
             name,
-            "multi" | "exec" | "eval" | "info" | "hello" | "client|setinfo" | "config|resetstat"
+            "multi"
+                | "exec"
+                | "eval"
+                | "fcall"
+                | "function|load"
+                | "info"
+                | "hello"
+                | "client|setinfo"
+                | "config|resetstat"
         ) {
             continue;
         }

@@ -312,7 +312,14 @@ fn who(args: Args<'_>) -> Who<'_> {
 fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'_>) -> Result<bool, Fault> {
     let who = who(args);
     let Some(staged) = ctx.staged.take() else {
-        return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
+        return match ctx.may_slice {
+            true => match who.leave(ctx, plan, reply.is_resp3()) {
+                // The body says so, and counts that it has found a key.
+                Err(Fault::WrongType) => Ok(false),
+                left => left,
+            },
+            false => Ok(false),
+        };
     };
     let Some((found, is_new)) = who.put(ctx, staged)? else { return Err(no_group(who.key, who.group)) };
     if is_new {

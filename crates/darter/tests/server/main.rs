@@ -6,18 +6,31 @@ mod harness;
 mod listed;
 mod nodes;
 
-// The random commands of the comparison with Redis.
+// The random commands of the comparison with Redis, and how they are sent.
+#[path = "../../../../tests/compat/src/connection.rs"]
+#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
+mod connection;
+#[path = "../../../../tests/compat/src/events.rs"]
+mod events;
+#[path = "../../../../tests/compat/src/filling.rs"]
+mod filling;
 #[path = "../../../../tests/compat/src/form.rs"]
 mod form;
 #[path = "../../../../tests/compat/src/grammar/mod.rs"]
 #[allow(dead_code, reason = "the comparison with Redis uses all of it")]
 mod grammar;
+#[path = "../../../../tests/compat/src/reply.rs"]
+#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
+mod reply;
 #[path = "../../../../tests/compat/src/rng.rs"]
 #[allow(dead_code, reason = "the comparison with Redis uses all of it")]
 mod rng;
 #[path = "../../../../tests/compat/src/stream.rs"]
 #[allow(dead_code, reason = "the comparison with Redis uses all of it")]
 mod stream;
+#[path = "../../../../tests/compat/src/way.rs"]
+#[allow(dead_code, reason = "the comparison with Redis uses all of it")]
+mod way;
 #[path = "../../../../tests/compat/src/words.rs"]
 mod words;
 
@@ -36,6 +49,7 @@ mod copies;
 mod doors;
 mod draws;
 mod ending;
+mod equivalence;
 mod first_hour;
 mod functions;
 mod holds;
