@@ -19,11 +19,11 @@ use std::sync::Arc;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
+use darter_server::conn::window::Window;
 use darter_server::journal::turn;
-use darter_server::listening::ListenerKind;
+use darter_server::protocol::ListenerKind;
 use darter_server::session::{Gate, Session};
 use darter_server::thread_state::ThreadState;
-use darter_server::window::Window;
 use in_process::InProcess;
 
 const KEYS: u32 = 10_000;

@@ -15,12 +15,12 @@ use std::sync::{Arc, Barrier};
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
+use darter_server::conn::window::Window;
 use darter_server::journal::turn;
-use darter_server::listening::ListenerKind;
+use darter_server::protocol::ListenerKind;
 use darter_server::session::Session;
 use darter_server::shared::Shared;
 use darter_server::thread_state::ThreadState;
-use darter_server::window::Window;
 use in_process::InProcess;
 
 /// A line of its own for each mark: thread 0 begins, thread 1 begins, a batch begins, nobody counts.

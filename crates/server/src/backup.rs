@@ -15,12 +15,13 @@ use darter_command::Fault;
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{Directory, Local};
 
+use crate::clock::unix_ms;
 use crate::pubsub;
 use crate::shared::Shared;
 use crate::snapshot::run::{Order, Purpose, Run};
 use crate::snapshot::start_or_schedule;
-use crate::thread_state::{ThreadState, unix_ms};
-use crate::worker::lock;
+use crate::sync::lock;
+use crate::thread_state::ThreadState;
 use darter_config::Live;
 
 /// The one backup that there can be.

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 
 use crate::conn::Conn;
+use crate::conn::window::Window;
 use crate::engine::admit;
 use crate::event_loop::EventLoop;
 use crate::exec::Call;
@@ -17,7 +18,6 @@ use crate::job::{Body, Job};
 use crate::scripts::busy_line;
 use crate::session::Session;
 use crate::thread_state::ThreadState;
-use crate::window::Window;
 use crate::worker::{find, mark_dirty};
 
 use darter_reactor::Token;

@@ -6,11 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use darter_reactor::Token;
 use darter_txn::watch::WatchFlag;
 
-use crate::limit::clients::CLIENT_BYTES;
-use crate::pubsub::Subscriptions;
-use crate::session::{Gate, Multi, Session};
-use crate::tracking::Mode;
-use crate::worker::lock;
+use crate::subscriptions::Subscriptions;
+use crate::sync::lock;
 
 /// A client as seen from outside its thread. Its own thread keeps it fresh once a turn.
 #[derive(Debug)]
@@ -182,48 +179,6 @@ impl ClientInfo {
             watch_flag: Mutex::default(),
             words: Mutex::new(ClientWords { user: "default".into(), ..ClientWords::default() }),
         }
-    }
-
-    /// Brings up to date what the session knows; its own thread calls this.
-    pub fn update(&self, session: &Session) {
-        self.show_multi(session.multi.as_ref());
-        self.update_in_exec(session);
-    }
-
-    /// Shows what MULTI has queued, if it is open.
-    pub fn show_multi(&self, multi: Option<&Multi>) {
-        self.multi.store(multi.map_or(u32::MAX, |multi| multi.queued.len() as u32), Relaxed);
-        self.multi_bytes.store(multi.map_or(0, Multi::held_bytes), Relaxed);
-    }
-
-    /// [`ClientInfo::update`] while EXEC runs, which the client is in until its end.
-    pub fn update_in_exec(&self, session: &Session) {
-        let usage = &session.usage;
-        self.db.store(session.db, Relaxed);
-        self.resp3.store(session.resp3, Relaxed);
-        self.last_command.store(usage.last_command, Relaxed);
-        // One that waits is counted when it is answered.
-        let waiting = u64::from(session.blocked.is_some());
-        self.commands.store(usage.commands - waiting, Relaxed);
-        self.input_bytes.store(usage.input_bytes, Relaxed);
-        self.held_bytes.store(session.held_bytes(), Relaxed);
-        self.watched.store(session.watched.len() as u32, Relaxed);
-        self.is_closing.store(session.is_closing, Relaxed);
-        self.is_monitor.store(session.is_monitor, Relaxed);
-        self.no_evict.store(session.no_evict, Relaxed);
-        self.no_touch.store(session.no_touch, Relaxed);
-        self.imports.store(session.gate.has(Gate::IMPORTS), Relaxed);
-        let own = session.tracking.as_deref();
-        let redirect = own.map_or(-1, |own| own.redirect.map_or(0, |id| id as i64));
-        self.redirect.store(redirect, Relaxed);
-        self.is_broadcast.store(own.is_some_and(|own| own.mode == Mode::Broadcast), Relaxed);
-        self.is_redirect_broken.store(own.is_some_and(|own| own.is_broken), Relaxed);
-    }
-
-    /// Bytes it takes in all.
-    pub fn total_bytes(&self) -> usize {
-        let parts = [&self.buffer_bytes, &self.multi_bytes, &self.held_bytes];
-        CLIENT_BYTES + parts.iter().map(|bytes| bytes.load(Relaxed)).sum::<usize>()
     }
 
     /// Shows whether what it watches from now on has changed.

@@ -2,6 +2,9 @@
 //!
 //! `timing` and `large` say which commands are kept; the commands that show them are in `commands::slowlog`.
 
+pub mod large;
+pub mod timing;
+
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
@@ -11,8 +14,8 @@ use darter_wire::Args;
 
 use crate::clients::ClientInfo;
 use crate::registry::Entry;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// A command that is kept.
 #[derive(Clone, Debug)]

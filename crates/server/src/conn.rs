@@ -1,6 +1,10 @@
 //! One connection on its thread: bytes that wait to be understood, replies that wait to be sent.
 
+pub mod batch;
+pub mod output;
 mod shown;
+pub mod traffic;
+pub mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,21 +15,22 @@ use darter_wire::{
     Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, ReplyBuffer, Span, Step, short_request,
 };
 
+use batch::CommandBatch;
+
 use crate::acl::Acl;
-use crate::batch::{self, CommandBatch};
 use crate::busy_rejection::Waiting;
 use crate::clients::ClientInfo;
+use crate::command_log::large;
 use crate::dispatch::{self, Resolved};
 use crate::exec::{Call, Ran};
 use crate::http::{self, Visit};
 use crate::journal::log::Held;
-use crate::large;
-use crate::listening::ListenerKind;
+use crate::protocol::ListenerKind;
 use crate::protocol::{self, Allowed, Protocol};
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
 use crate::tls::Channel;
-use crate::window::{Prepared, WINDOW_LEN, Window};
+use window::{Prepared, WINDOW_LEN, Window};
 
 /// Requests of a window that others are compared with: where they alternate, comparing gains nothing.
 const LIKES_MAX: u32 = 4;

@@ -6,24 +6,25 @@ use std::time::{Duration, Instant};
 use darter_store::expiry::Sweep;
 
 use crate::conn::Conn;
+use crate::conn::output;
+use crate::conn::traffic;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::http;
-use crate::idling::{self, Idling};
+use crate::idling;
 use crate::job::Shards;
 use crate::limit::relief;
-use crate::memcached::{self, Counter};
-use crate::output;
-use crate::report::Clients;
+use crate::memcached;
 use crate::report::rates::History;
 use crate::shared::{ShardStats, Shared, ThreadMessage};
 use crate::snapshot::ending;
 use crate::snapshot::schedule::Schedule;
 use crate::snapshot::walk::Walker;
+use crate::stats::clients::Clients;
+use crate::stats::memcached::Counter;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::tls;
 use crate::tracking;
-use crate::worker::lock;
 
 /// Index lines looked at in one visit to a shard: some tens of microseconds at most.
 const LINES_PER_VISIT: usize = 512;
@@ -94,7 +95,11 @@ impl Cron {
         if !local.is_quiet {
             local.stats().turn_times.add(turn_nanos);
             local.stats().lively_turns.add(1);
-            Idling::end(local.shared, local, &mut self.served_ms);
+            let shared = local.shared;
+            if shared.idling.end(local.now_ms, &mut self.served_ms) {
+                let others = (0..shared.handles.len()).filter(|&thread| thread != usize::from(local.thread));
+                others.for_each(|thread| shared.handles[thread].wake());
+            }
         }
         if self.is_resting && !local.shared.idling.is_on(local.now_ms) {
             (self.is_resting, self.next_tick) = (false, now);
@@ -171,7 +176,7 @@ impl Room {
                     break;
                 }
             }
-            crate::timing::note_event(local, "expire-cycle", began.elapsed());
+            crate::command_log::timing::note_event(local, "expire-cycle", began.elapsed());
         }
         let began = Instant::now();
         let has_time = || began.elapsed() < VISIT_TIME_MAX;
@@ -242,7 +247,7 @@ fn each_second(local: &mut ThreadState, conns: &mut [Option<Box<Conn>>]) {
         if is_stuck {
             local.stats().send_timeouts.add(1);
         }
-        let is_late_for_tls = tls::is_late(local, conn);
+        let is_late_for_tls = traffic::is_late(local, conn);
         if is_late_for_tls {
             local.stats().tls_failed.add(1);
         }

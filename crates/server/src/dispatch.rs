@@ -8,20 +8,21 @@ use darter_wire::{Args, Reply, Short};
 
 use crate::acl::guard;
 use crate::clients::ClientInfo;
+use crate::command_log::large;
 use crate::commands;
 use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::{admit, lease, plan};
+use crate::exec::multi_key;
 use crate::exec::{self, Call, Ran};
 use crate::fieldsets;
 use crate::job::{Body, Shards};
-use crate::large;
-use crate::multi_key;
 use crate::registry::{Entry, Run};
 use crate::script_run;
 use crate::session::{Gate, Session};
 use crate::shared::ShardCell;
 use crate::thread_state::ThreadState;
+use crate::transaction;
 
 /// The body of a command about the connection or the server.
 pub type ServerRun = fn(&mut Caller<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Fault>;
@@ -153,10 +154,10 @@ pub(crate) fn run_checked(
     // What waits is timed where it runs in the end.
     if ran == Ran::Done {
         let weight = entry.weight(local.times_all, has_one_key);
-        crate::timing::note(local, info, entry, args, took, weight);
+        crate::command_log::timing::note(local, info, entry, args, took, weight);
         if took >= CLOCK_STEP {
             // What follows in the same turn finds dead what has died meanwhile.
-            local.now_ms = crate::thread_state::unix_ms();
+            local.now_ms = crate::clock::unix_ms();
         }
     }
     ran
@@ -183,7 +184,7 @@ fn run(
         return Ran::Done;
     }
     match entry.run {
-        Run::Data(_) if entry.is_import => match fieldsets::expand(call.session, args) {
+        Run::Data(_) if entry.is_import => match fieldsets::expand(call.session.fieldsets.as_deref(), args) {
             Ok(whole) => exec::run_multi(local, call, entry, whole.args()),
             Err(fault) => {
                 let mut reply = Reply::new(call.out, call.session.resp3);
@@ -200,11 +201,11 @@ fn run(
             Ran::Done
         }
         Run::Data(_) => exec::run_multi(local, call, entry, args),
-        Run::Server(body) if matches!(entry.spec.reach, Reach::Keys) => {
-            run_server(local, call, info, entry, body, args)
+        Run::Server(id) if matches!(entry.spec.reach, Reach::Keys) => {
+            run_server(local, call, info, entry, commands::rows::body(id), args)
         }
-        Run::Server(body) => run_holding(local, call, info, entry, body, args),
-        Run::Txn(body) => body(local, call, info, args),
+        Run::Server(id) => run_holding(local, call, info, entry, commands::rows::body(id), args),
+        Run::Txn(id) => transaction::body(id)(local, call, info, args),
         Run::Script(way) => script_run::start(local, call, info, entry, way, args),
     }
 }

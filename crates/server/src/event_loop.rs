@@ -19,15 +19,18 @@ use darter_script::Kind;
 use crate::clients::ClientInfo;
 use crate::commands::login;
 use crate::conn::Conn;
+use crate::conn::output;
+use crate::conn::traffic;
+use crate::conn::window::Window;
 use crate::journal;
-use crate::listening::{ListenerKind, Listening, Refused};
-use crate::output;
+use crate::listening::{Listening, Refused};
+use crate::protocol::ListenerKind;
 use crate::session::{Gate, Session};
 use crate::shared::{ThreadHandle, ThreadMessage};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tls;
-use crate::window::Window;
-use crate::worker::{find, lock, mark_dirty};
+use crate::worker::{find, mark_dirty};
 
 /// A thread's reactor, its connections, and what the turn has still to do about them.
 pub struct EventLoop {
@@ -338,12 +341,12 @@ fn take_bytes(local: &mut ThreadState, window: &mut Window, conn: &mut Conn, byt
     match (&conn.channel, waits) {
         (None, false) => conn.receive(local, window, bytes),
         (None, true) => conn.receive_later(local, bytes),
-        (Some(_), false) => tls::receive(conn, local, window, bytes, Conn::receive),
+        (Some(_), false) => traffic::receive(conn, local, window, bytes, Conn::receive),
         (Some(_), true) => {
             let keep = |conn: &mut Conn, local: &mut ThreadState, _: &mut _, plain: &[u8]| {
                 conn.receive_later(local, plain);
             };
-            tls::receive(conn, local, window, bytes, keep);
+            traffic::receive(conn, local, window, bytes, keep);
         }
     }
 }

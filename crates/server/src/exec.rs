@@ -3,6 +3,8 @@
 //! A command takes its shards, runs as a plain function and lets them go. When one is busy the command
 //! is copied into a job, left in that shard's inbox, and its connection stalls until the reply comes.
 
+pub mod multi_key;
+
 use darter_command::incremental::{Incremental, Staged, TRIES_MAX};
 use darter_command::slices::{Rest, WRITE_BYTES_MIN};
 use darter_command::{Ctx, Fault, Flags, Marks, Wait};
@@ -14,6 +16,7 @@ use darter_txn::{LockSet, Part, ShardSet};
 use darter_wire::{Args, Reply};
 
 use crate::busy_rejection::{self, Waiting};
+use crate::command_log::large;
 use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
@@ -21,7 +24,6 @@ use crate::engine::sinks::commit_body;
 use crate::engine::{admit, commit, lease, plan};
 use crate::job::{Body, Job, Shards};
 use crate::journal::note as journal;
-use crate::large;
 use crate::long_reads::{Reading, Slice, Source};
 use crate::pubsub;
 use crate::registry::{Entry, Run};
@@ -273,7 +275,7 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
                 let source = Source::new(local, rest, args.args(), origin.db);
                 job.body = Body::Left { source, entry, args: args.args().to_owned() };
             } else if job.blocked.is_none() {
-                crate::timing::note_job(local, origin.client, entry, args.args(), took);
+                crate::command_log::timing::note_job(local, origin.client, entry, args.args(), took);
                 large::note_reply(local, origin.client, entry, args.args(), job.reply.len());
             }
         }

@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use darter_command::Fault;
 use darter_wire::{Args, OwnedArgs};
 
-use crate::session::Session;
-
 /// Names of fields, in the order of the values to come.
 type Fields = Box<[Box<[u8]>]>;
 
@@ -74,8 +72,8 @@ impl Fieldsets {
 /// HIMPORT SET with the name of each field in front of its value.
 ///
 /// Errors: the connection has no such fieldset, or it has another number of fields.
-pub fn expand(session: &Session, args: Args<'_>) -> Result<OwnedArgs, Fault> {
-    let fields = session.fieldsets.as_deref().and_then(|fieldsets| fieldsets.of.get(args.at(3)));
+pub fn expand(fieldsets: Option<&Fieldsets>, args: Args<'_>) -> Result<OwnedArgs, Fault> {
+    let fields = fieldsets.and_then(|fieldsets| fieldsets.of.get(args.at(3)));
     let fields = fields.ok_or(Fault::text("ERR no such fieldset"))?;
     let values = args.tail(4);
     if fields.len() != values.len() {

@@ -14,9 +14,9 @@ use darter_base::rng::Rng;
 use darter_reactor::process::{self, CpuTimes};
 use darter_wire::Args;
 
+use crate::clock::unix_ms;
 use crate::registry::Entry;
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// What was asked for.
 #[derive(Clone, Debug)]

@@ -7,9 +7,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::shared::Shared;
-use crate::thread_state::ThreadState;
-
 /// Between two rounds of housekeeping while the server idles.
 pub const REST: Duration = Duration::from_millis(100);
 
@@ -31,17 +28,14 @@ impl Idling {
         now_ms.saturating_sub(self.served_ms.load(SeqCst)) >= IDLE_AFTER_MS
     }
 
-    /// Notes that `local`'s thread serves, and wakes the others if the server idled. `noted_ms` is when the thread last did
-    /// so. Cost: a comparison, but for once in ten milliseconds.
-    pub fn end(shared: &Shared, local: &ThreadState, noted_ms: &mut u64) {
-        if local.now_ms.abs_diff(*noted_ms) < NOTE_MS {
-            return;
+    /// Notes that a thread serves whose clock says `now_ms`; returns true if the server idled, and the other threads are to be
+    /// woken. `noted_ms` is when the thread last did so. Cost: a comparison, but for once in ten milliseconds.
+    #[inline]
+    pub fn end(&self, now_ms: u64, noted_ms: &mut u64) -> bool {
+        if now_ms.abs_diff(*noted_ms) < NOTE_MS {
+            return false;
         }
-        *noted_ms = local.now_ms;
-        let before_ms = shared.idling.served_ms.swap(local.now_ms, SeqCst);
-        if local.now_ms.saturating_sub(before_ms) >= IDLE_AFTER_MS {
-            let others = (0..shared.handles.len()).filter(|&thread| thread != usize::from(local.thread));
-            others.for_each(|thread| shared.handles[thread].wake());
-        }
+        *noted_ms = now_ms;
+        now_ms.saturating_sub(self.served_ms.swap(now_ms, SeqCst)) >= IDLE_AFTER_MS
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use darter_reactor::{ListenAddr, ListenerId, Reactor};
 
+use crate::protocol::ListenerKind;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
 use crate::tls;
@@ -18,39 +19,6 @@ use darter_config::{Changes, Live, Refusal};
 mod patience;
 
 pub use patience::Patience;
-
-/// Which clients a listener is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ListenerKind {
-    /// All: what they speak is recognised.
-    #[default]
-    Main,
-    /// Those that speak memcached's protocol.
-    Memcached,
-    /// Administrators: RESP and HTTP, however many clients there are.
-    Admin,
-    /// As the main one, and always encrypted.
-    Tls,
-}
-
-impl ListenerKind {
-    /// How many kinds there are.
-    pub const LEN: usize = 4;
-
-    const fn word(self) -> &'static str {
-        match self {
-            ListenerKind::Main => "main",
-            ListenerKind::Memcached => "memcached",
-            ListenerKind::Admin => "admin",
-            ListenerKind::Tls => "tls",
-        }
-    }
-
-    /// Whether it is for all clients.
-    pub const fn is_main(self) -> bool {
-        matches!(self, ListenerKind::Main | ListenerKind::Tls)
-    }
-}
 
 /// Why a client is not let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

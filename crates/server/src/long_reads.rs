@@ -17,13 +17,13 @@ use darter_store::reads::Aside;
 use darter_txn::{LockSet, Part};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::command_log::large;
 use crate::conn::Conn;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
 use crate::exec;
 use crate::job::{Body, Called, Job, Shards};
-use crate::large;
 use crate::memcached::Listing;
 use crate::registry::Entry;
 use crate::thread_state::ThreadState;
@@ -192,7 +192,13 @@ impl Reading {
 pub fn finish(local: &ThreadState, conn: &mut Conn) {
     let Some(reading) = conn.session.reading.take() else { return };
     conn.session.send_own_messages(&mut conn.output);
-    crate::timing::note_job(local, conn.session.id, reading.entry, reading.args.args(), reading.spent);
+    crate::command_log::timing::note_job(
+        local,
+        conn.session.id,
+        reading.entry,
+        reading.args.args(),
+        reading.spent,
+    );
     large::note_reply(local, conn.session.id, reading.entry, reading.args.args(), reading.bytes);
     let_go(local, reading.args.into_bytes());
 }

@@ -14,8 +14,8 @@ use crate::clients::ClientInfo;
 use crate::redact;
 use crate::registry::Entry;
 use crate::shared::ThreadMessage;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// The clients that see every command.
 #[derive(Debug, Default)]

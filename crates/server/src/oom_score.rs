@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::worker::lock;
+use crate::sync::lock;
 use darter_config::{Live, OomScore};
 
 const FILE: &str = "/proc/self/oom_score_adj";

@@ -4,7 +4,39 @@
 //! inline command of Redis is one (`get k`, `touch k 10`): memcached is recognised only where Redis has no such command
 //! or refuses it with these words.
 
-use crate::listening::ListenerKind;
+/// Which clients a listener is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ListenerKind {
+    /// All: what they speak is recognised.
+    #[default]
+    Main,
+    /// Those that speak memcached's protocol.
+    Memcached,
+    /// Administrators: RESP and HTTP, however many clients there are.
+    Admin,
+    /// As the main one, and always encrypted.
+    Tls,
+}
+
+impl ListenerKind {
+    /// How many kinds there are.
+    pub const LEN: usize = 4;
+
+    /// The word for it in settings and logs.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            ListenerKind::Main => "main",
+            ListenerKind::Memcached => "memcached",
+            ListenerKind::Admin => "admin",
+            ListenerKind::Tls => "tls",
+        }
+    }
+
+    /// Whether it is for all clients.
+    pub const fn is_main(self) -> bool {
+        matches!(self, ListenerKind::Main | ListenerKind::Tls)
+    }
+}
 
 /// A protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

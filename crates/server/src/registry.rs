@@ -1,20 +1,16 @@
 //! Every command by name: the data families of `command` and the server's own.
 //!
-//! Built once at start; a lookup is two words compared.
+//! Built once at start, from the rows that `commands` puts together; a lookup is two words compared. It names no command and
+//! no connection, so that whatever knows a command's row may stand below both.
 
 use std::collections::HashMap;
 
 use darter_command::incremental::bulk_add::MANY;
 use darter_command::spec::{Effect, Inlined, ReplicaForm};
-use darter_command::{FAMILIES, Flags, Keys, Marks, Reach, Spec};
+use darter_command::{Flags, Keys, Marks, Reach, Spec};
 use darter_wire::{Args, OwnedArgs};
 
-use crate::commands;
-use crate::dispatch::ServerRun;
-use crate::script_run::{self, Way};
-use crate::session::Session;
 use crate::stats::Weight;
-use crate::transaction::{self, TxnRun};
 
 /// A command's body.
 #[derive(Clone, Copy)]
@@ -22,11 +18,48 @@ pub enum Run {
     /// Works on data, with shards held, on whichever thread holds them.
     Data(darter_command::Run),
     /// Works on the connection or the server, on the connection's own thread, with no shard held but those its row reaches for.
-    Server(ServerRun),
+    Server(RowId),
     /// Begins or ends a transaction: takes the shards itself.
-    Txn(TxnRun),
+    Txn(RowId),
     /// Runs a script: takes the shards itself, or finds them held by EXEC.
     Script(Way),
+}
+
+/// The place of a body in the tables of `commands` or `transaction`. The registry, which everything names, names neither.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowId {
+    /// The family.
+    pub family: u8,
+    /// The row in it.
+    pub row: u8,
+}
+
+impl RowId {
+    /// The row `row` of the family `family`.
+    pub const fn new(family: usize, row: usize) -> RowId {
+        assert!(family < 256 && row < 256, "a table is too long");
+        RowId { family: family as u8, row: row as u8 }
+    }
+}
+
+/// How a script is named, and whether it may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// How it is named.
+    pub by: By,
+    /// It may write.
+    pub may_write: bool,
+}
+
+/// How a script is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// By its text.
+    Text,
+    /// By the SHA-1 of its text.
+    Sha,
+    /// As a function of a library.
+    Function,
 }
 
 /// A command or subcommand.
@@ -72,18 +105,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it runs a script: EXEC does when one is queued.
-    #[inline]
-    pub fn may_run_script(&self, session: &Session) -> bool {
-        match self.run {
-            Run::Script(_) => true,
-            Run::Txn(_) => session.multi.as_ref().is_some_and(|multi| {
-                multi.queued.iter().any(|queued| matches!(queued.entry.run, Run::Script(_)))
-            }),
-            _ => false,
-        }
-    }
-
     fn new(id: usize, spec: Spec, run: Run, subs: Vec<&'static Entry>) -> Entry {
         // What may wait goes the way that parks it.
         let is_local = matches!(run, Run::Data(_))
@@ -272,32 +293,14 @@ fn u32_at(name: &[u8], at: usize) -> u64 {
 }
 
 impl Registry {
-    /// Reads every family. Panics when a name is there twice: a mistake in the tables.
-    pub fn build() -> Registry {
-        match Registry::build_renamed(&[]) {
-            Ok(registry) => registry,
-            Err(fault) => panic!("{fault}"),
-        }
-    }
-
-    /// As [`Registry::build`], with commands called otherwise: pairs of old and new name, a command with an empty new
-    /// name has none. Errors: one line about a name that is not there, or is there already.
-    pub fn build_renamed(renamed: &[(String, String)]) -> Result<Registry, String> {
-        Registry::build_with(renamed, &[])
-    }
-
-    /// As [`Registry::build_renamed`], with commands and subcommands (`container|sub`) that only administrators'
-    /// connections may run, by the names of their rows.
-    pub fn build_with(renamed: &[(String, String)], restricted: &[String]) -> Result<Registry, String> {
-        let mut rows: Vec<(Spec, Run)> = Vec::new();
-        for family in FAMILIES {
-            rows.extend(family.iter().map(|c| (c.spec, Run::Data(c.run))));
-        }
-        for family in commands::FAMILIES {
-            rows.extend(family.iter().map(|c| (c.spec, Run::Server(c.run))));
-        }
-        rows.extend(transaction::FAMILY.iter().map(|(spec, run)| (*spec, Run::Txn(*run))));
-        rows.extend(script_run::FAMILY.iter().map(|(spec, way)| (*spec, Run::Script(*way))));
+    /// The table of `rows`, with commands called otherwise: pairs of old and new name, a command with an empty new name has
+    /// none; and with commands and subcommands (`container|sub`) that only administrators' connections may run, by the names
+    /// of their rows. Errors: one line about a name that is not there, or is there already.
+    pub fn of(
+        rows: &[(Spec, Run)],
+        renamed: &[(String, String)],
+        restricted: &[String],
+    ) -> Result<Registry, String> {
         let mut registry = Registry {
             by_letters: Box::new([(0, None); LETTERS_LEN]),
             by_word: vec![None; TABLE_LEN],

@@ -3,6 +3,8 @@
 //! A script whose source shows that it touches only declared keys takes their shards; any other takes them all, so
 //! that no key can turn up whose shard is not held, no run has to begin again, and none waits while it holds.
 
+pub mod host;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,26 +27,12 @@ use crate::exec::{self, Call, Ran};
 use crate::job::{Body, Shards};
 use crate::libraries::Libraries;
 use crate::monitor;
-use crate::registry::{Entry, Run};
-use crate::script_host::{Bridge, serve_others};
+use crate::registry::{By, Entry, Run, Way};
+use crate::script_run::host::{Bridge, serve_others};
 use crate::scripts::{Cached, Scripts};
 use crate::session::{Gate, Session};
 use crate::static_keys::is_contained;
 use crate::thread_state::ThreadState;
-
-/// How a script is named, and whether it may write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
-    by: By,
-    may_write: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum By {
-    Text,
-    Sha,
-    Function,
-}
 
 const KEYS: Keys = Keys::Count { at: 2, dest: 0 };
 const BASE: Flags = Flags::NOSCRIPT
@@ -403,7 +391,7 @@ fn run_script(
     let ended = match lua.ready(&shared.scripts, local.thread, &local.live) {
         Ok(engine) => {
             let allows_oom = flags.allow_oom;
-            let now_ms = crate::thread_state::unix_ms();
+            let now_ms = crate::clock::unix_ms();
             match &plan.what {
                 What::Script(_) => watch.begin(now_ms),
                 What::Function(library, at) => {
@@ -453,4 +441,18 @@ fn run_script(
     };
     local.lua = lua;
     ended
+}
+
+impl Entry {
+    /// Whether it runs a script: EXEC does when one is queued.
+    #[inline]
+    pub fn may_run_script(&self, session: &Session) -> bool {
+        match self.run {
+            Run::Script(_) => true,
+            Run::Txn(_) => session.multi.as_ref().is_some_and(|multi| {
+                multi.queued.iter().any(|queued| matches!(queued.entry.run, Run::Script(_)))
+            }),
+            _ => false,
+        }
+    }
 }

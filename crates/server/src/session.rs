@@ -1,6 +1,7 @@
 //! What the server remembers about a connection between commands.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use darter_txn::Reader;
 use darter_txn::watch::WatchFlag;
@@ -8,14 +9,15 @@ use darter_wire::OwnedArgs;
 
 use crate::acl::User;
 use crate::busy_rejection::Waiting;
+use crate::clients::ClientInfo;
 use crate::fieldsets::Fieldsets;
-use crate::listening::ListenerKind;
 use crate::long_reads::Reading;
+use crate::protocol::ListenerKind;
 use crate::protocol::Protocol;
-use crate::pubsub::Subscriptions;
 use crate::registry::Entry;
 use crate::snapshot::copy::Wish;
-use crate::tracking::{DirectPush, Tracking};
+use crate::subscriptions::Subscriptions;
+use crate::tracking::{DirectPush, Mode, Tracking};
 use crate::waiting::BlockedState;
 
 /// Reasons why a command of this connection cannot take the short way, one bit each.
@@ -266,5 +268,43 @@ impl Session {
     pub fn end_multi(&mut self) -> Option<Multi> {
         self.gate.set(Gate::MULTI, false);
         self.multi.take()
+    }
+}
+
+impl ClientInfo {
+    /// Brings up to date what the session knows; its own thread calls this.
+    pub fn update(&self, session: &Session) {
+        self.show_multi(session.multi.as_ref());
+        self.update_in_exec(session);
+    }
+
+    /// Shows what MULTI has queued, if it is open.
+    pub fn show_multi(&self, multi: Option<&Multi>) {
+        self.multi.store(multi.map_or(u32::MAX, |multi| multi.queued.len() as u32), Relaxed);
+        self.multi_bytes.store(multi.map_or(0, Multi::held_bytes), Relaxed);
+    }
+
+    /// [`ClientInfo::update`] while EXEC runs, which the client is in until its end.
+    pub fn update_in_exec(&self, session: &Session) {
+        let usage = &session.usage;
+        self.db.store(session.db, Relaxed);
+        self.resp3.store(session.resp3, Relaxed);
+        self.last_command.store(usage.last_command, Relaxed);
+        // One that waits is counted when it is answered.
+        let waiting = u64::from(session.blocked.is_some());
+        self.commands.store(usage.commands - waiting, Relaxed);
+        self.input_bytes.store(usage.input_bytes, Relaxed);
+        self.held_bytes.store(session.held_bytes(), Relaxed);
+        self.watched.store(session.watched.len() as u32, Relaxed);
+        self.is_closing.store(session.is_closing, Relaxed);
+        self.is_monitor.store(session.is_monitor, Relaxed);
+        self.no_evict.store(session.no_evict, Relaxed);
+        self.no_touch.store(session.no_touch, Relaxed);
+        self.imports.store(session.gate.has(Gate::IMPORTS), Relaxed);
+        let own = session.tracking.as_deref();
+        let redirect = own.map_or(-1, |own| own.redirect.map_or(0, |id| id as i64));
+        self.redirect.store(redirect, Relaxed);
+        self.is_broadcast.store(own.is_some_and(|own| own.mode == Mode::Broadcast), Relaxed);
+        self.is_redirect_broken.store(own.is_some_and(|own| own.is_broken), Relaxed);
     }
 }

@@ -21,11 +21,11 @@ use crate::job::{Job, Shards};
 use crate::journal::Journal;
 use crate::journal::waitaof::SyncWaiters;
 use crate::limit::Limit;
-use crate::listening::ListenerKind;
 use crate::memcached;
 use crate::migrate::Migrations;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
+use crate::protocol::ListenerKind;
 use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
 use crate::scripts::Scripts;
@@ -405,7 +405,7 @@ impl Shared {
     pub fn survey_all(&self) -> Option<ShardStats> {
         for cell in self.cells {
             let held = lease::try_one(cell)?;
-            *crate::worker::lock(&self.shard_stats[usize::from(cell.id())]) = ShardStats::of(&held);
+            *crate::sync::lock(&self.shard_stats[usize::from(cell.id())]) = ShardStats::of(&held);
             self.limit.tell(cell.id(), &held.shard);
             lease::release_as_stranger(self, held);
         }
@@ -415,7 +415,7 @@ impl Shared {
     /// Sums what is known of all shards, looking into those that are `held` and those that are free right now.
     pub fn survey(&self, held: Option<&mut Shards>) -> ShardStats {
         self.each_part(held, |id, part| {
-            *crate::worker::lock(&self.shard_stats[usize::from(id)]) = ShardStats::of(part);
+            *crate::sync::lock(&self.shard_stats[usize::from(id)]) = ShardStats::of(part);
             self.limit.tell(id, &part.shard);
         });
         self.glance()
@@ -426,7 +426,7 @@ impl Shared {
     /// Sums what housekeeping last saw of all shards; owns none of them, so that nobody waits.
     pub fn glance(&self) -> ShardStats {
         let mut sum = ShardStats::default();
-        self.shard_stats.iter().for_each(|info| sum.add(&crate::worker::lock(info)));
+        self.shard_stats.iter().for_each(|info| sum.add(&crate::sync::lock(info)));
         sum
     }
 }

@@ -205,7 +205,7 @@ pub fn build_hashed(
     let cluster = ClusterNode::start(live, &run_id).map_err(invalid)?;
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
-    let now = crate::thread_state::unix_ms();
+    let now = crate::clock::unix_ms();
     Ok(Box::leak(Box::new(Shared {
         cells: Box::leak(cells.into_boxed_slice()),
         router,
@@ -274,7 +274,7 @@ fn make_cells(
         let mut shard = Shard::within(reserve_bytes, live.dbnum as usize, seeds.next_u64(), hasher)?;
         shard.share_links(Arc::clone(router.links()));
         // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
-        shard.start_cas(((crate::thread_state::unix_ms() / 1000) << 22) + id as u64, shards as u64);
+        shard.start_cas(((crate::clock::unix_ms() / 1000) << 22) + id as u64, shards as u64);
         let part = Part::new(shard, hasher);
         totals.push(part.readers.totals().clone());
         cells.push(Cell::new(id as u16, part));

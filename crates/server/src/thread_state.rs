@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use darter_base::rng::Rng;
 use darter_command::Env;
@@ -12,12 +12,13 @@ use darter_reactor::signal::Signals;
 use darter_script::Kind;
 use darter_store::evict::Order;
 
+pub use crate::clock::unix_ms;
+use crate::command_log::large::Large;
 use crate::engine::cluster::ClusterView;
 use crate::event_loop::EventLoop;
+use crate::exec::multi_key;
 use crate::journal::log::ThreadLog;
-use crate::large::Large;
 use crate::limit;
-use crate::multi_key;
 use crate::pubsub::Subscribers;
 use crate::script_run::Interpreter;
 use crate::shared::Shared;
@@ -280,9 +281,4 @@ fn env_of(live: &Live) -> Env {
         policy_counts_uses: live.maxmemory > 0
             && limit::rule(live).is_some_and(|rule| rule.order == Order::LeastUsed),
     }
-}
-
-/// The wall clock, Unix milliseconds.
-pub fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

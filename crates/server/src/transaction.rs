@@ -12,6 +12,9 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
+use crate::command_log::large;
+use crate::command_log::timing;
+use crate::commands;
 use crate::dispatch::Caller;
 use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
@@ -20,16 +23,19 @@ use crate::engine::origin::ChangedBy;
 use crate::engine::{admit, commit, lease, plan};
 use crate::exec::{self, Call, Ran};
 use crate::job::{Body, Shards};
-use crate::large;
-use crate::registry::Run;
+use crate::registry::{RowId, Run};
 use crate::script_run;
 use crate::session::{Gate, Multi, Queued, Session};
 use crate::stats::Weight;
 use crate::thread_state::ThreadState;
-use crate::timing;
 
 /// The body of a command that starts or ends a transaction.
 pub type TxnRun = fn(&mut ThreadState, Call<'_>, &ClientInfo, Args<'_>) -> Ran;
+
+/// The body of a row of [`FAMILY`].
+pub fn body(id: RowId) -> TxnRun {
+    FAMILY[usize::from(id.row)].1
+}
 
 const BASE: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY);
 
@@ -252,11 +258,11 @@ pub fn run_held(
         Body::Script { entry, args } => {
             let (began, before) = (Instant::now(), out.len());
             let mut reply = Reply::new(out, session.resp3);
-            if let Run::Server(run) = entry.run {
+            if let Run::Server(id) = entry.run {
                 let mark = reply.len();
                 let held = Some(&mut *grant);
                 let mut caller = Caller { local, session, info, may_wait: false, held };
-                if let Err(fault) = run(&mut caller, args.args(), &mut reply) {
+                if let Err(fault) = commands::rows::body(id)(&mut caller, args.args(), &mut reply) {
                     exec::refuse(local, entry, &fault, &mut reply, mark);
                 }
             } else {

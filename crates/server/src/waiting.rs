@@ -13,18 +13,18 @@ use darter_txn::waiters::{Missed, Parked, Ticket};
 use darter_txn::{Part, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
+use crate::command_log::{large, timing};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::Origin;
 use crate::engine::{admit, commit, lease, plan};
 use crate::exec;
 use crate::job::Shards;
 use crate::journal::note as journal;
-use crate::large;
 use crate::registry::{Entry, Run};
 use crate::shared::ThreadMessage;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::worker::lock;
 
 /// A command that waits, as its ticket carries it.
 pub struct Waiting {
@@ -214,7 +214,7 @@ fn attempt(
     let set = plan::set_of(&shared.router, grant);
     let ran = journal::Ran { entry, args, db, served: Some(only_key), reply: &reply };
     journal::note(local, set, Some(ran));
-    crate::timing::note_job(local, client, entry, args, hold.end(local));
+    timing::note_job(local, client, entry, args, hold.end(local));
     large::note_reply(local, client, entry, args, reply.len());
     // Before the changes are passed on, so that the client hears of its own ones after its reply.
     ticket.finish();

@@ -11,8 +11,11 @@ use darter_reactor::{Reactor, Token, process};
 use darter_txn::waiters::Parked;
 
 use crate::busy_rejection;
+use crate::clock::unix_ms;
 use crate::coalescing::{Coalescing, Received};
 use crate::conn::Conn;
+use crate::conn::output;
+use crate::conn::window::Window;
 use crate::cron::Cron;
 use crate::engine::cluster::{ClusterView, changes};
 use crate::engine::lease;
@@ -22,15 +25,14 @@ use crate::journal;
 use crate::limit;
 use crate::listening::{Listening, Patience};
 use crate::long_reads::{self, Reading};
-use crate::output;
 use crate::pubsub::{self, Message};
 use crate::shared::{Shared, ThreadMessage, UnblockReason};
-use crate::signals;
+use crate::snapshot::signals;
+pub use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tracking;
 use crate::transaction;
 use crate::waiting::{self, BlockedState};
-use crate::window::Window;
 use darter_config::Live;
 
 /// The longest sleep of an idle thread.
@@ -162,13 +164,13 @@ impl Worker {
         if snapshots.ending.is_on() || self.local.has_postponed && snapshots.holds_writers() {
             housekeeping = housekeeping.min(HELD_BACK);
         } else if self.local.has_postponed {
-            let left_ms =
-                self.local.shared.pause.until_ms().saturating_sub(crate::thread_state::unix_ms() as i64);
+            let left_ms = self.local.shared.pause.until_ms().saturating_sub(unix_ms() as i64);
             housekeeping = housekeeping.min(Duration::from_millis(left_ms.max(0) as u64));
         }
         match self.deadlines.first_key_value() {
-            Some((&(deadline_ms, _), _)) => housekeeping
-                .min(Duration::from_millis(deadline_ms.saturating_sub(crate::thread_state::unix_ms()))),
+            Some((&(deadline_ms, _), _)) => {
+                housekeeping.min(Duration::from_millis(deadline_ms.saturating_sub(unix_ms())))
+            }
             None => housekeeping,
         }
     }
@@ -736,9 +738,4 @@ pub fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<Token>) {
         conn.is_dirty = true;
         dirty.push(conn.token);
     }
-}
-
-/// Locks a mutex whose data stays sound even if a holder panicked.
-pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -8,12 +8,12 @@ use darter_config::{Settings, Startup};
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
-use darter_server::listening::ListenerKind;
+use darter_server::conn::window::Window;
+use darter_server::protocol::ListenerKind;
 use darter_server::protocol::Protocol;
 use darter_server::session::Session;
 use darter_server::start;
 use darter_server::thread_state::ThreadState;
-use darter_server::window::Window;
 use darter_slab::counting::{Counting, made};
 
 #[global_allocator]

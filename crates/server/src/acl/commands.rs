@@ -11,10 +11,10 @@ use darter_wire::{Args, Reply};
 use darter_acl::{CheckedCall, DEFAULT, Selector, is_name, to_hex};
 
 use super::disconnect;
+use crate::clock::unix_ms;
 use crate::commands::{ServerCommand, help, no_subcommand, row};
 use crate::dispatch::{Caller, ServerRun};
 use crate::registry::{Entry, Registry};
-use crate::thread_state::unix_ms;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[

@@ -10,7 +10,7 @@ use crate::dispatch::Caller;
 use crate::pubsub::Kind;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::sync::lock;
 use darter_acl::User;
 
 /// Closes the clients of users that have been removed.

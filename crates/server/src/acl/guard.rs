@@ -5,12 +5,13 @@ use darter_command::Marks;
 use darter_wire::{Args, Span};
 
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
 use crate::commands::client;
+use crate::conn::window::Prepared;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
-use crate::thread_state::{ThreadState, unix_ms};
-use crate::window::Prepared;
-use crate::worker::lock;
+use crate::sync::lock;
+use crate::thread_state::ThreadState;
 use darter_acl::{CheckedCall, Context, Denied, Pattern, Permit, Refusal, User};
 
 /// Whether nothing stands before a command whose connection has only its user's rights to be asked about. Where it says

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::clients::ClientInfo;
 use crate::commands::login::is_wanted;
 use crate::session::{Gate, Session};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_acl::{Acl, User};
 
 /// Makes a connection act as `user`, who has been let in; one who is kept to other databases goes to the first of them.

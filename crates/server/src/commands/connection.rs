@@ -7,7 +7,7 @@ use darter_wire::{Args, Reply};
 use super::ServerCommand;
 use crate::dispatch::Caller;
 use crate::session::{Gate, ReplyMode};
-use crate::worker::lock;
+use crate::sync::lock;
 use crate::{pubsub, tracking, transaction};
 
 /// PING tells monitors that writes fail, and keeps subscribers' connections open.

@@ -79,7 +79,7 @@ fn sleep(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     if let Ok(time) = Duration::try_from_secs_f64(seconds) {
         std::thread::sleep(time);
         // Later commands of the same turn, for example the end of an EXEC, must see the keys that expired meanwhile.
-        caller.local.now_ms = crate::thread_state::unix_ms();
+        caller.local.now_ms = crate::clock::unix_ms();
     }
     reply.ok();
     Ok(())

@@ -10,7 +10,7 @@ use crate::dispatch::Caller;
 use crate::registry::Entry;
 use crate::report::latency::Series;
 use crate::report::times_of;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[

@@ -9,11 +9,11 @@ use super::{ServerCommand, row};
 use crate::acl::{self, guard};
 use crate::conn::Conn;
 use crate::dispatch::Caller;
-use crate::listening::ListenerKind;
+use crate::protocol::ListenerKind;
 use crate::redact::follows;
 use crate::session::Gate;
+use crate::sync::lock;
 use crate::thread_state::{COMPAT_VERSION, ThreadState};
-use crate::worker::lock;
 use darter_config::ClusterMode;
 
 const BEFORE_LOGIN: Flags =

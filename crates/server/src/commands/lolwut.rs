@@ -36,7 +36,7 @@ fn lolwut(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         false if is_versioned => reader.int()?,
         _ => WIDTH,
     };
-    let mut rng = Rng::new(crate::thread_state::unix_ms() ^ caller.session.id);
+    let mut rng = Rng::new(crate::clock::unix_ms() ^ caller.session.id);
     let mut text = river(&mut rng, width.clamp(1, WIDTH_MAX) as usize);
     text.push_str(&format!(
         "\nA darter dives into its own reflection. Darter ver. {} (Redis ver. {COMPAT_VERSION})\n",

@@ -26,6 +26,7 @@ pub mod persistence;
 pub mod populate;
 pub mod pubsub;
 pub mod replication;
+pub mod rows;
 pub mod scripting;
 pub mod slowlog;
 

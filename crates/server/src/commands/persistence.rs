@@ -13,8 +13,8 @@ use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::ending::{self, Asking, Failing, Saving};
 use crate::snapshot::load::Onto;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
+use crate::sync::lock;
 use crate::waiting::{BlockedState, TimeUp};
-use crate::worker::lock;
 use darter_config::Live;
 
 /// The family's commands.

@@ -111,7 +111,7 @@ fn parse(args: Args<'_>, size_max: u64) -> Result<Plan, Fault> {
     if size > size_max {
         return Err(Fault::TooLong);
     }
-    let seed = crate::thread_state::unix_ms();
+    let seed = crate::clock::unix_ms();
     let mut plan = Plan {
         count,
         prefix,
@@ -273,7 +273,7 @@ fn run(shared: &'static Shared, plan: &Plan, db: usize) -> Result<(), Fault> {
         }
         if let Some((low, high)) = plan.ttl_s.filter(|_| !is_known) {
             let ttl_ms = (low + rng.below(high - low + 1)).saturating_mul(1000);
-            let deadline_ms = crate::thread_state::unix_ms().saturating_add(ttl_ms).to_string();
+            let deadline_ms = crate::clock::unix_ms().saturating_add(ttl_ms).to_string();
             let words = [b"pexpireat".as_slice(), &name, deadline_ms.as_bytes()];
             round.add((n, &name), false, expires, OwnedArgs::from_slices(&words));
         }

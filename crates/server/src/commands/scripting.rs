@@ -101,7 +101,7 @@ fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let busy_ms = caller.local.live.busy_reply_threshold_ms;
-    caller.local.shared.scripts.kill(Kind::Script, busy_ms, crate::thread_state::unix_ms())?;
+    caller.local.shared.scripts.kill(Kind::Script, busy_ms, crate::clock::unix_ms())?;
     reply.ok();
     Ok(())
 }

@@ -8,9 +8,9 @@ use darter_wire::parser::Progress;
 use darter_wire::{Limits, Parser, Step};
 
 use super::Conn;
+use crate::conn::traffic;
 use crate::protocol::Protocol;
 use crate::thread_state::ThreadState;
-use crate::tls;
 
 impl Conn {
     /// Whether it is subscribed to anything, which puts its output into another class.
@@ -56,7 +56,7 @@ impl Conn {
             + self.parser.heap_bytes()
             + self.session.own_messages.capacity()
             + self.session.reading.as_ref().map_or(0, |reading| reading.aside_bytes())
-            + tls::count_bytes(self.channel.as_deref());
+            + traffic::count_bytes(self.channel.as_deref());
         info.buffer_bytes.store(self.input.capacity() + self.output.capacity() + aside, Relaxed);
         let bytes = info.total_bytes();
         self.count_bytes(local, bytes);

@@ -13,19 +13,19 @@ use super::lock_scope::LockScope;
 use super::origin::ChangedBy;
 use super::sinks::commit_body;
 use crate::clients::ClientInfo;
-use crate::commands::debug;
+use crate::command_log::large;
+use crate::command_log::timing;
+use crate::commands::{debug, rows};
 use crate::dispatch::{self, Caller};
 use crate::exec::{self, Sees};
 use crate::fieldsets;
 use crate::job::Shards;
 use crate::journal::note as journal;
-use crate::large;
 use crate::monitor;
 use crate::registry::{Entry, Run};
 use crate::script_run;
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
-use crate::timing;
 use crate::tracking;
 
 /// What a command is a part of.
@@ -112,12 +112,12 @@ impl Nested<'_> {
                 Err(Fault::text(debug::NOT_ALLOWED))
             }
             (Run::Data(run), _) if entry.is_import => {
-                let whole = fieldsets::expand(self.session, args)?;
+                let whole = fieldsets::expand(self.session.fieldsets.as_deref(), args)?;
                 self.data(run, &LockScope::Any, whole.args(), reply)
             }
             (Run::Data(run), _) => self.data(run, wanted, args, reply),
-            (Run::Server(run), Within::Exec) => run(&mut self.caller(), args, reply),
-            (Run::Server(run), Within::Script) => {
+            (Run::Server(id), Within::Exec) => rows::body(id)(&mut self.caller(), args, reply),
+            (Run::Server(id), Within::Script) => {
                 if entry.lacks_sub(args.len()) && !entry.is_sub() {
                     let line = dispatch::misuse(entry, args);
                     return Err(Fault::Text(String::from_utf8_lossy(&line).into_owned().into()));
@@ -125,7 +125,7 @@ impl Nested<'_> {
                 // A server command answers in the connection's protocol, which the script may have changed for itself.
                 let was_resp3 = std::mem::replace(&mut self.session.resp3, reply.is_resp3());
                 let now_ms = self.local.now_ms;
-                let ended = run(&mut self.caller(), args, reply);
+                let ended = rows::body(id)(&mut self.caller(), args, reply);
                 self.session.resp3 = was_resp3;
                 // Time stands still while a script runs, even if it sleeps (DEBUG SLEEP).
                 self.local.now_ms = now_ms;

@@ -13,7 +13,7 @@ pub mod route;
 pub mod stats;
 
 use crate::conn::Conn;
-use crate::listening::ListenerKind;
+use crate::protocol::ListenerKind;
 use crate::thread_state::ThreadState;
 use command::Task;
 use request::Step;
@@ -62,7 +62,7 @@ pub fn receive(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize {
     let mut done = 0;
     while !conn.is_held_back() {
         let mut visit = conn.http.take().unwrap_or_else(|| {
-            crate::worker::lock(&conn.info.words).lib_name = "http".to_owned();
+            crate::sync::lock(&conn.info.words).lib_name = "http".to_owned();
             Box::default()
         });
         let before = done;

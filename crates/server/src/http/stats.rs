@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 use super::metrics::most_called;
 use crate::commands::info;
 use crate::replication::show;
-use crate::report::histogram::Sum;
 use crate::report::trend::Point;
 use crate::report::{CommandTotals, Report};
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::stats::histogram::Sum;
+use crate::sync::lock;
 use darter_config::Live;
 use darter_config::Measure;
 
@@ -44,7 +44,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         fields.into_iter().map(|(name, text)| (name, Value::String(text))).collect()
     };
     json!({
-        "now_ms": crate::thread_state::unix_ms(),
+        "now_ms": crate::clock::unix_ms(),
         "readonly": live.http.console_readonly,
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": shared.started.elapsed().as_secs(),

@@ -16,12 +16,13 @@ use darter_persist::storage::{self, CloudOptions};
 use darter_store::change::Listeners;
 
 use super::{redis, replay, sync};
+use crate::clock::unix_ms;
 use crate::engine::lease;
 use crate::replication::position::Found;
 use crate::shared::Shared;
 use crate::snapshot::run::Saved;
 use crate::snapshot::{self, Order, Purpose, Refused, load, naming};
-use crate::thread_state::{ThreadState, unix_ms};
+use crate::thread_state::ThreadState;
 use darter_config::Live;
 
 /// The folder of the journal.

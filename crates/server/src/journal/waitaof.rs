@@ -7,8 +7,8 @@ use darter_txn::waiters::{Parked, Ticket};
 use darter_wire::Reply;
 
 use crate::shared::{Shared, ThreadMessage};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// A client that waits until its writes have been synced.
 pub struct Waiting {

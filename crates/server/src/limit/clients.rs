@@ -8,12 +8,20 @@ use super::client_bytes;
 use crate::clients::ClientInfo;
 use crate::conn::Conn;
 use crate::shared::ThreadMessage;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::Share;
 
 /// Bytes a client takes beside its buffers: its state, its info, its place in the tables.
 pub const CLIENT_BYTES: usize = size_of::<Conn>() + size_of::<ClientInfo>() + 256;
+
+impl ClientInfo {
+    /// Bytes it takes in all.
+    pub fn total_bytes(&self) -> usize {
+        let parts = [&self.buffer_bytes, &self.multi_bytes, &self.held_bytes];
+        CLIENT_BYTES + parts.iter().map(|bytes| bytes.load(Relaxed)).sum::<usize>()
+    }
+}
 
 /// The most that all clients may take together; 0 is no limit.
 pub fn max_bytes(local: &ThreadState) -> u64 {

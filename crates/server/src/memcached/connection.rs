@@ -186,7 +186,7 @@ fn execute(
         let args = args_of(entry, command);
         let took = hold.end(local);
         let weight = entry.weight(local.times_all, true);
-        crate::timing::note(local, &conn.info, entry, args.args(), took, weight);
+        crate::command_log::timing::note(local, &conn.info, entry, args.args(), took, weight);
     }
     ran
 }

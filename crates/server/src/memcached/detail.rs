@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Ends the part of a name that counts.
 const END_OF_PREFIX: u8 = b':';

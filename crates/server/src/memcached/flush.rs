@@ -10,8 +10,8 @@ use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::exec::{self, Call, Ran};
 use crate::job::Shards;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// When a flush is still to come, Unix milliseconds; a later `flush_all` takes its place.
 #[derive(Debug, Default)]

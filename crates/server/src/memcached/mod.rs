@@ -11,7 +11,6 @@ mod batch;
 pub mod binary;
 mod connection;
 mod count;
-mod counts;
 mod detail;
 mod flush;
 mod life;
@@ -24,7 +23,6 @@ mod store;
 mod verbs;
 
 pub(crate) use connection::process;
-pub use counts::{Counter, Counts};
 pub use detail::Detail;
 pub use flush::Flush;
 pub use listing::Listing;
@@ -33,6 +31,8 @@ pub use verbs::Verbs;
 
 use darter_store::Event;
 use darter_store::change::Class;
+
+use crate::stats::memcached::{Counter, Counts};
 
 /// The database that memcached's commands work on.
 const DB: usize = 0;

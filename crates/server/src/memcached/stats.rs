@@ -13,8 +13,8 @@ use darter_wire::memcache::{Words, write_stat};
 use super::{Counter, DB};
 use crate::report::{self, Report};
 use crate::shared::Shared;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// The version clients are told: the memcached whose commands these are, and who speaks.
 pub(super) const VERSION: &str = concat!("1.6.38 darter-", env!("CARGO_PKG_VERSION"));

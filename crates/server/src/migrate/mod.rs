@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::shared::Shared;
 use crate::snapshot::ending::Asking;
-use crate::worker::lock;
+use crate::sync::lock;
 
 pub use work::spawn;
 

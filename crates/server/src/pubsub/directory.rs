@@ -12,7 +12,7 @@ use darter_base::hash::KeyHasher;
 use hashbrown::HashTable;
 
 use super::Kind;
-use crate::worker::lock;
+use crate::sync::lock;
 
 const PARTS: usize = 64;
 

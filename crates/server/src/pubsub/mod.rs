@@ -13,7 +13,9 @@ mod subscribers;
 pub use directory::Directory;
 pub use message::Message;
 pub use notify::{listen, notify, settle};
-pub use subscribers::{Subscribers, Subscriptions};
+pub use subscribers::Subscribers;
+
+pub use crate::subscriptions::{Kind, Subscriptions};
 
 use std::sync::Arc;
 
@@ -23,24 +25,6 @@ use crate::clients::ClientInfo;
 use crate::session::Session;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
-
-/// What a subscription names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A channel.
-    Channel,
-    /// Every channel that a glob pattern matches.
-    Pattern,
-    /// A channel of its own name space, which a cluster keeps on the slot of its name.
-    Shard,
-}
-
-impl Kind {
-    /// Its place in arrays with one entry a kind.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-}
 
 /// Sends `payload` to the subscribers of `channel` and of patterns that match it; returns how many they are.
 ///

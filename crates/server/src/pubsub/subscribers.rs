@@ -1,81 +1,20 @@
-//! Subscriptions of one connection, and of all connections of a thread.
+//! The subscribed connections of a thread, and what other threads see of a connection's subscriptions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 use darter_reactor::Token;
 
-use super::{Kind, Message};
+use super::{Kind, Message, Subscriptions};
 use crate::clients::ClientInfo;
-use crate::worker::lock;
-
-type Names = BTreeSet<Box<[u8]>>;
-
-/// What one connection is subscribed to. Its own thread changes it; others may look, when rights are withdrawn.
-#[derive(Clone, Debug, Default)]
-pub struct Subscriptions {
-    names: Arc<Mutex<[Names; 3]>>,
-    bytes: usize,
-}
-
-/// Bytes of a subscription beside its name: here, in the thread's table and in the directory.
-const SUBSCRIPTION_BYTES: usize = 64;
 
 impl Subscriptions {
-    /// Adds a name; false when it is there already.
-    pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
-        let names = &mut lock(&self.names)[kind.index()];
-        let is_new = !names.contains(name) && names.insert(name.into());
-        self.bytes += usize::from(is_new) * (name.len() + SUBSCRIPTION_BYTES);
-        is_new
-    }
-
-    /// Removes a name; false when it is not there.
-    pub fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
-        let was_there = lock(&self.names)[kind.index()].remove(name);
-        self.bytes -= usize::from(was_there) * (name.len() + SUBSCRIPTION_BYTES);
-        was_there
-    }
-
-    /// Bytes that count as the client's.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether a name is there.
-    pub fn has(&self, kind: Kind, name: &[u8]) -> bool {
-        lock(&self.names)[kind.index()].contains(name)
-    }
-
-    /// All names of a kind. Cost: a copy of them.
-    pub fn names(&self, kind: Kind) -> Vec<Box<[u8]>> {
-        lock(&self.names)[kind.index()].iter().cloned().collect()
-    }
-
-    /// Whether `is_so` for every name of a kind.
-    pub fn all(&self, kind: Kind, is_so: impl Fn(&[u8]) -> bool) -> bool {
-        lock(&self.names)[kind.index()].iter().all(|name| is_so(name))
-    }
-
-    /// Number of names of a kind.
-    pub fn len(&self, kind: Kind) -> usize {
-        lock(&self.names)[kind.index()].len()
-    }
-
-    /// Whether there are none at all.
-    pub fn is_empty(&self) -> bool {
-        lock(&self.names).iter().all(BTreeSet::is_empty)
-    }
-
     /// Shows them and their numbers to other threads.
     pub fn show_on(&self, info: &ClientInfo) {
-        let mut is_empty = true;
-        for (shown, names) in info.subscriptions.iter().zip(&*lock(&self.names)) {
-            shown.store(names.len() as u32, Relaxed);
-            is_empty &= names.is_empty();
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            info.subscriptions[kind.index()].store(self.len(kind) as u32, Relaxed);
         }
-        info.show_subscribed((!is_empty).then(|| self.clone()));
+        info.show_subscribed((!self.is_empty()).then(|| self.clone()));
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! A full report reads every free shard, every thread's counters and the process. Nothing here writes a reply.
 
-pub mod histogram;
 pub mod latency;
 pub mod memory;
 pub mod rates;
@@ -10,11 +9,12 @@ pub mod trend;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::clients::ClientInfo;
 use crate::job::Shards;
 use crate::shared::{ShardStats, Shared};
+use crate::stats::clients::Clients;
+use crate::stats::histogram::Sum;
 use crate::stats::{Estimate, SlowStats, ThreadStats};
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Counters of all threads added up.
 #[derive(Clone, Debug, Default)]
@@ -159,34 +159,9 @@ pub fn estimate_of(shared: &Shared, id: usize) -> Estimate {
 }
 
 /// The distribution of a command's times on all threads, and its calls; `None` if nothing is known.
-pub fn times_of(shared: &Shared, id: usize) -> Option<(histogram::Sum, u64)> {
+pub fn times_of(shared: &Shared, id: usize) -> Option<(Sum, u64)> {
     let estimate = estimate_of(shared, id);
     Some((estimate.times()?, estimate.calls()))
-}
-
-/// Totals of all clients.
-#[derive(Clone, Debug, Default)]
-pub struct Clients {
-    /// Connected.
-    pub connected: usize,
-    /// Waiting for a key or for time to pass.
-    pub blocked: usize,
-    /// Subscribed to something.
-    pub subscribed: usize,
-    /// Watching a key.
-    pub watching: usize,
-    /// Seeing every command.
-    pub monitors: usize,
-    /// Keys watched, counted once a client.
-    pub watched_keys: u64,
-    /// Bytes of unread input kept.
-    pub input_bytes: usize,
-    /// The most of one client.
-    pub input_bytes_max: usize,
-    /// Bytes of unsent output.
-    pub output_bytes: usize,
-    /// The most of one client.
-    pub output_bytes_max: usize,
 }
 
 impl Clients {
@@ -214,23 +189,6 @@ impl Clients {
             sum.output_bytes_max = sum.output_bytes_max.max(seen.output_bytes_max);
         }
         sum
-    }
-
-    /// Adds a client.
-    pub fn count(&mut self, info: &ClientInfo) {
-        let (input, output) = (info.query_bytes.load(Relaxed), info.pending_bytes.load(Relaxed));
-        let watched = info.watched.load(Relaxed);
-        let waits = info.is_blocked.load(Relaxed) || info.is_postponed.load(Relaxed);
-        self.connected += 1;
-        self.blocked += usize::from(waits);
-        self.subscribed += usize::from(info.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
-        self.watching += usize::from(watched > 0);
-        self.monitors += usize::from(info.is_monitor.load(Relaxed));
-        self.watched_keys += u64::from(watched);
-        self.input_bytes += input;
-        self.output_bytes += output;
-        self.input_bytes_max = self.input_bytes_max.max(input);
-        self.output_bytes_max = self.output_bytes_max.max(output);
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::Totals;
 use super::trend::{Point, Trend};
+use crate::clock::unix_ms;
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Samples remembered.
 const LEN: usize = 16;

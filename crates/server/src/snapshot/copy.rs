@@ -19,9 +19,10 @@ use darter_persist::storage::{NewFile, Spool};
 use darter_wire::Reply;
 
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
 use crate::shared::{Shared, ThreadMessage};
-use crate::thread_state::{ThreadState, unix_ms};
-use crate::worker::lock;
+use crate::sync::lock;
+use crate::thread_state::ThreadState;
 
 use super::run::{AtCut, Order, Purpose, Run, Saved};
 use super::start_or_schedule;

@@ -13,8 +13,8 @@ use darter_script::{Killing, Watch};
 use darter_wire::Reply;
 
 use crate::shared::{Shared, ThreadMessage};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::OnSignal;
 
 use super::run::{Order, Saved};

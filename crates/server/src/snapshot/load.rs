@@ -19,13 +19,14 @@ use darter_persist::storage::Directory;
 use darter_persist::{Chunk, Item, ReadAt, rdb};
 use darter_store::{Key, Keyed};
 
+use crate::clock::unix_ms;
 use crate::commands::function::join;
 use crate::engine::lease;
 use crate::replication::position::{Found, Position};
 use crate::script_run::know_libraries;
 use crate::shared::Shared;
-use crate::thread_state::{ThreadState, unix_ms};
-use crate::worker::lock;
+use crate::sync::lock;
+use crate::thread_state::ThreadState;
 
 use super::naming::Source;
 

@@ -17,6 +17,7 @@ pub mod naming;
 pub mod pipe;
 pub mod run;
 pub mod schedule;
+pub mod signals;
 pub mod walk;
 mod writer;
 
@@ -33,8 +34,8 @@ use crate::engine::origin::Origin;
 use crate::job::{Body, Job, Shards};
 use crate::registry::Entry;
 use crate::shared::{Shared, ThreadMessage};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::Live;
 
 use collector::Collector;

@@ -3,7 +3,7 @@
 use darter_persist::storage::name::{Format, Pattern};
 use darter_persist::storage::{self, Directory, Facts, Fault};
 
-use crate::thread_state::unix_ms;
+use crate::clock::unix_ms;
 use darter_config::Live;
 
 use super::run::{Order, Purpose};

@@ -137,7 +137,7 @@ impl Run {
         let keys = facts.sizes.iter().map(|(keys, _)| keys).sum();
         let functions = hash_functions(facts.functions.iter().map(Vec::as_slice));
         self.functions_hash.store(functions, Ordering::Relaxed);
-        *crate::worker::lock(&self.facts) = facts;
+        *crate::sync::lock(&self.facts) = facts;
         self.keys_total.store(keys, Ordering::Relaxed);
         self.changes_at_cut.store(changes, Ordering::Relaxed);
         self.is_cut.store(true, Ordering::Release);
@@ -145,28 +145,28 @@ impl Run {
 
     /// What else is to happen at the cut.
     pub fn take_at_cut(&self) -> Option<AtCut> {
-        crate::worker::lock(&self.at_cut).take()
+        crate::sync::lock(&self.at_cut).take()
     }
 
     /// What was there besides keys at the cut.
     pub fn take_facts(&self) -> Facts {
-        std::mem::take(&mut *crate::worker::lock(&self.facts))
+        std::mem::take(&mut *crate::sync::lock(&self.facts))
     }
 
     /// Notes where the cut stands in a history of changes.
     pub fn note_position(&self, position: Option<PositionAtCut>) {
-        *crate::worker::lock(&self.position) = position;
+        *crate::sync::lock(&self.position) = position;
     }
 
     /// Where the cut stands in a history of changes; waits until the stream has come there.
     pub fn take_position(&self) -> Option<Position> {
-        let position = crate::worker::lock(&self.position).take();
+        let position = crate::sync::lock(&self.position).take();
         position.and_then(PositionAtCut::wait)
     }
 
     /// Who is to be told of the end.
     pub fn take_then(&self) -> Vec<Then> {
-        std::mem::take(&mut *crate::worker::lock(&self.then))
+        std::mem::take(&mut *crate::sync::lock(&self.then))
     }
 
     /// Gives it up: nothing more is written, and the file is not kept.

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use chrono::{DateTime, Timelike, Utc};
 use croner::Cron;
 
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::Live;
 
 use super::Refused;

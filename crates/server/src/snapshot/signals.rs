@@ -3,8 +3,9 @@
 use darter_reactor::signal::{Signal, Signals};
 
 use crate::logging;
-use crate::snapshot::ending;
 use crate::thread_state::ThreadState;
+
+use super::ending;
 
 /// Does what the signals ask for that have come since the last look. Cost: three loads when none has.
 pub fn look(local: &mut ThreadState) {

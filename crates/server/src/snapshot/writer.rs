@@ -10,9 +10,9 @@ use darter_persist::Error;
 use darter_persist::file::{Options, Writer};
 use darter_reactor::cpu;
 
+use crate::clock::unix_ms;
 use crate::replication::position::Position;
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
 
 use super::pipe::Batch;
 use super::run::{Order, Purpose, Run, Saved};

@@ -1,11 +1,14 @@
 //! Counters, one set per thread: written by that thread alone, read by any.
 
+pub mod clients;
+pub mod histogram;
+pub mod memcached;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
-use crate::memcached;
-use crate::report::Clients;
-use crate::report::histogram::{Histogram, Sum};
+use clients::Clients;
+use histogram::{Histogram, Sum};
 
 /// A counter with one writer: an increment is a load and a store, no locked instruction.
 #[derive(Debug, Default)]

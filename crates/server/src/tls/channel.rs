@@ -70,7 +70,7 @@ pub enum Heard {
 
 impl Channel {
     /// The channel of a connection that has sent nothing.
-    pub(super) fn expected(identity: Identity, is_required: bool, began_ms: u64) -> Channel {
+    pub(crate) fn expected(identity: Identity, is_required: bool, began_ms: u64) -> Channel {
         let Identity { config, asks_certificates } = identity;
         Channel {
             state: State::Expected { config, is_required },
@@ -85,7 +85,7 @@ impl Channel {
     }
 
     /// Whether nothing has come, and then whether something else than TLS is an error.
-    pub(super) fn awaits(&self) -> Option<bool> {
+    pub(crate) fn awaits(&self) -> Option<bool> {
         match self.state {
             State::Expected { is_required, .. } => Some(is_required),
             State::Running(_) | State::Failed => None,
@@ -93,7 +93,7 @@ impl Channel {
     }
 
     /// Whether the handshake is over.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
@@ -103,7 +103,7 @@ impl Channel {
     }
 
     /// Bytes it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let session = match &self.state {
             State::Expected { .. } | State::Failed => 0,
             State::Running(_) => size_of::<UnbufferedServerConnection>() + SESSION_BYTES,
@@ -112,7 +112,7 @@ impl Channel {
     }
 
     /// Begins the handshake.
-    pub(super) fn begin(&mut self) -> Result<(), Error> {
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
         if let State::Expected { config, .. } = &self.state {
             let session = UnbufferedServerConnection::new(config.clone())?;
             self.state = State::Running(Box::new(session));
@@ -124,7 +124,7 @@ impl Channel {
     /// channel to be sent.
     ///
     /// Errors: the client does not keep to the protocol, or has no certificate that will do; an alert waits then.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         scratch: &mut Scratch,
         bytes: &[u8],
@@ -179,7 +179,7 @@ impl Channel {
     /// many plain bytes are gone, and whether the kernel's buffer is full.
     ///
     /// Errors: those of `send`, `ConnectionAborted` after a failure, `Other` when the keys may encrypt no more.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         scratch: &mut Scratch,
         mut plain: &[u8],
@@ -216,7 +216,7 @@ impl Channel {
     }
 
     /// The record that says that nothing more will come; none before the handshake is over.
-    pub(super) fn farewell(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn farewell(&mut self) -> Option<Vec<u8>> {
         let State::Running(session) = &mut self.state else { return None };
         let mut record = vec![0; 256];
         let UnbufferedStatus { state, .. } = session.process_tls_records(&mut self.unread);

@@ -8,17 +8,15 @@ mod identity;
 mod outgoing;
 #[cfg(test)]
 mod tests;
-mod traffic;
 
 use std::sync::Mutex;
 
-pub use channel::{Channel, Scratch};
+pub use channel::{Channel, Heard, Scratch};
 pub use identity::{Fault, Identity};
 pub use outgoing::Outgoing;
-pub use traffic::{count_bytes, is_late, receive, say_goodbye, send};
 
-use crate::listening::ListenerKind;
-use crate::worker::lock;
+use crate::protocol::ListenerKind;
+use crate::sync::lock;
 use darter_config::Live;
 
 /// The certificate that new connections are shown, changed by CONFIG SET.

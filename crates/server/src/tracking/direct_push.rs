@@ -16,7 +16,7 @@ use darter_reactor::Socket;
 use super::message;
 use crate::conn::Conn;
 use crate::shared::ThreadHandle;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// So many clients, by their numbers, have one: it takes a descriptor.
 const SPOUTS_MAX: u32 = 256;

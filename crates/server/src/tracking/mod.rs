@@ -27,8 +27,8 @@ use crate::job::Shards;
 use crate::registry::Entry;
 use crate::session::{Gate, Session};
 use crate::shared::{Shared, ThreadMessage};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// How a connection tracks.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use darter_txn::Reader;
 use darter_txn::readers::READER_MAX;
 
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// The numbers that are in use, free, or to be swept out.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use darter_wire::Args;
 use super::list::{self, ClientType};
 use crate::acl::Acl;
 use crate::clients::ClientInfo;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// The subject of a word.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use darter_wire::{Args, Reply};
 
 use super::filter::{Filter, Form};
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
 use crate::dispatch::Caller;
 use crate::shared::{Shared, ThreadMessage, UnblockReason};
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// CLIENT KILL
 pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -10,12 +10,12 @@ use darter_wire::{Args, Reply};
 
 use super::filter::{Filter, Form};
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
+use crate::conn::output::FREE_BYTES;
 use crate::dispatch::Caller;
 use crate::limit::clients;
-use crate::output::FREE_BYTES;
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// The type of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

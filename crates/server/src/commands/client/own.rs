@@ -9,7 +9,7 @@ use darter_wire::{Args, Reply};
 use super::super::login;
 use crate::dispatch::Caller;
 use crate::session::{Gate, ReplyMode};
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// CLIENT ID
 pub fn id(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -5,9 +5,9 @@ use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
 
+use crate::clock::unix_ms;
 use crate::dispatch::Caller;
 use crate::shared::ThreadMessage;
-use crate::thread_state::unix_ms;
 
 /// CLIENT PAUSE
 pub fn pause(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -8,8 +8,8 @@ use darter_command::{Fault, Reader};
 use darter_wire::{Args, Reply};
 
 use crate::dispatch::Caller;
+use crate::sync::lock;
 use crate::tracking::{self, Caching, Mode, Tracking};
-use crate::worker::lock;
 
 /// CLIENT TRACKING
 pub fn tracking(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -242,7 +242,7 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     if caller.local.busy == Some(Kind::Script) {
         return Err(Fault::Text(busy_line(Kind::Script).into()));
     }
-    let (scripts, now_ms) = (&caller.local.shared.scripts, crate::thread_state::unix_ms());
+    let (scripts, now_ms) = (&caller.local.shared.scripts, crate::clock::unix_ms());
     let running = scripts.watches.iter().filter_map(|watch| watch.running_function(now_ms));
     reply.map(2);
     reply.bulk(b"running_script");
@@ -274,7 +274,7 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let busy_ms = caller.local.live.busy_reply_threshold_ms;
-    caller.local.shared.scripts.kill(Kind::Function, busy_ms, crate::thread_state::unix_ms())?;
+    caller.local.shared.scripts.kill(Kind::Function, busy_ms, crate::clock::unix_ms())?;
     reply.ok();
     Ok(())
 }

@@ -6,9 +6,9 @@ use super::{Source, Text};
 use crate::journal::report::Figures;
 use crate::pubsub::Kind;
 use crate::report;
-use crate::report::histogram::Sum;
 use crate::snapshot::Purpose;
-use crate::worker::lock;
+use crate::stats::histogram::Sum;
+use crate::sync::lock;
 
 /// INFO persistence.
 pub fn persistence(source: &Source<'_>, out: &mut Text) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Source, Text};
 use crate::report::{CommandTotals, Slow, times_of};
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// INFO commandstats: commands that were called.
 pub fn commandstats(source: &Source<'_>, out: &mut Text) {

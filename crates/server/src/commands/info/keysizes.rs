@@ -11,11 +11,11 @@ use darter_store::{Position, Shard, Type};
 use darter_wire::Reply;
 
 use super::Text;
+use crate::clock::unix_ms;
 use crate::commands::persistence::{asking, wait};
 use crate::dispatch::Caller;
 use crate::engine::lease;
 use crate::shared::{Shared, ThreadMessage};
-use crate::thread_state::unix_ms;
 
 /// The name it is asked for by.
 pub const NAME: &str = "keysizes";

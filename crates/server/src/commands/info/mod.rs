@@ -55,7 +55,7 @@ impl<'a> Source<'a> {
         asked: &[&[u8]],
         mut held: Option<&mut Shards>,
     ) -> Self {
-        let now_ms = crate::thread_state::unix_ms();
+        let now_ms = crate::clock::unix_ms();
         let mut ttls_ms = Vec::new();
         if is_asked(&KEYSPACE, asked) {
             let mean = |(db, &expiring): (usize, &usize)| match expiring {

@@ -7,8 +7,8 @@ use std::{env, fs, process};
 use darter_reactor::process as usage;
 
 use super::{Source, Text};
-use crate::memcached::Counter;
 use crate::stats::ThreadStats;
+use crate::stats::memcached::Counter;
 use crate::thread_state::COMPAT_VERSION;
 use darter_config::Policy;
 

@@ -12,10 +12,10 @@ use darter_command::{Flags, Marks};
 use darter_config::Endpoint as Form;
 use darter_wire::{Args, Span};
 
+use crate::conn::window::Prepared;
 use crate::registry::Entry;
 use crate::session::{Queued, Session};
 use crate::thread_state::ThreadState;
-use crate::window::Prepared;
 
 /// An error line without its `-`.
 pub type Line = Cow<'static, [u8]>;

@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use darter_reactor::process::{self, CpuTimes};
 
 use crate::replication::show::{Follower, followers};
-use crate::report::histogram::Sum;
 use crate::report::{self, CommandTotals, Report};
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::stats::histogram::Sum;
+use crate::sync::lock;
 use darter_config::Live;
 use text::{Kind, Page, Samples};
 

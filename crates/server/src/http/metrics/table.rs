@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
 use super::{Family, Kind, Samples, Scrape, Value, counter, gauge, many};
-use crate::listening::ListenerKind;
+use crate::protocol::ListenerKind;
 use crate::shared::ThreadHandle;
-use crate::worker::lock;
+use crate::sync::lock;
 
 const fn zero(
     name: &'static str,

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::report::histogram::Sum;
+use crate::stats::histogram::Sum;
 
 /// The kind of numbers in a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +125,7 @@ pub fn seconds(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::histogram::Histogram;
+    use crate::stats::histogram::Histogram;
 
     #[test]
     fn labels_are_quoted() {

@@ -8,8 +8,8 @@ use darter_wire::Args;
 
 use crate::command_log;
 use crate::registry::Entry;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::Live;
 use darter_config::Measure;
 

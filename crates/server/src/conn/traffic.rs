@@ -1,17 +1,16 @@
 //! What a connection with TLS does where one without talks to the reactor.
 //!
-//! Called by `worker`, `output` and `house`, each behind a look at `Conn::channel`; plain connections never come here.
+//! Called by `event_loop`, `output` and `cron`, each behind a look at `Conn::channel`; plain connections never come here.
 
 use std::io;
 
 use darter_reactor::Reactor;
 
-use super::Channel;
-use super::channel::Heard;
 use crate::conn::Conn;
+use crate::conn::window::Window;
 use crate::protocol::{self, Allowed, Protocol};
 use crate::thread_state::ThreadState;
-use crate::window::Window;
+use crate::tls::{Channel, Heard};
 
 /// The first byte of every handshake.
 const HANDSHAKE: u8 = 0x16;

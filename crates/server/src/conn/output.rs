@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::{Reactor, Token};
 
+use crate::conn::traffic;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, STRANGER_INPUT_BYTES_MAX};
 use crate::journal::log::Held;
 use crate::session::Gate;
 use crate::thread_state::ThreadState;
-use crate::tls;
 use crate::worker::find;
 use darter_config::OutputLimit;
 
@@ -164,7 +164,7 @@ fn flush_held(
         };
         let handed = match conn.channel {
             None => reactor.send(conn.token, &conn.output[conn.sent..end]).map(|n| (n, n < end - conn.sent)),
-            Some(_) => tls::send(local, reactor, conn, end),
+            Some(_) => traffic::send(local, reactor, conn, end),
         };
         if !note_sent(local, reactor, conn, handed) {
             return Flushed::CLOSED;
@@ -172,7 +172,7 @@ fn flush_held(
     }
     let pending = conn.output.len() - conn.sent;
     if conn.session.is_closing && pending == 0 && !conn.is_stalled {
-        tls::say_goodbye(reactor, conn);
+        traffic::say_goodbye(reactor, conn);
         reactor.shutdown_write(conn.token);
         return Flushed::CLOSED;
     }

@@ -14,8 +14,8 @@ use crate::engine::nested::{Nested, Within};
 use crate::job::Shards;
 use crate::journal::turn::settle;
 use crate::session::Session;
-use crate::signals;
 use crate::snapshot::ending;
+use crate::snapshot::signals;
 use crate::thread_state::ThreadState;
 
 /// The way of a script's commands to the shards held for it, for the length of one run.
@@ -48,7 +48,7 @@ impl Host for Bridge<'_> {
         // What this thread did before waits for no script: after a kill nothing is read back that comes after it.
         settle(self.local);
         let busy_ms = self.local.live.busy_reply_threshold_ms;
-        let now_ms = crate::thread_state::unix_ms();
+        let now_ms = crate::clock::unix_ms();
         let patience_ms = if busy_ms == 0 { PATIENCE_MS } else { busy_ms.min(PATIENCE_MS) };
         signals::look(self.local);
         if self.watch.runs_for(patience_ms, now_ms) {

@@ -14,19 +14,19 @@ use darter_txn::{Part, Reader};
 use darter_wire::{Reply, ReplyBuffer, Span};
 
 use crate::acl::guard;
+use crate::command_log::large;
+use crate::conn::window::{Prepared, WINDOW_LEN};
 use crate::engine::cluster::route;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::exec::{self, Call, Ran};
 use crate::job::Job;
 use crate::journal::note as journal;
-use crate::large;
 use crate::registry::{Entry, SAMPLE};
 use crate::session::{Gate, Session};
 use crate::stats::Count;
 use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::window::{Prepared, WINDOW_LEN};
 
 /// Where commands come from and replies go.
 pub struct CommandBatch<'a> {

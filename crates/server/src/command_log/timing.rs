@@ -9,8 +9,8 @@ use crate::clients::ClientInfo;
 use crate::command_log;
 use crate::registry::Entry;
 use crate::stats::{Histograms, Weight};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::Measure;
 
 /// Notes how long a call took that stands for as many calls as `weight` says, where such times are kept.
