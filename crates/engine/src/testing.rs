@@ -5,11 +5,15 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use darter_base::hash::KeyHasher;
+use darter_command::{Ctx, Env, FAMILIES, Spec};
 use darter_latch::{Cell, Grant, Held, Job, Runner, Waiter};
 use darter_store::Shard;
 use darter_store::change::{Change, Class, Event};
+use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, Router, ShardSet};
+use darter_wire::{Args, Reply};
 
+use crate::blocking::{self, Blocking, Waiting};
 use crate::commit::{ChangedBy, Ran, Sinks};
 use crate::lease::{self, Post, Thread};
 
@@ -62,6 +66,10 @@ pub struct Engine {
     pub sent: RefCell<Vec<&'static str>>,
     /// A key; when it is served, this key of this shard changes.
     pub serves: Vec<(&'static str, u16, &'static str)>,
+    /// Clients that may not go on with what they wait for.
+    pub refused: Vec<u64>,
+    /// Waits that are to be looked at again.
+    pub posted: Vec<(u64, Parked, LockSet)>,
     home: RefCell<VecDeque<Box<Waiter<Task>>>>,
     sent_before: u64,
 }
@@ -73,6 +81,8 @@ impl Engine {
             log: Vec::new(),
             sent: RefCell::default(),
             serves: Vec::new(),
+            refused: Vec::new(),
+            posted: Vec::new(),
             home: RefCell::default(),
             sent_before: 0,
         }
@@ -177,10 +187,87 @@ impl Sinks for Engine {
     fn serve(&mut self, grant: &mut Grant<Part, Task>, _: usize, key: &[u8]) {
         let key = String::from_utf8_lossy(key).into_owned();
         self.log.push(format!("serve {key}"));
+        blocking::serve(self, grant, 0, key.as_bytes());
         if let Some(at) = self.serves.iter().position(|(waits, ..)| *waits == key) {
             let (_, id, changed) = self.serves.remove(at);
             let part = grant.get_mut(id).expect("the whole grant is held");
             part.shard.changes.push(0, changed.as_bytes(), Event::new(Class::LIST, "lpop"));
         }
+    }
+}
+
+/// The row of a data command.
+pub fn row(name: &str) -> &'static darter_command::DataCommand {
+    let mut rows = FAMILIES.iter().flat_map(|family| family.iter());
+    rows.find(|row| row.spec.name == name).expect("a data command")
+}
+
+/// Runs a command's body over shards that are held; the wait that it asks for.
+pub fn run_body<'a>(
+    set: ShardSet<'a>,
+    name: &str,
+    args: Args<'_>,
+    only_key: Option<&'a [u8]>,
+    out: &mut Vec<u8>,
+) -> Option<Box<darter_command::Wait>> {
+    static ENV: OnceLock<Env> = OnceLock::new();
+    let mut ctx = Ctx::new(set, ENV.get_or_init(Env::default), 0, 1, NOW_MS, None);
+    ctx.only_key = only_key;
+    (row(name).run)(&mut ctx, args, &mut Reply::new(out, false)).expect("it runs");
+    ctx.wait
+}
+
+const NOW_MS: u64 = 1_000_000;
+
+/// A client is its origin.
+impl Blocking for Engine {
+    type Origin = u64;
+    type Effort = ();
+
+    fn spec(entry: &'static str) -> &'static Spec {
+        &row(entry).spec
+    }
+
+    fn db(_: u64) -> usize {
+        0
+    }
+
+    fn changed_by(origin: u64) -> ChangedBy {
+        ChangedBy(origin)
+    }
+
+    fn now_ms(&self) -> u64 {
+        NOW_MS
+    }
+
+    fn ends(&mut self, ticket: &Parked, waiting: &Waiting<u64, &'static str>) -> bool {
+        let is_refused = self.refused.contains(&waiting.origin);
+        if is_refused {
+            self.log.push(format!("refuse {}", waiting.origin));
+            ticket.finish();
+        }
+        is_refused
+    }
+
+    fn try_again<'a>(
+        &'a mut self,
+        set: ShardSet<'a>,
+        waiting: &Waiting<u64, &'static str>,
+        only_key: Option<&'a [u8]>,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        run_body(set, waiting.entry, waiting.args(), only_key, out).is_none().then_some(())
+    }
+
+    fn answer(&mut self, waiting: &Waiting<u64, &'static str>, (): (), reply: Vec<u8>) {
+        let reply = String::from_utf8_lossy(&reply).replace("\r\n", " ");
+        self.log.push(format!("answer {}: {}", waiting.origin, reply.trim_end()));
+    }
+
+    fn remember(&mut self, _: &mut Grant<Part, Task>, _: &Waiting<u64, &'static str>) {}
+
+    fn post(&mut self, origin: u64, ticket: Parked, wanted: LockSet) {
+        self.log.push(format!("later {origin}"));
+        self.posted.push((origin, ticket, wanted));
     }
 }

@@ -8,6 +8,7 @@ pub mod multi_key;
 use darter_command::incremental::{Incremental, Staged, TRIES_MAX};
 use darter_command::slices::{Rest, WRITE_BYTES_MIN};
 use darter_command::{Ctx, Fault, Flags, Marks, Wait};
+use darter_engine::blocking;
 use darter_latch::{Grant, Held};
 use darter_reactor::Token;
 use darter_store::Key;
@@ -281,7 +282,7 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
         }
         Body::Serve(ticket) => {
             let ticket = ticket.clone();
-            waiting::serve_ticket(local, grant, &ticket);
+            blocking::serve_ticket(local, grant, &ticket);
             commit::changes(local, grant, ChangedBy::SERVER);
         }
         Body::Memcached(raw) => {

@@ -5,6 +5,7 @@ use std::iter::Peekable;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use darter_engine::blocking;
 use darter_latch::Waiter;
 use darter_reactor::signal::Signals;
 use darter_reactor::{Reactor, Token, process};
@@ -424,7 +425,7 @@ impl Worker {
         if let Some(blocked) = conn.session.blocked.take() {
             forget_deadline(deadlines, conn, &blocked);
             if let Some(ticket) = &blocked.ticket {
-                waiting::leave_queues(local, ticket);
+                blocking::leave_queues(local, ticket);
             }
         }
         conn.info.is_blocked.store(false, Relaxed);

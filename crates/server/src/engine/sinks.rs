@@ -2,6 +2,7 @@
 //!
 //! Called by those stages alone.
 
+use darter_engine::blocking;
 use darter_engine::commit::Sinks;
 use darter_engine::lease::{Post, Thread};
 use darter_latch::{Held, Waiter};
@@ -19,7 +20,6 @@ use crate::shared::{ShardCell, Shared, ThreadMessage};
 use crate::snapshot;
 use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::waiting;
 
 impl Thread for ThreadState {
     type Job = Job;
@@ -87,7 +87,7 @@ impl Sinks for ThreadState {
     }
 
     fn serve(&mut self, grant: &mut Shards, db: usize, key: &[u8]) {
-        waiting::serve(self, grant, db, key);
+        blocking::serve(self, grant, db, key);
     }
 }
 
