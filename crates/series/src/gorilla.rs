@@ -137,8 +137,8 @@ pub(crate) fn load(source: &mut dyn FieldSource) -> Result<Vec<Sample>, LoadFaul
     let bits_max = bytes.len() as u64 * 8;
     // Each sample after the first takes two bits at least.
     let is_valid =
-        bytes.len() as u64 == size && bits_len <= bits_max && count.saturating_sub(1) * 2 <= bits_max;
-    if !is_valid || count > bits_max {
+        bytes.len() as u64 == size && bits_len <= bits_max && count.saturating_sub(1) <= bits_max / 2;
+    if !is_valid {
         return Err(LoadFault::Corrupt);
     }
     let mut samples = Vec::new();
@@ -174,5 +174,10 @@ mod tests {
         let expected = 0b01111_u64 | 10_000 << 5 | 1 << 23 | 1 << 25;
         assert_eq!(fields[10], Field::String(expected.to_le_bytes().to_vec()));
         assert_eq!(load(&mut fields.iter()).expect("its own fields"), samples);
+        // More samples than the bits can hold; twice the last number does not fit 64 bits.
+        for count in [1_000_000, u64::MAX, 1 << 63, (1 << 63) + 1] {
+            fields[1] = Field::Unsigned(count);
+            assert_eq!(load(&mut fields.iter()), Err(LoadFault::Corrupt), "{count}");
+        }
     }
 }
