@@ -98,9 +98,47 @@ fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             bloom.hash_bits(),
             link.entries(),
             link.items(),
-            link.error(),
+            general(link.error()),
         );
         reply.bulk(line.as_bytes());
     }
     Ok(())
+}
+
+/// A number as C's `%g` prints it.
+fn general(value: f64) -> String {
+    const DIGITS: i32 = 6;
+    let written = format!("{value:.*e}", DIGITS as usize - 1);
+    let Some((mantissa, exponent)) = written.split_once('e') else { return written };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let short = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..DIGITS).contains(&exponent) {
+        return short(&format!("{value:.*}", (DIGITS - 1 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", short(mantissa), exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::general;
+
+    #[test]
+    fn numbers_are_printed_as_c_prints_them() {
+        for (value, wanted) in [
+            (0.0005, "0.0005"),
+            (0.00025, "0.00025"),
+            (6.25e-5, "6.25e-05"),
+            (1.5625e-5, "1.5625e-05"),
+            (0.01, "0.01"),
+            (1.0 / 3.0, "0.333333"),
+            (1e-10, "1e-10"),
+            (123_456_789.0, "1.23457e+08"),
+        ] {
+            assert_eq!(general(value), wanted);
+        }
+    }
 }

@@ -14,7 +14,7 @@ fn a_filter_is_reserved_filled_and_asked() {
     assert_eq!(bed.run("BF.CARD f"), ":3");
     assert_eq!(bed.run("BF.CARD none"), ":0");
     assert_eq!(bed.run("BF.INFO f ITEMS"), "*1|:3");
-    let size = 32 + 72 + 1384;
+    let size = 32 + 64 + 1384;
     let info = format!(
         "*10|+Capacity|:1000|+Size|:{size}|+Number of filters|:1|+Number of items inserted|:3|+Expansion rate|:2"
     );

@@ -178,7 +178,7 @@ impl Bloom {
     /// Bytes that RedisBloom would hold, as BF.INFO says.
     pub fn nominal_bytes(&self) -> u64 {
         const ROOT: u64 = 32;
-        const LINK: u64 = 64 + 8;
+        const LINK: u64 = 64;
         self.links.iter().fold(ROOT, |sum, link| sum + LINK + link.bits().bytes())
     }
 

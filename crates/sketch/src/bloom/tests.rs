@@ -19,7 +19,7 @@ fn sizes_are_those_of_redisbloom() {
     let bloom = Bloom::new(100, 0.01, Scaling::By(2)).expect("valid");
     let link = &bloom.links()[0];
     assert_eq!((link.bits().bytes(), link.hashes(), link.error()), (144, 8, 0.005));
-    assert_eq!(bloom.nominal_bytes(), 248);
+    assert_eq!(bloom.nominal_bytes(), 240);
     let bloom = Bloom::new(100, 0.01, Scaling::Fixed(2)).expect("valid");
     assert_eq!((bloom.links()[0].bits().bytes(), bloom.links()[0].hashes()), (120, 7));
     for (capacity, error) in [(0, 0.1), (1, 0.0), (1, f64::NAN), (1, 1.0), (1, -1.0)] {
