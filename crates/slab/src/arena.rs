@@ -4,6 +4,7 @@
 mod check;
 mod compact;
 mod large;
+mod left;
 mod past;
 
 use crate::class;
@@ -43,6 +44,8 @@ pub struct Arena {
     past: Option<Box<Past>>,
     // Large blocks that are read in slices.
     pins: Vec<large::Pin>,
+    // Blocks given up while they are read in slices.
+    left: left::LeftBlocks,
 }
 
 /// The runs of one class.
@@ -95,6 +98,7 @@ impl Arena {
             emptying: Vec::new(),
             past: None,
             pins: Vec::new(),
+            left: left::LeftBlocks::default(),
             looks_back: false,
         })
     }
@@ -286,6 +290,7 @@ impl Arena {
     pub fn clear(&mut self) {
         debug_assert!(self.pins.is_empty(), "dropped a block that is being read");
         self.pins = Vec::new();
+        self.left = left::LeftBlocks::default();
         let top = self.runs.top();
         self.bins = [Bin::EMPTY; class::COUNT];
         if top <= CLEARED_UNITS_MAX {

@@ -4,8 +4,11 @@
 //! between, even ones that change the collection. They preserve for the reader the parts that they are about to
 //! change (`pack`'s guards and windows). A collection that loses its key stays until its readers have finished. A
 //! long string is read in place: its block is pinned, and a command that changes the string gives it another block.
+//! Documents and series consist of blocks that never change: the reader has a copy of the root, and blocks that are
+//! given up meanwhile stay until it ends.
 //! Called by command bodies (to begin) and by the server (slices and the end), always with the shard held.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use darter_base::hash::KeyHasher;
@@ -16,6 +19,7 @@ use darter_slab::{Arena, Handle};
 
 pub use darter_pack::tree::window::Aside;
 
+use crate::module::{ModuleType, ModuleValue};
 use crate::object::Object;
 use crate::record::{Record, Value};
 use crate::shard::{Key, PINNED_BYTES_MIN, Shard};
@@ -36,7 +40,18 @@ pub(crate) struct Reads {
     last: u32,
     open: Vec<Open>,
     texts: Vec<OpenText>,
+    frozen: Vec<OpenFrozen>,
 }
+
+/// A value of a module that is read: its root at the start, whose blocks stay in the arena.
+struct OpenFrozen {
+    number: u32,
+    root: Box<dyn ModuleValue>,
+    step: FrozenStep,
+}
+
+/// Writes a part of a value, some microseconds of work or bytes to the given length; returns true at the end.
+type FrozenStep = Box<dyn FnMut(&dyn ModuleValue, &Arena, &mut Vec<u8>, usize) -> bool + Send>;
 
 /// A string that is read.
 struct OpenText {
@@ -151,11 +166,38 @@ impl Shard {
         Some(reads.last)
     }
 
+    /// Begins to read the module's value at `key` as it is now: each step calls `step` with its root, the arena, the
+    /// output and the length that this should have. Returns the number of the read; `None` if there is no such value
+    /// or it cannot be read in steps.
+    pub fn begin_frozen<T: ModuleType>(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        mut step: impl FnMut(&T, &Arena, &mut Vec<u8>, usize) -> bool + Send + 'static,
+    ) -> Option<u32> {
+        let record = self.record_at(db, self.locate(db, key)?);
+        let Value::Object(_, id) = record.value() else { return None };
+        let Object::Module(value) = self.objects.get_mut(id) else { return None };
+        let root = value.frozen().filter(|root| root.kind() == T::KIND)?;
+        self.arena.hold_on();
+        let reads = self.reads.get_or_insert_default();
+        reads.last = reads.last.wrapping_add(1).max(1);
+        let step: FrozenStep = Box::new(move |root, arena, out, bytes_max| {
+            let root: &dyn Any = root;
+            root.downcast_ref::<T>().is_none_or(|root| step(root, arena, out, bytes_max))
+        });
+        reads.frozen.push(OpenFrozen { number: reads.last, root, step });
+        Some(reads.last)
+    }
+
     /// Continues a read: writes members until `out` has `bytes_max` or a few more. Returns true if that was all.
     pub fn read_step(&mut self, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let Some(reads) = &mut self.reads else { return true };
         if let Some(open) = reads.texts.iter_mut().find(|open| open.number == number) {
             return open.step(&self.arena, out, bytes_max);
+        }
+        if let Some(open) = reads.frozen.iter_mut().find(|open| open.number == number) {
+            return (open.step)(&*open.root, &self.arena, out, bytes_max);
         }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else { return true };
         loop {
@@ -179,6 +221,9 @@ impl Shard {
         if let Some(open) = reads.texts.iter().find(|open| open.number == number) {
             return Aside { bytes: self.arena.left_behind_bytes(open.block), pieces: 0 };
         }
+        if reads.frozen.iter().any(|open| open.number == number) {
+            return Aside { bytes: self.arena.left_bytes(), pieces: 0 };
+        }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else {
             return Aside::default();
         };
@@ -193,6 +238,10 @@ impl Shard {
             let open = reads.texts.swap_remove(at);
             return self.arena.unpin(open.block);
         }
+        if let Some(at) = reads.frozen.iter().position(|open| open.number == number) {
+            reads.frozen.swap_remove(at);
+            return self.arena.let_go();
+        }
         let Some(at) = reads.open.iter().position(|open| open.number == number) else { return };
         let id = reads.open.swap_remove(at).object;
         self.objects.get_mut(id).end_read(number);
@@ -201,7 +250,7 @@ impl Shard {
 
     /// Number of reads under way.
     pub fn reads_len(&self) -> usize {
-        self.reads.as_ref().map_or(0, |reads| reads.open.len() + reads.texts.len())
+        self.reads.as_ref().map_or(0, |reads| reads.open.len() + reads.texts.len() + reads.frozen.len())
     }
 
     /// Returns true if the read with this number is of a string: it can be read in larger slices than members.

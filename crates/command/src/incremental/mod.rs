@@ -31,6 +31,7 @@ use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_pack::tree::window::{Seen, Tell};
 use darter_store::reads::Stretch;
+use darter_store::{Key, Shard};
 use darter_txn::Part;
 use darter_wire::{Args, Reply};
 
@@ -261,6 +262,20 @@ impl Ctx<'_> {
         self.begin_incremental(sources, operation, false, Some(staged))
     }
 
+    /// Like [`Ctx::answer_later`], for values of modules: `begin` begins the read of the name with this number.
+    #[cold]
+    pub fn read_later(
+        &mut self,
+        names: &[&[u8]],
+        begin: BeginRead<'_>,
+        operation: Box<dyn Operation>,
+        resp3: bool,
+    ) -> bool {
+        let Some(reads) = self.begin_reads(names.iter().copied(), begin) else { return false };
+        self.leave_incremental(reads, operation, resp3, None);
+        true
+    }
+
     fn begin_incremental(
         &mut self,
         sources: &[(&[u8], Stretch)],
@@ -268,25 +283,53 @@ impl Ctx<'_> {
         resp3: bool,
         staged: Option<StagedWrite>,
     ) -> bool {
-        let mut reads = VecDeque::with_capacity(sources.len());
         let tell = operation.tell();
-        for (nth, (name, stretch)) in sources.iter().enumerate() {
+        let names = sources.iter().map(|(name, _)| *name);
+        let reads = self.begin_reads(names, &mut |nth, shard, db, key| {
+            let (_, stretch) = sources.get(nth)?;
+            shard.begin_read(db, key, *stretch, tell.clone())
+        });
+        let Some(reads) = reads else {
+            if let Some(staged) = staged {
+                staged.end(None, self);
+            }
+            return false;
+        };
+        self.leave_incremental(reads, operation, resp3, staged);
+        true
+    }
+
+    /// Begins a read for each name; `None`, with none begun, if one is impossible.
+    fn begin_reads<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n [u8]>,
+        begin: BeginRead<'_>,
+    ) -> Option<VecDeque<Read>> {
+        let mut reads = VecDeque::new();
+        for (nth, name) in names.enumerate() {
             let (key, db) = (self.key(name), self.db);
             let shard = self.shards_mut().router().shard_of(key.hash);
             let part = self.shards_mut().part_mut(key);
-            let Some(number) = part.shard.begin_read(db, key, *stretch, tell.clone()) else {
+            let Some(number) = begin(nth, &mut part.shard, db, key) else {
                 for Read { shard, number, .. } in reads {
                     if let Some(part) = self.part(shard) {
                         part.shard.end_read(number);
                     }
                 }
-                if let Some(staged) = staged {
-                    staged.end(None, self);
-                }
-                return false;
+                return None;
             };
             reads.push_back(Read { shard, number, nth: nth as u32 });
         }
+        Some(reads)
+    }
+
+    fn leave_incremental(
+        &mut self,
+        reads: VecDeque<Read>,
+        operation: Box<dyn Operation>,
+        resp3: bool,
+        staged: Option<StagedWrite>,
+    ) {
         let incremental = Incremental {
             reads,
             told: Vec::new(),
@@ -298,9 +341,11 @@ impl Ctx<'_> {
             staged: staged.map(Box::new),
         };
         self.rest = Some(Rest::Incremental(Box::new(incremental)));
-        true
     }
 }
+
+/// Begins the read of the value with this number, at this key of a shard's database.
+type BeginRead<'b> = &'b mut dyn FnMut(usize, &mut Shard, usize, Key<'_>) -> Option<u32>;
 
 /// Encodes members for [`told_members`].
 pub(crate) fn tell() -> Tell {

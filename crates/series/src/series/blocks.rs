@@ -56,8 +56,7 @@ impl Block {
     /// Frees its bytes; returns their number.
     pub fn free(&mut self, arena: &mut Arena) -> usize {
         let bytes = arena.size(self.handle);
-        arena.keep_first(self.handle);
-        arena.free(self.handle);
+        arena.give_up(self.handle);
         bytes
     }
 }
