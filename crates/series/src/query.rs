@@ -206,39 +206,123 @@ impl Query {
 
     /// The rows of `series`. Fails if there would be too many.
     pub fn run(&self, series: &Series, arena: &Arena) -> Result<Rows, TooMany> {
-        let count = self.count.unwrap_or(usize::MAX);
-        let Some(buckets) = &self.buckets else { return Ok(self.samples(series, arena, count)) };
-        let enough = if self.order == Order::Up { count } else { usize::MAX };
-        let mut rows = Walk::new(self, buckets, series, arena).rows(enough)?;
-        if self.order == Order::Down {
+        let mut running = QueryProgress::default();
+        while !self.step(&mut running, series, arena)? {}
+        let mut rows = running.rows;
+        if self.is_backwards() {
             rows.reverse();
+            rows.truncate(self.count.unwrap_or(usize::MAX));
         }
-        rows.truncate(count);
         Ok(rows)
     }
 
-    fn samples(&self, series: &Series, arena: &Arena, count: usize) -> Rows {
-        let mut rows = Rows::new(1);
-        if count == 0 {
-            return rows;
+    /// Returns true if [`Query::step`] yields the rows from the oldest to the newest, though the query asks for the
+    /// opposite: its caller must turn them round, and apply the limit.
+    pub fn is_backwards(&self) -> bool {
+        self.buckets.is_some() && self.order == Order::Down
+    }
+
+    /// Continues with some blocks of samples, and adds their rows to `running`; returns true if those were the last. The
+    /// series must not change between two steps. Fails if there would be too many rows.
+    pub fn step(&self, running: &mut QueryProgress, series: &Series, arena: &Arena) -> Result<bool, TooMany> {
+        let enough = if self.is_backwards() { usize::MAX } else { self.count.unwrap_or(usize::MAX) };
+        if running.len() >= enough {
+            return Ok(true);
         }
+        let Some(buckets) = &self.buckets else {
+            return Ok(self.step_samples(running, series, arena, enough));
+        };
+        let from = running.next.unwrap_or(self.from);
+        let to = series.end_of_blocks(from, BLOCKS_PER_STEP).min(self.to);
+        let before = match running.next {
+            Some(_) => running.before,
+            None => self.before(series, arena, self.from),
+        };
+        let rows = match running.rows.width {
+            0 => Rows::new(buckets.kinds.len()),
+            _ => std::mem::take(&mut running.rows),
+        };
+        let most = enough - running.taken;
+        let mut walk = Walk { query: self, buckets, series, arena, before, rows };
+        let open = walk.pass_span(running.open.take(), (from, to), most)?;
+        let is_last = to >= self.to || walk.rows.len() >= most;
+        if !is_last {
+            (running.open, running.before, running.next) = (open, walk.before, to.checked_add(1));
+        } else if walk.rows.len() < most {
+            walk.end(open)?;
+        }
+        running.rows = walk.rows;
+        running.rows.truncate(most);
+        Ok(is_last)
+    }
+
+    fn step_samples(
+        &self,
+        running: &mut QueryProgress,
+        series: &Series,
+        arena: &Arena,
+        enough: usize,
+    ) -> bool {
+        if running.rows.width == 0 {
+            running.rows = Rows::new(1);
+        }
+        let most = enough - running.taken;
+        let rows = &mut running.rows;
         let mut push = |sample: Sample| {
             rows.push(sample.time, sample.value);
-            rows.len() < count
+            rows.len() < most
         };
         match self.order {
-            Order::Up => self.each(series, arena, self.from, self.to, &mut push),
+            Order::Up => {
+                let from = running.next.unwrap_or(self.from);
+                let to = series.end_of_blocks(from, BLOCKS_PER_STEP).min(self.to);
+                self.each(series, arena, from, to, &mut push);
+                running.next = to.checked_add(1);
+                to >= self.to || running.len() >= enough
+            }
             Order::Down => {
-                let latest = self.latest.filter(|latest| (self.from..=self.to).contains(&latest.time));
+                let to = running.next.unwrap_or(self.to);
+                let from = series.start_of_blocks(to, BLOCKS_PER_STEP).max(self.from);
+                let latest = self.latest.filter(|latest| (from..=to).contains(&latest.time));
                 let goes_on = latest.is_none_or(|latest| !self.takes(latest) || push(latest));
                 if goes_on {
-                    series.each_reversed(arena, self.from, self.to, &mut |sample| {
-                        !self.takes(sample) || push(sample)
-                    });
+                    series.each_reversed(arena, from, to, &mut |sample| !self.takes(sample) || push(sample));
                 }
+                running.next = from.checked_sub(1);
+                from <= self.from || running.len() >= enough
             }
         }
-        rows
+    }
+}
+
+/// Blocks of samples between two steps: some 10 microseconds.
+const BLOCKS_PER_STEP: usize = 4;
+
+/// A query under way.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct QueryProgress {
+    /// The rows of the last steps, for the caller to take.
+    pub rows: Rows,
+    // Rows that were taken.
+    taken: usize,
+    // The bucket that is being filled, and the newest number before it.
+    open: Option<Open>,
+    before: Option<Sample>,
+    // The next time; `None` at the start.
+    next: Option<u64>,
+}
+
+impl QueryProgress {
+    /// Rows so far.
+    fn len(&self) -> usize {
+        self.taken + self.rows.len()
+    }
+
+    /// The rows since the last call.
+    pub fn take(&mut self) -> Rows {
+        self.taken += self.rows.len();
+        let width = self.rows.width;
+        std::mem::replace(&mut self.rows, Rows::new(width))
     }
 }
 
@@ -254,17 +338,13 @@ struct Walk<'a> {
 }
 
 /// A bucket that is being filled.
+#[derive(Clone, PartialEq, Debug)]
 struct Open {
     start: i128,
     bucket: Bucket,
 }
 
 impl<'a> Walk<'a> {
-    fn new(query: &'a Query, buckets: &'a Buckets, series: &'a Series, arena: &'a Arena) -> Walk<'a> {
-        let before = query.before(series, arena, query.from);
-        Walk { query, buckets, series, arena, before, rows: Rows::new(buckets.kinds.len()) }
-    }
-
     fn start_of(&self, time: u64) -> i128 {
         raw_start(time, self.buckets.ms, self.buckets.align_ms)
     }
@@ -275,11 +355,16 @@ impl<'a> Walk<'a> {
         (clamp(start).max(self.query.from), end.min(self.query.to))
     }
 
-    fn rows(mut self, enough: usize) -> Result<Rows, TooMany> {
-        let mut open: Option<Open> = None;
+    /// Fills buckets with the samples of a span, until there are `enough` rows; returns the bucket that is open then.
+    fn pass_span(
+        &mut self,
+        mut open: Option<Open>,
+        (from, to): (u64, u64),
+        enough: usize,
+    ) -> Result<Option<Open>, TooMany> {
         let mut fault = None;
         let (query, series, arena) = (self.query, self.series, self.arena);
-        query.each(series, arena, query.from, query.to, &mut |sample| {
+        query.each(series, arena, from, to, &mut |sample| {
             let start = self.start_of(sample.time);
             if open.as_ref().is_none_or(|open| open.start != start) {
                 let done = self.pass(open.take(), sample, start);
@@ -292,13 +377,7 @@ impl<'a> Walk<'a> {
             }
             fault.is_none() && self.rows.len() < enough
         });
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        if self.rows.len() < enough {
-            self.end(open)?;
-        }
-        Ok(self.rows)
+        fault.map_or(Ok(open), Err)
     }
 
     /// Ends a bucket, as `sample` belongs to the one that begins at `start`, and fills the gap between them.

@@ -1,10 +1,9 @@
 //! TS.MGET [LATEST] [WITHLABELS | SELECTED_LABELS label...] FILTER condition..., TS.MRANGE, TS.MREVRANGE,
 //! TS.QUERYINDEX condition..., TS.QUERYLABELS <LABELS | VALUES label> [FILTER condition...]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use darter_series::aggregate::Bucket;
-use darter_series::query::{Order, Query, Rows};
+use darter_series::query::{Order, Query};
 use darter_series::series::Label;
 use darter_series::{Kind, Sample, Series};
 use darter_store::labels::Matcher;
@@ -12,8 +11,10 @@ use darter_wire::{Args, Reply};
 
 use super::feed;
 use super::filter::matchers;
+use super::groups::Groups;
 use super::query::query_with;
-use super::{asks_for_latest, doc, write_number, write_rows, write_sample};
+use super::ranging::{self, BLOCKS_AT_ONCE, Empties, RangeShape, SeriesSource};
+use super::{TOO_MANY, asks_for_latest, doc, write_number, write_rows, write_sample};
 use crate::probabilistic::arity;
 use crate::reader::is;
 use crate::spec::{Keys, Marks, Reach, Spec};
@@ -91,6 +92,32 @@ enum Shown<'a> {
     None,
     All,
     Selected(Vec<&'a [u8]>),
+}
+
+/// The same, to be kept beyond the command's words.
+struct OwnedShown {
+    is_all: bool,
+    selected: Option<Vec<Box<[u8]>>>,
+}
+
+impl Shown<'_> {
+    fn owned(&self) -> OwnedShown {
+        let selected = match self {
+            Shown::Selected(labels) => Some(labels.iter().map(|label| Box::from(*label)).collect()),
+            Shown::None | Shown::All => None,
+        };
+        OwnedShown { is_all: matches!(self, Shown::All), selected }
+    }
+}
+
+impl OwnedShown {
+    fn borrowed(&self) -> Shown<'_> {
+        match &self.selected {
+            Some(labels) => Shown::Selected(labels.iter().map(|label| &**label).collect()),
+            None if self.is_all => Shown::All,
+            None => Shown::None,
+        }
+    }
 }
 
 /// Labels that one call can select.
@@ -286,8 +313,6 @@ fn write_labels(reply: &mut Reply<'_>, labels: &[Label], shown: &Shown<'_>) {
     }
 }
 
-const TOO_MANY: Fault = Fault::text("ERR TSDB: too many buckets");
-
 fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut asked = Asked::new();
     let query = query_with(args, 1, order, &mut |word, reader| asked.take(word, reader))?;
@@ -295,17 +320,86 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
     if asked.group.is_some() && asked.excludes_empty {
         return Err(Fault::text("ERR TSDB: EXCLUDEEMPTY is not allowed with GROUPBY"));
     }
+    if asked.group.is_some() && query.buckets.as_ref().is_some_and(|buckets| buckets.kinds.len() > 1) {
+        let text = "ERR TSDB: GROUPBY is not allowed when multiple aggregators are specified";
+        return Err(Fault::text(text));
+    }
     let names = names(ctx, &filter);
     let with_latest = asks_for_latest(args);
+    if ctx.may_slice && leave(ctx, &names, &query, with_latest, &asked, reply) {
+        return Ok(());
+    }
     match asked.group {
-        Some((label, kind)) => {
-            if query.buckets.as_ref().is_some_and(|buckets| buckets.kinds.len() > 1) {
-                let text = "ERR TSDB: GROUPBY is not allowed when multiple aggregators are specified";
-                return Err(Fault::text(text));
-            }
-            grouped(ctx, &names, (label, kind), query, with_latest, &asked.shown, reply)
-        }
+        Some(group) => grouped(ctx, &names, group, query, with_latest, &asked.shown, reply),
         None => ungrouped(ctx, &names, query, with_latest, &asked, reply),
+    }
+}
+
+/// Leaves the answer to slices if it needs many blocks; returns whether it did.
+fn leave(
+    ctx: &mut Ctx<'_>,
+    names: &BTreeSet<Box<[u8]>>,
+    query: &Query,
+    with_latest: bool,
+    asked: &Asked<'_>,
+    reply: &mut Reply<'_>,
+) -> bool {
+    let mut blocks = 0;
+    let mut sources = Vec::with_capacity(names.len());
+    let mut query = query.clone();
+    let mut groups = asked.group.map(|group| {
+        let count = query.count.take().unwrap_or(usize::MAX);
+        Groups::new(group, count, query.order)
+    });
+    let resp3 = reply.is_resp3();
+    for name in names {
+        let source = visit(ctx, name, with_latest, |series, _, latest| {
+            blocks += series.blocks_within(query.from, query.to) + 1;
+            let group = match &groups {
+                Some(groups) => series.label(&groups.label)?,
+                None => &[],
+            };
+            let mut head = Vec::new();
+            if groups.is_none() {
+                let mut reply = Reply::new(&mut head, resp3);
+                write_series(&mut reply, name, series, &query, &asked.shown);
+            }
+            Some(SeriesSource {
+                name: name.clone(),
+                query: Query { latest, ..query.clone() },
+                head,
+                group: group.into(),
+            })
+        });
+        sources.extend(source.flatten());
+    }
+    if blocks <= BLOCKS_AT_ONCE {
+        return false;
+    }
+    if let Some(groups) = &mut groups {
+        sources.iter().for_each(|source| groups.add_series(&source.group, &source.name));
+    }
+    let shape = match groups {
+        None if asked.excludes_empty => RangeShape::Each(Empties::Hidden),
+        None => RangeShape::Each(Empties::Shown),
+        Some(groups) => {
+            let shown = asked.shown.owned();
+            RangeShape::Grouped(
+                groups,
+                Box::new(move |groups, reply| write_groups(reply, groups, &shown.borrowed())),
+            )
+        }
+    };
+    ranging::leave(ctx, sources, shape, resp3)
+}
+
+/// The reply for a series before its rows.
+fn write_series(reply: &mut Reply<'_>, name: &[u8], series: &Series, query: &Query, shown: &Shown<'_>) {
+    reply_head(reply, name, 3);
+    write_labels(reply, &series.settings.labels, shown);
+    if reply.is_resp3() {
+        let kinds = query.buckets.as_ref().map_or(&[][..], |buckets| &buckets.kinds);
+        write_how(reply, "aggregators", kinds.iter().map(|kind| kind.name().as_bytes()));
     }
 }
 
@@ -331,14 +425,7 @@ fn ungrouped(
     }
     begin_entries(reply, answers.len());
     for (name, rows) in answers {
-        visit(ctx, name, false, |series, _, _| {
-            reply_head(reply, name, 3);
-            write_labels(reply, &series.settings.labels, &asked.shown);
-        });
-        if reply.is_resp3() {
-            let kinds = query.buckets.as_ref().map_or(&[][..], |buckets| &buckets.kinds);
-            write_how(reply, "aggregators", kinds.iter().map(|kind| kind.name().as_bytes()));
-        }
+        visit(ctx, name, false, |series, _, _| write_series(reply, name, series, &query, &asked.shown));
         write_rows(reply, &rows);
     }
     Ok(())
@@ -351,57 +438,40 @@ fn write_how<'a>(reply: &mut Reply<'_>, what: &str, names: impl ExactSizeIterato
     names.for_each(|name| reply.bulk(name));
 }
 
-/// The series of one value of the label, and their reduced value at each time.
-#[derive(Default)]
-struct Joined {
-    names: Vec<Box<[u8]>>,
-    at: BTreeMap<u64, Bucket>,
-}
-
 fn grouped(
     ctx: &Ctx<'_>,
     names: &BTreeSet<Box<[u8]>>,
-    (label, kind): (&[u8], Kind),
+    group: (&[u8], Kind),
     mut query: Query,
     with_latest: bool,
     shown: &Shown<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    // The limit applies to the rows of groups, not to those of their series.
     let count = query.count.take().unwrap_or(usize::MAX);
-    let mut groups: BTreeMap<Box<[u8]>, Joined> = BTreeMap::new();
+    let mut groups = Groups::new(group, count, query.order);
     for name in names {
         let found = visit(ctx, name, with_latest, |series, arena, latest| {
-            let value: Box<[u8]> = series.label(label)?.into();
+            let value: Box<[u8]> = series.label(&groups.label)?.into();
             query.latest = latest;
             Some((value, query.run(series, arena)))
         });
         let Some((value, rows)) = found.flatten() else { continue };
-        let joined = groups.entry(value).or_default();
-        joined.names.push(name.clone());
+        groups.add_series(&value, name);
         for (time, numbers) in rows.map_err(|_| TOO_MANY)?.iter() {
-            let bucket = joined.at.entry(time).or_default();
-            numbers.iter().for_each(|&number| bucket.add(Sample::new(time, number)));
+            groups.add_row(&value, time, numbers.iter().copied());
         }
     }
-    begin_entries(reply, groups.len());
-    for (value, joined) in &groups {
-        let mut rows = Rows::new(1);
-        let mut push = |(&time, bucket): (&u64, &Bucket)| {
-            let number = match bucket.has(kind) {
-                true => bucket.number(kind, None, time),
-                false => Bucket::empty_number(kind, None),
-            };
-            rows.push(time, number);
-        };
-        match query.order {
-            Order::Up => joined.at.iter().take(count).for_each(&mut push),
-            Order::Down => joined.at.iter().rev().take(count).for_each(&mut push),
-        }
-        write_group(reply, (label, value, kind), &joined.names, shown);
+    write_groups(reply, &groups, shown);
+    Ok(())
+}
+
+fn write_groups(reply: &mut Reply<'_>, groups: &Groups, shown: &Shown<'_>) {
+    let all = groups.rows();
+    begin_entries(reply, all.len());
+    for (value, joined, rows) in all {
+        write_group(reply, (&groups.label, value, groups.kind), &joined.names, shown);
         write_rows(reply, &rows);
     }
-    Ok(())
 }
 
 fn write_group(

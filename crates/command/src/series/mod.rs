@@ -4,6 +4,7 @@ mod add;
 mod create;
 mod feed;
 mod filter;
+mod groups;
 mod info;
 mod labelled;
 mod madd;
@@ -11,6 +12,7 @@ mod nrange;
 mod options;
 mod query;
 mod range;
+mod ranging;
 mod read;
 mod rules;
 mod step;
@@ -58,6 +60,7 @@ pub const FAMILY: &[DataCommand] = &[
 /// The policy for a second sample of the same time, if neither series nor command gives one.
 const POLICY: Policy = Policy::Block;
 
+const TOO_MANY: Fault = Fault::text("ERR TSDB: too many buckets");
 const NO_KEY: Fault = Fault::text("ERR TSDB: the key does not exist");
 
 /// The shards of the series that a key feeds, and of the one that feeds it, are held too.

@@ -7,7 +7,10 @@ use darter_series::query::{Order, Query};
 use darter_wire::{Args, Reply};
 
 use super::query::{query, span};
-use super::{LINKED, LINKED_FOR_LATEST, NO_KEY, asks_for_latest, doc, event, feed, write_rows, write_sample};
+use super::{
+    LINKED, LINKED_FOR_LATEST, NO_KEY, TOO_MANY, asks_for_latest, doc, event, feed, ranging, write_rows,
+    write_sample,
+};
 use crate::probabilistic::arity;
 use crate::reader::is;
 use crate::spec::{Keys, ReplicaForm, Spec};
@@ -65,10 +68,24 @@ pub const DEL: DataCommand = DataCommand {
 
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let latest = if asks_for_latest(args) { feed::latest(ctx, args.at(1)) } else { None };
-    let place = ctx.read(args.at(1));
+    let (name, may_slice) = (args.at(1), ctx.may_slice);
+    let place = ctx.read(name);
     let view = place.view::<Series>()?.ok_or(NO_KEY)?;
     let query = Query { latest, ..query(args, 2, order)? };
-    let rows = query.run(view.root, view.arena).map_err(|_| Fault::text("ERR TSDB: too many buckets"))?;
+    if may_slice && view.root.blocks_within(query.from, query.to) > ranging::BLOCKS_AT_ONCE {
+        let source = ranging::SeriesSource {
+            name: name.into(),
+            query: query.clone(),
+            head: Vec::new(),
+            group: Box::default(),
+        };
+        if ranging::leave(ctx, vec![source], ranging::RangeShape::One, reply.is_resp3()) {
+            return Ok(());
+        }
+    }
+    let place = ctx.untouched(name);
+    let view = place.view::<Series>()?.ok_or(NO_KEY)?;
+    let rows = query.run(view.root, view.arena).map_err(|_| TOO_MANY)?;
     write_rows(reply, &rows);
     Ok(())
 }

@@ -125,3 +125,47 @@ proptest! {
         prop_assert_eq!(rows, expected);
     }
 }
+
+#[test]
+fn steps_yield_the_rows_of_one_run() {
+    let samples: Vec<(u64, f64)> = (0..30_000u64)
+        .map(|n| (n * 7 + n / 1000 * 900, if n % 53 == 0 { f64::NAN } else { n as f64 }))
+        .collect();
+    let (series, arena) = series(&samples);
+    for order in [Order::Up, Order::Down] {
+        for count in [None, Some(1), Some(4000), Some(20_000)] {
+            for buckets in
+                [None, Some(buckets(&[Kind::Avg, Kind::Count], 333)), Some(buckets(&[Kind::Twa], 50_000))]
+            {
+                let gaps = |mut buckets: Buckets| {
+                    buckets.gaps = Gaps::Filled;
+                    buckets
+                };
+                for buckets in [buckets.clone(), buckets.map(gaps)] {
+                    let query = Query { order, count, buckets, ..Query::new(500, 200_000) };
+                    let whole = query.run(&series, &arena).expect("few rows");
+                    let (mut running, mut rows) = (QueryProgress::default(), Rows::default());
+                    loop {
+                        let is_done = query.step(&mut running, &series, &arena).expect("few rows");
+                        let part = running.take();
+                        rows.width = part.width;
+                        rows.times.extend(part.times);
+                        rows.numbers.extend(part.numbers);
+                        if is_done {
+                            break;
+                        }
+                    }
+                    if query.is_backwards() {
+                        rows.reverse();
+                        rows.truncate(count.unwrap_or(usize::MAX));
+                    }
+                    assert_eq!(rows.times, whole.times, "{query:?}");
+                    assert!(rows.numbers.iter().zip(&whole.numbers).all(|(a, b)| a.to_bits() == b.to_bits()));
+                }
+            }
+        }
+    }
+    let naive: Vec<u64> =
+        samples.iter().map(|sample| sample.0).filter(|time| (500..=200_000).contains(time)).collect();
+    assert_eq!(Query::new(500, 200_000).run(&series, &arena).expect("few rows").times, naive);
+}

@@ -342,6 +342,26 @@ impl Series {
         }
     }
 
+    /// Blocks that have samples of `from..=to`.
+    pub fn blocks_within(&self, from: u64, to: u64) -> usize {
+        let start = self.blocks.partition_point(|block| block.last() < from);
+        let end = self.blocks.partition_point(|block| block.first() <= to);
+        end.saturating_sub(start)
+    }
+
+    /// The last time before the samples that follow those of `from` and the next `blocks` blocks.
+    pub(crate) fn end_of_blocks(&self, from: u64, blocks: usize) -> u64 {
+        let start = self.blocks.partition_point(|block| block.last() < from.max(self.oldest_kept()));
+        self.blocks.get(start + blocks).map_or(u64::MAX, |next| next.first() - 1)
+    }
+
+    /// The first time after the samples that come before those of `to` and the `blocks` blocks before it.
+    pub(crate) fn start_of_blocks(&self, to: u64, blocks: usize) -> u64 {
+        let end = self.blocks.partition_point(|block| block.first() <= to);
+        let before = end.checked_sub(blocks + 1).and_then(|at| self.blocks.get(at));
+        before.map_or(0, |before| before.last() + 1)
+    }
+
     /// The time of the oldest sample; `None` if there is none.
     pub fn first_time(&self) -> Option<u64> {
         self.blocks.first().map(Block::first).or_else(|| self.open.first().map(|sample| sample.time))
