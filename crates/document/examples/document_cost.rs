@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use darter_document::number::{Number, Operation};
-use darter_document::{Change, Doc, Path, edit, form, parse, print, rewrite};
+use darter_document::{Change, Doc, Path, parse, print, rewrite};
 
 fn main() {
     let files: Vec<Vec<u8>> = std::env::args().skip(1).filter_map(|name| std::fs::read(name).ok()).collect();
@@ -46,11 +46,10 @@ fn main() {
     per_doc("path found", &|(_, bytes)| _ = black_box(path.find(Doc::new(bytes))));
     per_doc("number changed", &|(_, bytes)| {
         let doc = Doc::new(bytes);
-        let done = rewrite(doc, &path.find(doc), |_, out, start| {
-            let old = Number::of(form::view_at(out, start)).unwrap_or(Number::Int(0));
-            let mut node = Vec::new();
-            old.combine(Operation::Add, Number::Int(1)).map_err(|_| ())?.write(&mut node);
-            edit::replace(out, start, &node);
+        let done = rewrite(doc, &path.trace(doc), |_, slot| {
+            let old = Number::of(slot.view()).unwrap_or(Number::Int(0));
+            let new = old.combine(Operation::Add, Number::Int(1)).map_err(|_| ())?;
+            slot.replace_by(|out| new.write(out));
             Ok::<_, ()>(Change::Keep)
         });
         _ = black_box(done);

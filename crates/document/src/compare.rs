@@ -14,10 +14,10 @@ pub fn is_equal(a: Node<'_>, b: Node<'_>) -> bool {
         (View::Float(a), View::Float(b)) => a == b,
         (View::Text(a), View::Text(b)) => a == b,
         (View::Array(of_a), View::Array(of_b)) => {
-            of_a.count == of_b.count && a.items().zip(b.items()).all(|(a, b)| is_equal(a, b))
+            of_a == of_b && a.items().zip(b.items()).all(|(a, b)| is_equal(a, b))
         }
         (View::Object(of_a), View::Object(of_b)) => {
-            of_a.count == of_b.count
+            of_a == of_b
                 && a.members().all(|(name, value)| b.member(name).is_some_and(|other| is_equal(value, other)))
         }
         _ => false,

@@ -60,16 +60,16 @@ fn count<'a>(node: Node<'a>, counts: &mut HashMap<&'a [u8], usize>) {
 fn copy(node: Node<'_>, places: &HashMap<&[u8], u8>, out: &mut Vec<u8>) {
     let start = out.len();
     match node.view() {
-        View::Array(children) => {
+        View::Array(count) => {
             node.items().for_each(|item| copy(item, places, out));
-            form::close(out, start, form::ARRAY, children.count);
+            form::close(out, start, form::ARRAY, count);
         }
-        View::Object(children) => {
+        View::Object(count) => {
             for (name, value) in node.members() {
                 form::write_name(out, places.get(name).map_or(Name::Own(name), |place| Name::Known(*place)));
                 copy(value, places, out);
             }
-            form::close(out, start, form::OBJECT, children.count);
+            form::close(out, start, form::OBJECT, count);
         }
         _ => out.extend_from_slice(node.bytes()),
     }

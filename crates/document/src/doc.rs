@@ -6,8 +6,10 @@
 //! ```
 
 use darter_base::varint;
+use darter_slab::Arena;
 
 use crate::form::{self, Name, View};
+use crate::tree::{self, Children, Leaves, NodePlace, PieceSource};
 
 /// The names that members of one document share.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,18 +65,31 @@ impl<'a> Names<'a> {
 pub struct Doc<'a> {
     /// Its names.
     pub names: Names<'a>,
+    source: PieceSource<'a>,
     bytes: &'a [u8],
     root: usize,
+    is_pieced: bool,
 }
 
 impl<'a> Doc<'a> {
-    /// The document at the start of `bytes`, which may be longer.
+    /// The document at the start of `bytes`, which may be longer. It has no pieces.
     pub fn new(bytes: &'a [u8]) -> Doc<'a> {
+        Doc::with(bytes, PieceSource::default())
+    }
+
+    /// The document whose first block is `bytes`; its pieces are in `arena`.
+    pub fn in_pieces(bytes: &'a [u8], arena: &'a Arena) -> Doc<'a> {
+        Doc { is_pieced: true, ..Doc::with(bytes, PieceSource::new(arena)) }
+    }
+
+    fn with(bytes: &'a [u8], source: PieceSource<'a>) -> Doc<'a> {
         if let Some(([0], root)) = bytes.split_first_chunk::<1>() {
             return Doc {
                 names: Names::default(),
+                source,
                 bytes: bytes.get(..1 + form::node_len(root)).unwrap_or(bytes),
                 root: 1,
+                is_pieced: false,
             };
         }
         let mut rest = bytes;
@@ -87,54 +102,59 @@ impl<'a> Doc<'a> {
         let names = Names { bytes: table.get(..table.len() - rest.len()).unwrap_or_default(), count };
         let root = bytes.len() - rest.len();
         let end = root + form::node_len(rest);
-        Doc { names, bytes: bytes.get(..end).unwrap_or(bytes), root }
+        Doc { names, source, bytes: bytes.get(..end).unwrap_or(bytes), root, is_pieced: false }
     }
 
-    /// The bytes of the whole document.
+    /// The bytes of its first block; of all of it if it has no pieces.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
     /// Offset of the root.
-    pub fn root_at(self) -> usize {
+    pub(crate) fn root_at(self) -> usize {
         self.root
+    }
+
+    /// The blocks of its pieces.
+    pub(crate) fn source(self) -> PieceSource<'a> {
+        self.source
+    }
+
+    /// Returns true if some of its containers lie in pieces.
+    pub fn is_pieced(self) -> bool {
+        self.is_pieced
+    }
+
+    /// The place of the root.
+    pub fn root_spot(self) -> NodePlace {
+        NodePlace::first(self.root)
     }
 
     /// The root.
     pub fn root(self) -> Node<'a> {
-        self.node(self.root)
+        self.node(self.root_spot())
     }
 
-    /// Containers around the node at `at`, which a path has found.
-    pub fn level(self, at: usize) -> usize {
-        let (mut place, mut level) = (self.root, 0);
-        while place < at {
-            let rest = self.bytes.get(place..).unwrap_or_default();
-            let is_object = rest.first() == Some(&form::OBJECT);
-            let mut child = place + form::inner(rest).0;
-            // the child that reaches past `at`
-            loop {
-                let rest = self.bytes.get(child..).unwrap_or_default();
-                let width = if is_object { form::name(rest).1 } else { 0 };
-                let len = form::node_len(rest.get(width..).unwrap_or_default());
-                if len == 0 || child + width + len > at {
-                    child += width;
-                    break;
-                }
-                child += width + len;
-            }
-            if child <= place {
-                break;
-            }
-            place = child;
-            level += 1;
+    /// The bytes of the block with a place.
+    #[inline]
+    pub(crate) fn block(self, spot: NodePlace) -> &'a [u8] {
+        if spot.block == 0 { self.bytes } else { self.source.block(form::BlockRef::Kept(spot.block)) }
+    }
+
+    /// The node at `spot`, which a path has found.
+    #[inline]
+    pub fn node(self, spot: NodePlace) -> Node<'a> {
+        Node {
+            names: self.names,
+            source: self.source,
+            bytes: self.block(spot).get(spot.at as usize..).unwrap_or_default(),
         }
-        level
     }
 
-    /// The node at `at`, which a path has found.
-    pub fn node(self, at: usize) -> Node<'a> {
-        Node { names: self.names, bytes: self.bytes.get(at..).unwrap_or_default() }
+    /// The children of the node at `spot`.
+    #[inline]
+    pub(crate) fn children(self, spot: NodePlace) -> Children<'a> {
+        Children::new(self.source, self.block(spot), spot)
     }
 }
 
@@ -143,19 +163,50 @@ impl<'a> Doc<'a> {
 pub struct Node<'a> {
     /// The names of its document.
     pub names: Names<'a>,
+    source: PieceSource<'a>,
     // the node, and perhaps the bytes after it
     bytes: &'a [u8],
 }
 
 impl<'a> Node<'a> {
-    /// The node that `bytes` starts with, in a document with `names`.
+    /// The node that `bytes` starts with, in a document with `names`. It has no pieces.
     pub fn new(names: Names<'a>, bytes: &'a [u8]) -> Node<'a> {
-        Node { names, bytes }
+        Node { names, source: PieceSource::default(), bytes }
     }
 
-    /// Its bytes.
+    /// The node that `bytes` starts with, whose pieces are in `source`.
+    pub(crate) fn with(names: Names<'a>, source: PieceSource<'a>, bytes: &'a [u8]) -> Node<'a> {
+        Node { names, source, bytes }
+    }
+
+    /// The blocks of its pieces.
+    pub(crate) fn source(self) -> PieceSource<'a> {
+        self.source
+    }
+
+    /// Its bytes; those of its pieces are elsewhere.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes.get(..form::node_len(self.bytes)).unwrap_or_default()
+    }
+
+    /// The number of its bytes, pieces included.
+    pub fn size(self) -> usize {
+        let own = self.bytes().len();
+        if !form::is_container(self.bytes) || !self.source.has_arena() {
+            return own;
+        }
+        let below: usize = self
+            .children()
+            .map(|child| Node { bytes: child.bytes, ..self })
+            .map(|node| if form::is_container(node.bytes) { node.size() - node.bytes().len() } else { 0 })
+            .sum();
+        let leaves = form::branch(self.bytes).into_iter().flat_map(|branch| Leaves::new(self.source, branch));
+        own + below + leaves.map(|(_, block)| tree::leaf(block).0.len() + tree::LEAF_HEAD).sum::<usize>()
+    }
+
+    /// Returns true if it is a container in pieces.
+    pub fn is_in_pieces(self) -> bool {
+        form::branch(self.bytes).is_some()
     }
 
     /// Its content.
@@ -181,7 +232,7 @@ impl<'a> Node<'a> {
     pub fn len(self) -> Option<usize> {
         match self.view() {
             View::Text(text) => Some(text.len()),
-            View::Array(children) | View::Object(children) => Some(children.count),
+            View::Array(count) | View::Object(count) => Some(count),
             _ => None,
         }
     }
@@ -191,45 +242,45 @@ impl<'a> Node<'a> {
         self.len() == Some(0)
     }
 
+    /// The children of a container.
+    #[inline]
+    pub(crate) fn children(self) -> Children<'a> {
+        Children::new(self.source, self.bytes, NodePlace::first(0))
+    }
+
     /// The items of an array; nothing for other nodes.
     pub fn items(self) -> impl Iterator<Item = Node<'a>> {
-        let children = match self.view() {
-            View::Array(children) => Some(children),
-            _ => None,
-        };
-        let names = self.names;
-        children.into_iter().flat_map(form::Children::items).map(move |bytes| Node { names, bytes })
+        self.items_from(0)
+    }
+
+    /// The items of an array from number `index` on.
+    pub fn items_from(self, index: usize) -> impl Iterator<Item = Node<'a>> {
+        let children = matches!(self.view(), View::Array(_)).then(|| self.children().from(index));
+        children.into_iter().flatten().map(move |child| Node { bytes: child.bytes, ..self })
     }
 
     /// The names and values of an object; nothing for other nodes.
     pub fn members(self) -> impl Iterator<Item = (&'a [u8], Node<'a>)> {
-        let children = match self.view() {
-            View::Object(children) => Some(children),
-            _ => None,
-        };
+        let children = matches!(self.view(), View::Object(_)).then(|| self.children());
         let names = self.names;
-        let members = children.into_iter().flat_map(form::Children::members);
-        members.map(move |(name, bytes)| (names.text(name), Node { names, bytes }))
+        children.into_iter().flatten().map(move |child| {
+            (names.text(child.name.unwrap_or(Name::Own(&[]))), Node { bytes: child.bytes, ..self })
+        })
     }
 
     /// The value of the member called `name`.
     pub fn member(self, name: &[u8]) -> Option<Node<'a>> {
-        let View::Object(children) = self.view() else { return None };
+        let View::Object(_) = self.view() else { return None };
         let wanted = self.names.written(name);
-        let (_, bytes) = children.members().find(|(own, _)| *own == wanted)?;
-        Some(Node { names: self.names, bytes })
+        let child = self.children().find(|child| child.name == Some(wanted))?;
+        Some(Node { bytes: child.bytes, ..self })
     }
 
     /// Levels of containers in it: 0 for a scalar.
     pub fn depth(self) -> usize {
-        match self.view() {
-            View::Array(children) => {
-                1 + children.items().map(|bytes| Node { bytes, ..self }.depth()).max().unwrap_or(0)
-            }
-            View::Object(children) => {
-                1 + children.members().map(|(_, bytes)| Node { bytes, ..self }.depth()).max().unwrap_or(0)
-            }
-            _ => 0,
+        if !form::is_container(self.bytes) {
+            return 0;
         }
+        1 + self.children().map(|child| Node { bytes: child.bytes, ..self }.depth()).max().unwrap_or(0)
     }
 }

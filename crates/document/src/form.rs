@@ -10,6 +10,8 @@
 //! 80..9f          text of 0 to 31 bytes
 //! a0              varint length, text
 //! b0, b1          array, object: varint length of the rest; unless that is 0, varint count and the children
+//! b2, b3          array, object in pieces: handle of the root (4), height (1), count (4); see [`crate::tree`]
+//! b4, b5          the same, whose root is not in the arena yet
 //! ```
 //!
 //! All numbers of several bytes are little-endian. A member of an object is a name and a value. A name begins with
@@ -35,6 +37,15 @@ const SHORT_LAST: u8 = 0x9f;
 const TEXT: u8 = 0xa0;
 pub(crate) const ARRAY: u8 = 0xb0;
 pub(crate) const OBJECT: u8 = 0xb1;
+/// Tag of an array in pieces.
+const BRANCH: u8 = 0xb2;
+/// The bit of a container's tag that an object has.
+const OBJECT_BIT: u8 = 1;
+/// Added to the tag of a container in pieces whose root is fresh.
+const FRESH: u8 = 2;
+const CONTAINER_LAST: u8 = 0xb5;
+/// Bytes of the node of a container in pieces.
+pub(crate) const BRANCH_BYTES: usize = 10;
 /// Marks a name whose length is a varint.
 const NAME_LONG: u8 = 0x7f;
 /// Marks a name in the table.
@@ -57,23 +68,73 @@ pub enum View<'a> {
     Float(f64),
     /// A text, UTF-8.
     Text(&'a [u8]),
-    /// An array.
-    Array(Children<'a>),
-    /// An object.
-    Object(Children<'a>),
+    /// An array of this many items.
+    Array(usize),
+    /// An object of this many members.
+    Object(usize),
 }
 
-/// The children of a container.
-#[derive(Clone, Copy, Debug)]
-pub struct Children<'a> {
-    /// Their number.
+/// The kind of a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Container {
+    /// Its children are items.
+    Array,
+    /// Its children are members.
+    Object,
+}
+
+impl Container {
+    /// The kind of the container that `bytes` starts with.
+    #[inline]
+    pub fn of(bytes: &[u8]) -> Container {
+        if is_object(bytes) { Container::Object } else { Container::Array }
+    }
+
+    /// The tag of one that is not in pieces.
+    pub fn tag(self) -> u8 {
+        match self {
+            Container::Array => ARRAY,
+            Container::Object => OBJECT,
+        }
+    }
+
+    /// The name of the child that `bytes` starts with, and its length: 0 for an item.
+    #[inline]
+    pub fn name(self, bytes: &[u8]) -> (Option<Name<'_>>, usize) {
+        match self {
+            Container::Array => (None, 0),
+            Container::Object => {
+                let (name, width) = name(bytes);
+                (Some(name), width)
+            }
+        }
+    }
+}
+
+/// A container in pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InPieces {
+    /// Its kind.
+    pub kind: Container,
+    /// The top of the tree.
+    pub root: BlockRef,
+    /// Levels above the leaves.
+    pub height: u8,
+    /// Children.
     pub count: usize,
-    /// Their bytes; of an object's members, names and values.
-    pub bytes: &'a [u8],
+}
+
+/// A block of a container in pieces.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum BlockRef {
+    /// A block of the arena.
+    Kept(u32),
+    /// A block that a change has made, and which is not in the arena yet.
+    Fresh(u32),
 }
 
 /// A name of a member.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Name<'a> {
     /// The name itself.
     Own(&'a [u8]),
@@ -107,6 +168,7 @@ fn extent(bytes: &[u8]) -> (usize, usize) {
         SMALL..=SMALL_LAST | NULL..=TRUE => (1, 0),
         DECIMAL..=DECIMAL_LAST => (1, usize::from(tag & 3) + 1),
         UINT | FLOAT => (1, 8),
+        BRANCH..=CONTAINER_LAST => (BRANCH_BYTES, 0),
         TEXT | ARRAY | OBJECT => {
             let (len, width) = number_at(bytes, 1);
             (1 + width, len)
@@ -150,8 +212,10 @@ pub(crate) fn view(bytes: &[u8]) -> View<'_> {
         }
         tag @ SMALL..=SMALL_LAST => View::Int(i64::from(tag - SMALL) + SMALL_MIN),
         SHORT..=SHORT_LAST | TEXT => View::Text(rest),
-        ARRAY => View::Array(children(rest)),
-        OBJECT => View::Object(children(rest)),
+        tag @ ARRAY..=CONTAINER_LAST => {
+            let count = branch(bytes).map_or_else(|| count_of(rest), |branch| branch.count);
+            if tag & OBJECT_BIT == 0 { View::Array(count) } else { View::Object(count) }
+        }
         _ => View::Int(int_of(rest)),
     }
 }
@@ -164,22 +228,59 @@ pub fn view_at(bytes: &[u8], start: usize) -> View<'_> {
 /// Returns true if the node that `bytes` starts with is an array or an object.
 #[inline]
 pub(crate) fn is_container(bytes: &[u8]) -> bool {
-    matches!(bytes.first(), Some(&(ARRAY | OBJECT)))
+    matches!(bytes.first(), Some(&(ARRAY..=CONTAINER_LAST)))
 }
 
-fn children(body: &[u8]) -> Children<'_> {
-    if body.is_empty() {
-        return Children { count: 0, bytes: body };
-    }
-    let (count, width) = number_at(body, 0);
-    Children { count, bytes: body.get(width..).unwrap_or_default() }
+/// Returns true if the node that `bytes` starts with is an object.
+#[inline]
+pub(crate) fn is_object(bytes: &[u8]) -> bool {
+    is_container(bytes) && bytes.first().is_some_and(|tag| tag & OBJECT_BIT != 0)
+}
+
+fn count_of(body: &[u8]) -> usize {
+    if body.is_empty() { 0 } else { number_at(body, 0).0 }
+}
+
+/// The container in pieces that `bytes` starts with, if it is one.
+#[inline]
+pub(crate) fn branch(bytes: &[u8]) -> Option<InPieces> {
+    let tag = *bytes.first().filter(|tag| (BRANCH..=CONTAINER_LAST).contains(tag))?;
+    let raw = u32::from_le_bytes(*bytes.get(1..)?.first_chunk()?);
+    let height = *bytes.get(5)?;
+    let count = u32::from_le_bytes(*bytes.get(6..)?.first_chunk()?) as usize;
+    let root = if tag >= BRANCH + FRESH { BlockRef::Fresh(raw) } else { BlockRef::Kept(raw) };
+    Some(InPieces { kind: Container::of(bytes), root, height, count })
+}
+
+/// Returns false if no container in pieces can be in `run`.
+#[inline]
+pub(crate) fn may_have_branches(run: &[u8]) -> bool {
+    run.iter().any(|byte| (BRANCH..=CONTAINER_LAST).contains(byte))
+}
+
+/// Returns false if no container whose root is fresh can be in `run`.
+#[inline]
+pub(crate) fn may_have_fresh(run: &[u8]) -> bool {
+    run.iter().any(|byte| (BRANCH + FRESH..=CONTAINER_LAST).contains(byte))
+}
+
+/// Appends the node of a container in pieces.
+pub(crate) fn write_branch(out: &mut Vec<u8>, branch: InPieces) {
+    let (fresh, raw) = match branch.root {
+        BlockRef::Kept(raw) => (0, raw),
+        BlockRef::Fresh(raw) => (FRESH, raw),
+    };
+    out.push(BRANCH + fresh + if branch.kind == Container::Object { OBJECT_BIT } else { 0 });
+    out.extend_from_slice(&raw.to_le_bytes());
+    out.push(branch.height);
+    out.extend_from_slice(&(branch.count as u32).to_le_bytes());
 }
 
 /// Start and end of the children of the container at the start of `bytes`; twice the end of any other node.
 #[inline]
 pub(crate) fn inner(bytes: &[u8]) -> (usize, usize) {
     let (head, body) = extent(bytes);
-    if !is_container(bytes) || body == 0 {
+    if body == 0 || !matches!(bytes.first(), Some(&(ARRAY | OBJECT))) {
         return (head + body, head + body);
     }
     (head + number_at(bytes, head).1, head + body)
@@ -203,27 +304,12 @@ pub(crate) fn name(bytes: &[u8]) -> (Name<'_>, usize) {
     }
 }
 
-impl<'a> Children<'a> {
-    /// The nodes of an array.
-    pub fn items(self) -> impl Iterator<Item = &'a [u8]> {
-        let mut rest = self.bytes;
-        (0..self.count).map(move |_| {
-            let (item, after) = rest.split_at(node_len(rest));
-            rest = after;
-            item
-        })
-    }
-
-    /// The names and values of an object.
-    pub fn members(self) -> impl Iterator<Item = (Name<'a>, &'a [u8])> {
-        let mut rest = self.bytes;
-        (0..self.count).map(move |_| {
-            let (name, width) = name(rest);
-            let tail = rest.get(width..).unwrap_or_default();
-            let (value, after) = tail.split_at(node_len(tail));
-            rest = after;
-            (name, value)
-        })
+/// Bytes of a name.
+pub(crate) fn name_len(name: Name<'_>) -> usize {
+    match name {
+        Name::Known(_) => 1,
+        Name::Own(text) if text.len() < usize::from(NAME_LONG) => 1 + text.len(),
+        Name::Own(text) => 1 + varint::len(text.len() as u64) + text.len(),
     }
 }
 

@@ -1,6 +1,6 @@
-//! A JSON document as one run of bytes, smaller than its text: parsed, printed, searched by path and changed.
+//! A JSON document as one run of bytes, or in pieces of an arena: parsed, printed, searched by path and changed.
 //!
-//! Called by `store`, which keeps the bytes, and by the JSON commands. The crate knows no key, no arena and no reply.
+//! Called by `store`, which keeps the bytes, and by the JSON commands. The crate knows no key and no reply.
 #![forbid(unsafe_code)]
 
 pub mod cbor;
@@ -9,22 +9,29 @@ mod dictionary;
 pub mod doc;
 pub mod edit;
 pub mod form;
-pub mod merge;
+mod merge;
 pub mod number;
 pub mod parse;
 pub mod path;
+#[cfg(test)]
+mod pieces_tests;
 pub mod precision;
 pub mod print;
+pub mod printing;
 pub mod rewrite;
+pub mod stage;
 #[cfg(test)]
 mod tests;
+pub mod tree;
 
 pub use doc::{Doc, Node};
 pub use form::View;
 pub use parse::{Invalid, parse, parse_into};
-pub use path::Path;
+pub use path::{Path, Trace};
 pub use print::Style;
-pub use rewrite::{Change, Rewritten, rewrite};
+pub use printing::Printing;
+pub use rewrite::{Change, Rewritten, remove, rewrite};
+pub use tree::NodePlace;
 
 /// The deepest nesting of a document. It is the default limit of serde_json.
 pub const DEPTH_MAX: usize = 127;

@@ -64,22 +64,22 @@ impl Precision {
 pub fn rounded(text: &[u8], precision: Precision) -> Result<Vec<u8>, Unfit> {
     let bytes = parse(text).map_err(Unfit::Invalid)?;
     let doc = Doc::new(&bytes);
-    let mut hits = vec![doc.root_at()];
-    if let Ok(below) = Path::parse(b"$..*") {
-        hits.append(&mut below.find(doc));
-    }
-    hits.retain(|at| is_of_floats(doc.node(*at)));
-    hits.sort_unstable();
-    hits.dedup();
-    let done = rewrite(doc, &hits, |_, out, start| {
-        let old = out.split_off(start);
+    let everything = Path::parse(b"$..*").map_err(|_| Unfit::OutOfRange)?;
+    let mut trace = match doc.root().view() {
+        View::Array(_) if is_of_floats(doc.root()) => Path::root().trace(doc),
+        _ => everything.trace(doc),
+    };
+    trace.retain(|spot| is_of_floats(doc.node(spot)));
+    let done = rewrite(doc, &trace, |_, slot| {
+        let mut items = Vec::new();
         let mut count = 0;
-        for item in Node::new(doc.names, &old).items() {
+        for item in slot.node().items() {
             let View::Float(value) = item.view() else { continue };
-            form::write_float(out, precision.shortest(value).ok_or(Unfit::OutOfRange)?);
+            form::write_float(&mut items, precision.shortest(value).ok_or(Unfit::OutOfRange)?);
             count += 1;
         }
-        form::close(out, start, form::ARRAY, count);
+        form::close(&mut items, 0, form::ARRAY, count);
+        slot.replace(&items);
         Ok(Change::Keep)
     })?;
     let new = match done {
@@ -92,7 +92,7 @@ pub fn rounded(text: &[u8], precision: Precision) -> Result<Vec<u8>, Unfit> {
 }
 
 fn is_of_floats(node: Node<'_>) -> bool {
-    matches!(node.view(), View::Array(children) if children.count > 0)
+    matches!(node.view(), View::Array(count) if count > 0)
         && node.items().all(|item| matches!(item.view(), View::Float(_)))
 }
 

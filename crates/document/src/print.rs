@@ -4,6 +4,7 @@ use darter_base::number;
 
 use crate::doc::{Names, Node};
 use crate::form::{self, Name, View};
+use crate::tree::{Children, NodePlace, PieceSource};
 
 /// The blanks between the parts of containers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,45 +39,44 @@ pub fn print(node: Node<'_>, out: &mut Vec<u8>) {
 /// Appends the text of `node`, whose container is at `level`.
 pub fn print_styled(node: Node<'_>, style: Style<'_>, level: usize, out: &mut Vec<u8>) {
     let names = if form::is_container(node.bytes()) { node.names.all() } else { Vec::new() };
-    let printer = Printer { names: &names, table: node.names, style, is_plain: style.is_plain() };
+    let printer = Printer {
+        names: &names,
+        table: node.names,
+        source: node.source(),
+        style,
+        is_plain: style.is_plain(),
+    };
     printer.node(node.bytes(), level, out);
 }
 
 struct Printer<'a> {
     names: &'a [&'a [u8]],
     table: Names<'a>,
+    source: PieceSource<'a>,
     style: Style<'a>,
     is_plain: bool,
 }
 
 impl Printer<'_> {
     fn node(&self, bytes: &[u8], level: usize, out: &mut Vec<u8>) {
-        match form::view(bytes) {
-            View::Array(children) => {
-                out.push(b'[');
-                let mut is_first = true;
-                for item in children.items() {
-                    self.before(&mut is_first, level, out);
-                    self.node(item, level + 1, out);
-                }
-                self.after(is_first, level, out);
-                out.push(b']');
+        let (open, close) = match form::view(bytes) {
+            View::Array(_) => (b'[', b']'),
+            View::Object(_) => (b'{', b'}'),
+            scalar => return print_scalar(scalar, out),
+        };
+        out.push(open);
+        let mut is_first = true;
+        for child in Children::new(self.source, bytes, NodePlace::first(0)) {
+            self.before(&mut is_first, level, out);
+            if let Some(name) = child.name {
+                write_string(self.name(name), out);
+                out.push(b':');
+                out.extend_from_slice(self.style.space);
             }
-            View::Object(children) => {
-                out.push(b'{');
-                let mut is_first = true;
-                for (name, value) in children.members() {
-                    self.before(&mut is_first, level, out);
-                    write_string(self.name(name), out);
-                    out.push(b':');
-                    out.extend_from_slice(self.style.space);
-                    self.node(value, level + 1, out);
-                }
-                self.after(is_first, level, out);
-                out.push(b'}');
-            }
-            scalar => print_scalar(scalar, out),
+            self.node(child.bytes, level + 1, out);
         }
+        self.after(is_first, level, out);
+        out.push(close);
     }
 
     fn name<'n>(&'n self, name: Name<'n>) -> &'n [u8] {

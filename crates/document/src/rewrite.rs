@@ -1,7 +1,14 @@
-//! Changing nodes of a document: one pass copies it, and passes each node that a path has found to a function.
+//! Changing nodes of a document: one pass makes anew what leads to the nodes that a path has found, and passes each to a
+//! function.
+//!
+//! A document of one block is copied. Of one in pieces only the blocks on the way to these nodes are.
 
 use crate::doc::Doc;
-use crate::form;
+use crate::edit::EditedNode;
+use crate::form::{self, Container};
+use crate::path::Trace;
+use crate::stage::{Editor, StagedPieces};
+use crate::tree::{self, Children, NodePlace};
 
 /// The result for a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,121 +33,196 @@ pub enum Rewritten {
     },
     /// The new document.
     Whole(Vec<u8>),
+    /// The new first block of a document in pieces, and the other blocks.
+    Pieces {
+        /// The first block.
+        first: Vec<u8>,
+        /// The blocks.
+        stage: StagedPieces,
+    },
     /// The root was removed.
     Gone,
 }
 
-/// Changes the nodes at `hits`, which ascend. `change` gets the number of a hit, a buffer that ends with the node's
-/// bytes, and their start. Nodes inside of that node have been changed before.
+/// Changes the nodes that `trace` leads to, those within others first. `change` gets the number of a node, in the
+/// order of [`Trace::spots`], and the node.
 ///
-/// Cost: O(document), unless the only hit is a scalar that keeps its length.
+/// Cost: O(document) for one block, else O(log n) for each node; less if the only node is a scalar that keeps its
+/// length.
 pub fn rewrite<E>(
     doc: Doc<'_>,
-    hits: &[usize],
-    mut change: impl FnMut(usize, &mut Vec<u8>, usize) -> Result<Change, E>,
+    trace: &Trace,
+    mut change: impl FnMut(usize, &mut EditedNode<'_, '_>) -> Result<Change, E>,
 ) -> Result<Rewritten, E> {
-    if let &[at] = hits
-        && !form::is_container(doc.node(at).bytes())
+    let editor = Editor::new(doc.source());
+    let mut pass = Pass { doc, trace, editor, change: &mut change, removed: None };
+    if let &[spot] = trace.spots()
+        && spot.block == 0
+        && !form::is_container(doc.node(spot).bytes())
+        && !doc.is_pieced()
     {
-        let old = doc.node(at).bytes();
+        return pass.scalar(spot);
+    }
+    pass.run()
+}
+
+/// Removes the nodes that `trace` leads to; of those within others, only the outer ones. Returns their number.
+pub fn remove(doc: Doc<'_>, trace: &Trace) -> (Rewritten, usize) {
+    let editor = Editor::new(doc.source());
+    let change: &mut ChangeOne<'_, '_, std::convert::Infallible> = &mut |_, _| Ok(Change::Remove);
+    let mut pass = Pass { doc, trace, editor, change, removed: Some(0) };
+    let Ok(done) = pass.run();
+    let removed = pass.removed.unwrap_or(0);
+    (done, removed)
+}
+
+/// Changes one node.
+type ChangeOne<'c, 'a, E> = dyn FnMut(usize, &mut EditedNode<'_, 'a>) -> Result<Change, E> + 'c;
+
+struct Pass<'a, 'c, E> {
+    doc: Doc<'a>,
+    trace: &'a Trace,
+    editor: Editor<'a>,
+    change: &'c mut ChangeOne<'c, 'a, E>,
+    // Nodes removed, if all are to be removed without a look inside.
+    removed: Option<usize>,
+}
+
+impl<'a, E> Pass<'a, '_, E> {
+    fn scalar(&mut self, spot: NodePlace) -> Result<Rewritten, E> {
+        let old = self.doc.node(spot).bytes();
         let mut new = old.to_vec();
-        let done = change(0, &mut new, 0)?;
+        let done = self.change_at(0, &mut new, 0)?;
         if done == Change::Keep && new == old {
             return Ok(Rewritten::Same);
         }
+        let at = spot.at as usize;
         if done == Change::Keep && new.len() == old.len() {
             return Ok(Rewritten::Patch { at, bytes: new });
         }
-        return pass(doc, hits, &mut |_, out, start| {
-            out.truncate(start);
-            out.extend_from_slice(&new);
+        // The node has been changed already: a pass over the document puts the result there.
+        let editor = Editor::new(self.doc.source());
+        let mut put = |_: usize, slot: &mut EditedNode<'_, 'a>| {
+            slot.replace(&new);
             Ok(done)
-        });
-    }
-    pass(doc, hits, &mut change)
-}
-
-/// Changes one node: its number, the buffer that ends with it, and its start there.
-type ChangeOne<'c, E> = dyn FnMut(usize, &mut Vec<u8>, usize) -> Result<Change, E> + 'c;
-
-fn pass<E>(doc: Doc<'_>, hits: &[usize], change: &mut ChangeOne<'_, E>) -> Result<Rewritten, E> {
-    if hits.is_empty() {
-        return Ok(Rewritten::Same);
-    }
-    let bytes = doc.bytes();
-    let mut out = Vec::with_capacity(bytes.len() + 64);
-    out.extend_from_slice(bytes.get(..doc.root_at()).unwrap_or_default());
-    let mut pass = Pass { bytes, hits, next: 0, change };
-    if pass.node(doc.root_at(), &mut out)? == Change::Remove {
-        return Ok(Rewritten::Gone);
-    }
-    Ok(if out == bytes { Rewritten::Same } else { Rewritten::Whole(out) })
-}
-
-struct Pass<'p, 'c, E> {
-    bytes: &'p [u8],
-    hits: &'p [usize],
-    next: usize,
-    change: &'p mut ChangeOne<'c, E>,
-}
-
-impl<E> Pass<'_, '_, E> {
-    fn has_hit_before(&self, end: usize) -> bool {
-        self.hits.get(self.next).is_some_and(|hit| *hit < end)
+        };
+        Pass { doc: self.doc, trace: self.trace, editor, change: &mut put, removed: None }.run()
     }
 
-    fn copy(&self, from: usize, to: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.bytes.get(from..to).unwrap_or_default());
+    fn run(&mut self) -> Result<Rewritten, E> {
+        if self.trace.spots().is_empty() {
+            return Ok(Rewritten::Same);
+        }
+        let (doc, root_at) = (self.doc, self.doc.root_at());
+        let bytes = doc.bytes();
+        let mut out = Vec::with_capacity(bytes.len() + 64);
+        out.extend_from_slice(bytes.get(..root_at).unwrap_or_default());
+        if self.node(bytes, doc.root_spot(), &mut out)? == Change::Remove {
+            return Ok(Rewritten::Gone);
+        }
+        if doc.is_pieced() {
+            let editor = std::mem::replace(&mut self.editor, Editor::new(doc.source()));
+            return Ok(Rewritten::Pieces { first: out, stage: editor.end() });
+        }
+        Ok(if out == bytes { Rewritten::Same } else { Rewritten::Whole(out) })
     }
 
-    fn node(&mut self, at: usize, out: &mut Vec<u8>) -> Result<Change, E> {
-        let rest = self.bytes.get(at..).unwrap_or_default();
-        let end = at + form::node_len(rest);
-        let own = self.hits.get(self.next).filter(|hit| **hit == at).map(|_| self.next);
-        self.next += usize::from(own.is_some());
+    fn change_at(&mut self, number: usize, out: &mut Vec<u8>, start: usize) -> Result<Change, E> {
+        let level = self.trace.level(number);
+        let mut slot = EditedNode { out, start, names: self.doc.names, editor: &mut self.editor, level };
+        (self.change)(number, &mut slot)
+    }
+
+    /// Appends the node at `spot` of `block`, changed.
+    fn node(&mut self, block: &'a [u8], spot: NodePlace, out: &mut Vec<u8>) -> Result<Change, E> {
+        let rest = block.get(spot.at as usize..).unwrap_or_default();
+        let node = rest.get(..form::node_len(rest)).unwrap_or_default();
+        let own = self.trace.number_of(spot);
+        if let (Some(_), Some(removed)) = (own, &mut self.removed) {
+            *removed += 1;
+            self.editor.discard(node);
+            return Ok(Change::Remove);
+        }
         let start = out.len();
-        if form::is_container(rest) && self.has_hit_before(end) {
-            self.container(at, end, out)?;
+        if form::is_container(node) && self.trace.leads_into(spot, node.len()) {
+            self.container(block, spot, out)?;
         } else {
-            self.copy(at, end, out);
+            out.extend_from_slice(node);
         }
-        match own {
-            Some(number) => (self.change)(number, out, start),
-            None => Ok(Change::Keep),
+        let done = match own {
+            Some(number) => self.change_at(number, out, start)?,
+            None => Change::Keep,
+        };
+        match done {
+            Change::Keep => self.editor.settle(out, start),
+            Change::Remove => self.editor.discard(out.get(start..).unwrap_or_default()),
         }
+        Ok(done)
     }
 
-    fn container(&mut self, at: usize, end: usize, out: &mut Vec<u8>) -> Result<(), E> {
-        let rest = self.bytes.get(at..).unwrap_or_default();
-        let tag = rest.first().copied().unwrap_or(form::ARRAY);
-        let (start, mut place, mut count) = (out.len(), at + form::inner(rest).0, 0);
-        // children without a hit inside are copied together
-        let mut copied = place;
-        while place < end {
-            let rest = self.bytes.get(place..).unwrap_or_default();
-            let width = if tag == form::OBJECT { form::name(rest).1 } else { 0 };
-            let value = place + width;
-            let next = value + form::node_len(rest.get(width..).unwrap_or_default());
-            if next <= place {
-                break;
-            }
-            if self.has_hit_before(next) {
-                self.copy(copied, place, out);
+    fn container(&mut self, block: &'a [u8], spot: NodePlace, out: &mut Vec<u8>) -> Result<(), E> {
+        let at = spot.at as usize;
+        let node = block.get(at..).unwrap_or_default();
+        let Some(branch) = form::branch(node) else {
+            let tag = Container::of(node).tag();
+            let (first, last) = form::inner(node);
+            let start = out.len();
+            let count = self.run_of(
+                Children::new(self.doc.source(), block, spot),
+                block,
+                (at + first, at + last),
+                out,
+            )?;
+            form::close(out, start, tag, count);
+            return Ok(());
+        };
+        let trace = self.trace;
+        let mut editor = std::mem::replace(&mut self.editor, Editor::new(self.doc.source()));
+        let done = editor.remake(
+            branch,
+            &|raw| trace.touches(raw),
+            &mut |editor, raw, leaf, out| {
+                std::mem::swap(editor, &mut self.editor);
+                let end = tree::LEAF_HEAD + tree::leaf(leaf).0.len();
+                let children = Children::of_leaf(raw, leaf, branch.kind);
+                let done = self.run_of(children, leaf, (tree::LEAF_HEAD, end), out);
+                std::mem::swap(editor, &mut self.editor);
+                done.map(|_| ())
+            },
+            out,
+        );
+        self.editor = editor;
+        done
+    }
+
+    /// Appends the children that lie at `span` of `block`, changed; returns their number.
+    fn run_of(
+        &mut self,
+        children: Children<'a>,
+        block: &'a [u8],
+        (first, last): (usize, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<usize, E> {
+        // Children that nothing leads to are copied together.
+        let (mut copied, mut place, mut count) = (first, first, 0);
+        for child in children {
+            let end = child.spot.at as usize + form::node_len(child.bytes).max(1);
+            if self.trace.leads_to(child.spot, end - child.spot.at as usize) {
+                out.extend_from_slice(block.get(copied..place).unwrap_or_default());
                 let before = out.len();
-                self.copy(place, value, out);
-                if self.node(value, out)? == Change::Remove {
+                out.extend_from_slice(block.get(place..child.spot.at as usize).unwrap_or_default());
+                if self.node(block, child.spot, out)? == Change::Remove {
                     out.truncate(before);
                 } else {
                     count += 1;
                 }
-                copied = next;
+                copied = end;
             } else {
                 count += 1;
             }
-            place = next;
+            place = end;
         }
-        self.copy(copied, end, out);
-        form::close(out, start, tag, count);
-        Ok(())
+        out.extend_from_slice(block.get(copied..last).unwrap_or_default());
+        Ok(count)
     }
 }

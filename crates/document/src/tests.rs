@@ -3,11 +3,11 @@ use serde_json::{Map, Value, json};
 
 use crate::compare::is_equal;
 use crate::doc::Doc;
-use crate::merge::merge;
+use crate::edit::{EditedNode, OutOfBounds};
 use crate::number::{Number, Operation};
-use crate::path::Path;
+use crate::path::{Path, PathQuery};
 use crate::print::{Style, print, print_styled};
-use crate::{Change, Rewritten, edit, parse, parse_into, rewrite};
+use crate::{Change, Rewritten, Trace, parse, parse_into, remove, rewrite};
 
 fn text_of(bytes: &[u8]) -> String {
     let mut out = Vec::new();
@@ -90,8 +90,11 @@ fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
         let (bytes, mut all) = (doc(&value), Vec::new());
         places(&value, "$", "", &mut all);
         let (path, pointer) = &all[(rng.next_u64() % all.len() as u64) as usize];
-        let found = Path::parse(path.as_bytes()).expect("a path").find(Doc::new(&bytes));
-        assert_eq!(found.len(), 1, "{path} in {value}");
+        let path = Path::parse(path.as_bytes()).expect("a path");
+        let found = path.find(Doc::new(&bytes));
+        let trace = path.trace(Doc::new(&bytes));
+        assert_eq!(found, trace.spots(), "{path:?} in {value}");
+        assert_eq!(found.len(), 1, "{path:?} in {value}");
         let mut shown = Vec::new();
         print(Doc::new(&bytes).node(found[0]), &mut shown);
         let wanted = value.pointer(pointer).expect("a node");
@@ -100,15 +103,15 @@ fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
         let new: Value = serde_json::from_str(&new.to_string()).expect("JSON");
         let mut node = Vec::new();
         parse_into(new.to_string().as_bytes(), Doc::new(&bytes).names, &mut node).expect("JSON");
-        let done = rewrite(Doc::new(&bytes), &found, |_, out, start| {
-            edit::replace(out, start, &node);
+        let done = rewrite(Doc::new(&bytes), &trace, |_, slot| {
+            slot.replace(&node);
             Ok::<_, ()>(Change::Keep)
         });
         let mut expected = value.clone();
         *expected.pointer_mut(pointer).expect("a node") = new;
         assert_eq!(text_of(&applied(&bytes, done.expect("no fault"))), expected.to_string());
-        let removed =
-            rewrite(Doc::new(&bytes), &found, |_, _, _| Ok::<_, ()>(Change::Remove)).expect("no fault");
+        let (removed, count) = remove(Doc::new(&bytes), &trace);
+        assert_eq!(count, 1);
         let mut expected = value.clone();
         match pointer.rsplit_once('/') {
             None => assert_eq!(removed, Rewritten::Gone),
@@ -134,7 +137,20 @@ fn applied(bytes: &[u8], done: Rewritten) -> Vec<u8> {
             all[at..at + new.len()].copy_from_slice(&new);
             all
         }
+        Rewritten::Pieces { .. } => panic!("one block"),
     }
+}
+
+/// The document after a change of the root.
+fn changed(bytes: &[u8], change: impl FnOnce(&mut EditedNode<'_, '_>)) -> Vec<u8> {
+    let (doc, mut change) = (Doc::new(bytes), Some(change));
+    let done = rewrite(doc, &Path::root().trace(doc), |_, slot| {
+        if let Some(change) = change.take() {
+            change(slot);
+        }
+        Ok::<_, ()>(Change::Keep)
+    });
+    applied(bytes, done.expect("no fault"))
 }
 
 fn found(value: &Value, path: &str) -> String {
@@ -196,6 +212,142 @@ fn paths_lead_to_what_the_reference_finds() {
     assert_eq!(found(&json!([[1], [2]]), ".[1][0]"), "2");
     assert_eq!(found(&json!([[1], [2]]), "[1][0]"), "2");
     assert_eq!(found(&json!({"a": {"a": 5}}), "$..a"), "{\"a\":5} 5");
+}
+
+/// What an expression computes, one after the other.
+fn computed(value: &Value, text: &str) -> String {
+    let bytes = doc(value);
+    let doc = Doc::new(&bytes);
+    let PathQuery::Computed(computed) = PathQuery::parse(text.as_bytes()).expect("an expression") else {
+        panic!("{text} is a path")
+    };
+    let shown = |node: &Vec<u8>| crate::Node::new(doc.names, node).view_text();
+    computed.values(doc).iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn expressions_compute_values() {
+    let value = json!({"a": 2, "b": 4, "arr": [1, 2, 3], "s": "hi", "nums": [3, 1, 2], "big": 1e308,
+        "x": {"k": 1, "l": [{"k": 2}]}, "rows": [{"k": 5, "m": 1}, {"k": 6}], "min": i64::MIN, "none": []});
+    for (text, wanted) in [
+        ("$.a + 1", "3"),
+        ("$.a * $.b - 3", "5"),
+        ("$.a + $.b * 2", "10"),
+        ("($.a + $.b) * 2", "12"),
+        ("($.a + $.b) / 2", "3.0"),
+        ("$.b % 3", "1"),
+        ("-$.a", "-2"),
+        ("- $.a", "-2"),
+        ("-$.min", "9.223372036854776e18"),
+        ("$.min % -1", ""),
+        ("$.a / 0", ""),
+        ("$.a % 0", ""),
+        ("$.s * 2", ""),
+        ("$.missing + 1", ""),
+        ("$.big * $.big", ""),
+        ("$.arr.length()", "3"),
+        ("$.s.length()", "2"),
+        ("$.a.length()", ""),
+        ("$.arr.length(9)", ""),
+        ("$.a.bogus()", ""),
+        ("length($.arr)", "3"),
+        ("length ( $.arr )", "3"),
+        ("$..k.count()", "4"),
+        ("$.nope.count()", "0"),
+        ("$.nums.min()", "1.0"),
+        ("$.nums.max() + 1", "4.0"),
+        ("$.nums.sum()", "6.0"),
+        ("$.nums.avg()", "2.0"),
+        ("$..k.sum()", "14.0"),
+        ("$.none.sum()", ""),
+        ("$.arr.append([-1, 'x', {'y': true}])", "1 2 3 [-1,\"x\",{\"y\":true}]"),
+        ("$.arr.index(1)", "2"),
+        ("$.arr.index(-1)", "3"),
+        ("$.arr.index(9)", ""),
+        ("$.arr.first()", "1"),
+        ("$.arr.last()", "3"),
+        ("$.rows.first()", "{\"k\":5,\"m\":1}"),
+        ("value($.arr)", "[1,2,3]"),
+        ("value($..k)", ""),
+        ("ceiling(2.1)", "3"),
+        ("floor(-2.1)", "-3"),
+        ("abs(-5)", "5"),
+        ("abs($.min)", ""),
+        ("concat($.s, \"!\")", "\"hi!\""),
+        ("concat($.s, 1)", ""),
+        ("$.x~", "\"k\" \"l\""),
+        ("$.x.keys()", "\"k\" \"l\""),
+        ("$.rows[*]~", "\"k\" \"m\" \"k\""),
+        ("$.rows~", ""),
+        ("$.x.keys().count()", "2"),
+        ("$.x.keys().index(1)", "\"l\""),
+        ("$.arr.append(9)", "1 2 3 9"),
+        ("$.arr[*].append(9)", "1 2 3 9"),
+        ("$.arr.append($.nums)", "1 2 3 [3,1,2]"),
+        ("$.arr.append($.missing)", ""),
+        ("$.rows[?(@.k>=6)].append({\"t\":\"X\"})", "{\"k\":6} {\"t\":\"X\"}"),
+        ("match($.s, \"h.\")", "true"),
+        ("match($.s, \"h\")", "false"),
+        ("search($.s, \"h\")", "true"),
+    ] {
+        assert_eq!(computed(&value, text), wanted, "{text}");
+    }
+    assert_eq!(computed(&value, "a + 1"), "3");
+    assert_eq!(found(&json!({"a+1": 7, "-$x": 8, "a~b": 5}), "$.a+1"), "7");
+    assert_eq!(found(&json!({"a+1": 7, "-$x": 8, "a~b": 5}), "-$x"), "8");
+    assert_eq!(found(&json!({"a+1": 7, "-$x": 8, "a~b": 5}), "$[\"a~b\"]"), "5");
+    assert_eq!(found(&json!({"x": {"x": 1}}), "($..x)"), "{\"x\":1} 1");
+    assert!(Path::parse(b"$.a + 1").expect_err("computed").text.contains("only supported by JSON.GET"));
+    for wrong in ["$.a +", "$.arr.length(", "($.a", "$.a * * 2", "$.obj.keys()~", "$.a~b", "$.a~~"] {
+        assert!(PathQuery::parse(wrong.as_bytes()).is_err(), "{wrong}");
+    }
+    let deep = |n: usize| format!("{}$.a{}", "(".repeat(n), ")".repeat(n));
+    assert!(PathQuery::parse(deep(100).as_bytes()).is_ok());
+    assert!(PathQuery::parse(deep(5000).as_bytes()).is_err());
+    assert!(PathQuery::parse(format!("$.a{}", " + 1".repeat(5000)).as_bytes()).is_err());
+    assert!(PathQuery::parse(format!("$.a{}", ".abs()".repeat(5000)).as_bytes()).is_err());
+    assert!(PathQuery::parse(format!("{}1{}", "abs(".repeat(5000), ")".repeat(5000)).as_bytes()).is_err());
+    assert_eq!(computed(&value, &format!("$.a{}", " + 1".repeat(200))), "202");
+}
+
+#[test]
+fn conditions_take_operators_and_functions_of_redis_8() {
+    let value = json!({"a": [1, 2, 3, 4], "f": [1.0, 2.0, 9.5], "allow": [2, 3], "nested": [[1], [2], [3], []],
+        "words": ["ab", "xy", "", "abc"], "rows": [{"n": [3, 1, 2], "v": 2, "t": true, "s": "x", "p": "^x$"},
+        {"n": [], "v": 8, "t": false, "s": "y"}], "mixed": [[], "", {}, [1], "x", {"k": 1}, 5]});
+    for (path, wanted) in [
+        ("$.a[?@ in [2,4]]", "2 4"),
+        ("$.a[?@ nin [2,4]]", "1 3"),
+        ("$.a[?@ in $.allow]", "2 3"),
+        ("$.f[?@ in [1,2]]", "1.0 2.0"),
+        ("$.nested[?@ in [[1],[2]]]", "[1] [2]"),
+        ("$.nested[?@ subsetof [1,2]]", "[1] [2] []"),
+        ("$.nested[?@ anyof [1,2]]", "[1] [2]"),
+        ("$.nested[?@ noneof [1,2]]", "[3] []"),
+        ("$.words[?@ size 2]", "\"ab\" \"xy\""),
+        ("$.words[?@ sizeof 2.9]", "\"ab\" \"xy\""),
+        ("$.mixed[?@ empty true]", "[] \"\" {}"),
+        ("$.mixed[?@ empty false]", "[1] \"x\" {\"k\":1}"),
+        ("$.rows[?@.v * 2 == 4].s", "\"x\""),
+        ("$.rows[?(@.v + 1) * 2 == 18].s", "\"y\""),
+        ("$.rows[?-@.v == -8].s", "\"y\""),
+        ("$.rows[?@.v / 0 == 0].s", ""),
+        ("$.rows[?sum(@.n) == 6].s", "\"x\""),
+        ("$.rows[?@.n.length() == 0].s", "\"y\""),
+        ("$.rows[?first(@.n) == 3 && (@.v < 5)].s", "\"x\""),
+        ("$.rows[?match(@.s, \"[xy]\")].v", "2 8"),
+        ("$.rows[?!search(@.s, \"x\")].v", "8"),
+        ("$.rows[?@.s =~ @.p].v", "2"),
+        ("$.rows[?@.t].v", "2 8"),
+        ("$.rows[?@.t == true].v", "2"),
+        ("$.rows[?count(@.*) > 4].v", "2"),
+        ("$.rows[?concat(@.s, 'z') == 'yz'].v", "8"),
+        ("$.rows[?(@.v == 2) || (@.v == 8)].v", "2 8"),
+        ("$.rows[?((@.v))].v", "2 8"),
+        ("$.rows[?keys(@) anyof ['p']].v", "2"),
+    ] {
+        assert_eq!(found(&value, path), wanted, "{path}");
+    }
 }
 
 #[test]
@@ -268,8 +420,8 @@ fn a_deep_text_is_refused_and_the_deepest_allowed_is_printed() {
     assert_eq!(parse(b"\"\xff\"").expect_err("no UTF-8").reason, "Couldn't parse as UTF-8 string");
     let doc = Doc::new(&deep);
     let path = format!("$.{}", "[0]".repeat(100));
-    let found = Path::parse(path.as_bytes()).expect("a path").find(doc);
-    assert_eq!(found.iter().map(|at| doc.level(*at)).collect::<Vec<_>>(), [100]);
+    let trace: Trace = Path::parse(path.as_bytes()).expect("a path").trace(doc);
+    assert_eq!((trace.spots().len(), trace.level(0)), (1, 100));
 }
 
 #[test]
@@ -318,36 +470,33 @@ fn merging_follows_the_rfc() {
         let names = Doc::new(&bytes).names;
         let mut node = Vec::new();
         parse_into(patch.to_string().as_bytes(), names, &mut node).expect("JSON");
-        let mut out = Vec::new();
-        merge(Some(Doc::new(&bytes).root()), crate::Node::new(names, &node), &mut out);
+        let out = changed(&bytes, |slot| slot.merge(&node));
         let mut expected: Value = serde_json::from_str(&target.to_string()).expect("JSON");
         merged(&mut expected, &serde_json::from_str(&patch.to_string()).expect("JSON"));
-        let back: Value = serde_json::from_str(&crate::Node::new(names, &out).view_text()).expect("JSON");
+        let back: Value = serde_json::from_str(&text_of(&out)).expect("JSON");
         assert_eq!(back, expected, "{target} with {patch}");
     }
 }
 
 #[test]
 fn arrays_are_edited_by_places_from_both_ends() {
-    let start = || {
-        let mut node = Vec::new();
-        parse_into(b"[0,1,2,3]", Default::default(), &mut node).expect("JSON");
-        node
-    };
-    let shown = |node: &[u8]| crate::Node::new(Default::default(), node).view_text();
+    let start = doc(&json!([0, 1, 2, 3]));
     let one = {
         let mut node = Vec::new();
         parse_into(b"\"x\"", Default::default(), &mut node).expect("JSON");
         vec![node]
     };
-    let mut node = start();
-    assert_eq!(edit::insert(&mut node, 0, -1, &one), Some(Ok(5)));
-    assert_eq!(shown(&node), "[0,1,2,\"x\",3]");
-    assert_eq!(edit::insert(&mut node, 0, 6, &one), Some(Err(edit::OutOfBounds)));
-    assert_eq!(edit::insert(&mut node, 0, -6, &one), Some(Err(edit::OutOfBounds)));
-    assert_eq!(edit::append(&mut node, 0, &one), Some(6));
-    assert_eq!(edit::pop(&mut node, 0, -100).flatten().map(|node| shown(&node)), Some("0".to_owned()));
-    assert_eq!(edit::pop(&mut node, 0, 100).flatten().map(|node| shown(&node)), Some("\"x\"".to_owned()));
+    let text = |node: crate::Node<'_>| node.view_text();
+    let all = changed(&start, |slot| {
+        assert_eq!(slot.insert(-1, &one), Some(Ok(5)));
+        assert_eq!(text(slot.node()), "[0,1,2,\"x\",3]");
+        assert_eq!(slot.insert(6, &one), Some(Err(OutOfBounds)));
+        assert_eq!(slot.insert(-6, &one), Some(Err(OutOfBounds)));
+        assert_eq!(slot.append(&one), Some(6));
+        assert_eq!(slot.pop(-100, text).flatten(), Some("0".to_owned()));
+        assert_eq!(slot.pop(100, text).flatten(), Some("\"x\"".to_owned()));
+    });
+    assert_eq!(text_of(&all), "[1,2,\"x\",3]");
     for (first, last, wanted) in [
         (1, 2, "[1,2]"),
         (-1, 3, "[3]"),
@@ -357,15 +506,14 @@ fn arrays_are_edited_by_places_from_both_ends() {
         (0, -2, "[0,1,2]"),
         (-9, -9, "[0]"),
     ] {
-        let mut node = start();
-        edit::trim(&mut node, 0, first, last);
-        assert_eq!(shown(&node), wanted, "{first} {last}");
+        let trimmed = changed(&start, |slot| _ = slot.trim(first, last));
+        assert_eq!(text_of(&trimmed), wanted, "{first} {last}");
     }
-    let mut empty = Vec::new();
-    parse_into(b"[]", Default::default(), &mut empty).expect("JSON");
-    assert_eq!(edit::pop(&mut empty, 0, 0), Some(None));
-    assert_eq!(edit::append(&mut empty, 0, &one), Some(1));
-    assert_eq!(shown(&empty), "[\"x\"]");
+    let filled = changed(&doc(&json!([])), |slot| {
+        assert_eq!(slot.pop(0, text), Some(None));
+        assert_eq!(slot.append(&one), Some(1));
+    });
+    assert_eq!(text_of(&filled), "[\"x\"]");
 }
 
 #[test]

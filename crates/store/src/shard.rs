@@ -409,6 +409,7 @@ impl Shard {
         let is_kept = self.begin_change(id);
         let is_swept = match self.objects.find_mut(id) {
             Some(Object::Stream(stream)) => stream.log_mut().sweep(&mut self.arena, blocks_max),
+            Some(Object::Module(value)) => value.sweep(&mut self.arena, blocks_max),
             _ => true,
         };
         if is_kept {

@@ -1,12 +1,11 @@
 //! JSON.ARRAPPEND key path value [value ...]
 
-use darter_document::edit;
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::arrays::is_array;
-use super::change::change_each;
-use super::{event, nodes_of, path_at, present};
+use super::change::{change_each, check_depth};
+use super::{depth_of, event, nodes_of, path_at, present};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -29,8 +28,10 @@ fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let path = path_at(args, 2)?;
     let mut place = ctx.at(args.at(1));
     let nodes = nodes_of(args, 3, present(&place)?)?;
-    let outcome = change_each(&mut place, &path, APPEND_EVENT, is_array, |_, out, start| {
-        Ok(edit::append(out, start, &nodes).unwrap_or_default())
+    let depth = depth_of(&nodes);
+    let outcome = change_each(&mut place, &path, APPEND_EVENT, is_array, |slot| {
+        check_depth(slot, depth)?;
+        Ok(slot.append(&nodes).unwrap_or_default())
     })?;
     outcome.reply(&path, "not an array", reply, |len, reply| reply.int_len(len))
 }

@@ -1,7 +1,8 @@
 //! Changing the values that a path leads to, and answering the results.
 
+use darter_document::edit::EditedNode;
 use darter_document::path::Path;
-use darter_document::{Change, DEPTH_MAX, Doc, Rewritten, View, rewrite};
+use darter_document::{Change, DEPTH_MAX, Doc, NodePlace, Rewritten, View, rewrite};
 use darter_store::{Event, Json, Keyed};
 use darter_wire::Reply;
 
@@ -26,8 +27,7 @@ impl<R> Outcome<R> {
     }
 }
 
-/// Changes each value that `path` leads to and `fits`, by `change`, and reports `event` if any has changed. `change`
-/// gets a buffer that ends with the value's node, and the start of that node.
+/// Changes each value that `path` leads to and `fits`, by `change`, and reports `event` if any has changed.
 ///
 /// Errors: the key is missing or not a document, those of `change`, no room. Nothing has changed then.
 pub(super) fn change_each<R: Clone>(
@@ -35,7 +35,7 @@ pub(super) fn change_each<R: Clone>(
     path: &Path,
     event: Event,
     fits: impl Fn(View<'_>) -> bool,
-    change: impl FnMut(Doc<'_>, &mut Vec<u8>, usize) -> Result<R, Fault>,
+    change: impl FnMut(&mut EditedNode<'_, '_>) -> Result<R, Fault>,
 ) -> Result<Outcome<R>, Fault> {
     let outcome = change_quietly(place, path, fits, change)?;
     if outcome.is_any() {
@@ -49,43 +49,37 @@ pub(super) fn change_quietly<R: Clone>(
     place: &mut Keyed<'_>,
     path: &Path,
     fits: impl Fn(View<'_>) -> bool,
-    mut change: impl FnMut(Doc<'_>, &mut Vec<u8>, usize) -> Result<R, Fault>,
+    mut change: impl FnMut(&mut EditedNode<'_, '_>) -> Result<R, Fault>,
 ) -> Result<Outcome<R>, Fault> {
     let doc = present(place)?;
-    let found = path.find(doc);
-    let mut hits: Vec<usize> = found.iter().copied().filter(|at| fits(doc.node(*at).view())).collect();
-    hits.sort_unstable();
-    hits.dedup();
-    if hits.is_empty() {
-        return Ok(Outcome { each: found.iter().map(|_| None).collect() });
+    let mut trace = path.trace(doc);
+    trace.retain(|spot| fits(doc.node(spot).view()));
+    if trace.spots().is_empty() {
+        return Ok(Outcome { each: trace.walked().iter().map(|_| None).collect() });
     }
-    let mut results: Vec<Option<R>> = vec![None; hits.len()];
-    let done = rewrite(doc, &hits, |number, out, start| {
-        let result = change(doc, out, start)?;
+    let mut results: Vec<Option<R>> = vec![None; trace.spots().len()];
+    let done = rewrite(doc, &trace, |number, slot| {
+        let result = change(slot)?;
         if let Some(place) = results.get_mut(number) {
             *place = Some(result);
         }
         Ok::<_, Fault>(Change::Keep)
     })?;
-    check_depth(&done)?;
-    let each = found.iter().map(|at| results.get(hits.binary_search(at).ok()?)?.clone()).collect();
-    apply(place, &done)?;
+    let each = trace.walked().iter().map(|spot| results.get(trace.number_of(*spot)?)?.clone()).collect();
+    apply(place, done)?;
     Ok(Outcome { each })
 }
 
-/// Fails if a changed document has more levels than a document may have.
-pub(super) fn check_depth(done: &Rewritten) -> Result<(), Fault> {
-    match done {
-        Rewritten::Whole(bytes) if Doc::new(bytes).root().depth() > DEPTH_MAX => Err(TOO_DEEP),
-        _ => Ok(()),
-    }
+/// Fails if values of `depth` levels are too deep for an array.
+pub(super) fn check_depth(array: &EditedNode<'_, '_>, depth: usize) -> Result<(), Fault> {
+    if array.level() + 1 + depth > DEPTH_MAX { Err(TOO_DEEP) } else { Ok(()) }
 }
 
 /// Stores a changed document at the key.
 ///
 /// Errors: no room.
-pub(super) fn apply(place: &mut Keyed<'_>, done: &Rewritten) -> Result<(), Fault> {
-    if *done != Rewritten::Same {
+pub(super) fn apply(place: &mut Keyed<'_>, done: Rewritten) -> Result<(), Fault> {
+    if done != Rewritten::Same {
         let edited = place.edit(|json: &mut Json, arena, _| json.apply(done, arena))?;
         edited.map_or(Ok(()), |edited| edited.result)?;
     }
@@ -133,5 +127,12 @@ impl<R> Outcome<R> {
 ///
 /// Errors: the path leads to no value.
 pub(super) fn first_of<'a>(doc: Doc<'a>, path: &Path) -> Result<darter_document::Node<'a>, Fault> {
-    path.find(doc).first().map(|at| doc.node(*at)).ok_or(NO_PATH)
+    first_spot(doc, path).map(|spot| doc.node(spot))
+}
+
+/// The place of that value.
+///
+/// Errors: the path leads to no value.
+pub(super) fn first_spot(doc: Doc<'_>, path: &Path) -> Result<NodePlace, Fault> {
+    path.find(doc).first().copied().ok_or(NO_PATH)
 }

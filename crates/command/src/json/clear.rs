@@ -25,9 +25,7 @@ fn clear(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     let path = path_at(args, 2)?;
     let mut place = ctx.at(args.at(1));
-    let outcome = change_each(&mut place, &path, CLEAR_EVENT, edit::is_clearable, |_, out, start| {
-        Ok(edit::clear(out, start))
-    })?;
+    let outcome = change_each(&mut place, &path, CLEAR_EVENT, edit::is_clearable, |slot| Ok(slot.clear()))?;
     reply.int_len(outcome.into_each().into_iter().flatten().filter(|is_cleared| *is_cleared).count());
     Ok(())
 }

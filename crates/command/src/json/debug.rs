@@ -52,9 +52,9 @@ fn memory(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let is_root = path.is_root();
     let bytes_of = |bytes: usize| if is_root { whole } else { bytes };
     if path.is_legacy() {
-        reply.int_len(bytes_of(first_of(doc, &path)?.bytes().len()));
+        reply.int_len(bytes_of(first_of(doc, &path)?.size()));
     } else {
-        reply_each(doc, &path, reply, |node, reply| reply.int_len(bytes_of(node.bytes().len())));
+        reply_each(doc, &path, reply, |node, reply| reply.int_len(bytes_of(node.size())));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! JSON.DEL key [path], JSON.FORGET
 
-use darter_document::{Change, Doc, Rewritten, rewrite};
+use darter_document::{Doc, Rewritten, remove};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -33,37 +33,22 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         reply.int(0);
         return Ok(());
     };
-    let hits = outermost(doc, path.find(doc));
-    if hits.is_empty() {
+    let (done, removed) = remove(doc, &path.trace(doc));
+    if removed == 0 {
         reply.int(0);
         return Ok(());
     }
-    let done = rewrite(doc, &hits, |_, _, _| Ok::<_, Fault>(Change::Remove))?;
     let is_gone = match &done {
         Rewritten::Gone => true,
-        Rewritten::Whole(bytes) => Doc::new(bytes).root().is_empty(),
+        Rewritten::Whole(first) | Rewritten::Pieces { first, .. } => Doc::new(first).root().is_empty(),
         _ => false,
     };
     if is_gone {
         place.remove();
     } else {
-        apply(&mut place, &done)?;
+        apply(&mut place, done)?;
     }
     place.changed(DEL_EVENT);
-    reply.int_len(hits.len());
+    reply.int_len(removed);
     Ok(())
-}
-
-/// The nodes that lie in no other of them, in ascending order.
-fn outermost(doc: Doc<'_>, mut found: Vec<usize>) -> Vec<usize> {
-    found.sort_unstable();
-    let mut end = 0;
-    found.retain(|at| {
-        let is_outer = *at >= end;
-        if is_outer {
-            end = at + doc.node(*at).bytes().len();
-        }
-        is_outer
-    });
-    found
 }

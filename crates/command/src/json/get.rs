@@ -1,14 +1,16 @@
 //! JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [FORMAT format] [path ...], JSON.MGET key [key ...] path
 
-use darter_document::print::{Style, print_styled};
+use darter_document::path::PathQuery;
+use darter_document::print::Style;
 use darter_document::{Doc, Path};
 use darter_wire::{Args, Reply};
 
-use super::change::first_of;
+use super::change::first_spot;
 use super::document;
 use super::fault::{NO_FORMAT, bad_path};
-use super::read::reply_each;
-use super::shape::{Format, print_found, print_name, reply_node};
+use super::long_get::{self, JsonText};
+use super::read::reply_query;
+use super::shape::{Format, print_computed, print_found, print_name, reply_node};
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -42,7 +44,7 @@ struct Wanted<'a> {
     style: Style<'a>,
     format: Format,
     // the paths as given, and parsed
-    paths: Vec<(&'a [u8], Path)>,
+    paths: Vec<(&'a [u8], PathQuery)>,
 }
 
 fn parse<'a>(args: Args<'a>, reply: &Reply<'_>) -> Result<Wanted<'a>, Fault> {
@@ -62,43 +64,68 @@ fn parse<'a>(args: Args<'a>, reply: &Reply<'_>) -> Result<Wanted<'a>, Fault> {
             wanted.format = Format::named(reader.bytes()?, "string")?;
         } else if !reader.take("noescape") {
             let text = reader.bytes()?;
-            wanted.paths.push((text, Path::parse(text).map_err(bad_path)?));
+            wanted.paths.push((text, PathQuery::parse(text).map_err(bad_path)?));
         }
     }
     if wanted.paths.is_empty() {
-        wanted.paths.push((b".", Path::root()));
+        wanted.paths.push((b".", PathQuery::Path(Path::root())));
     }
     Ok(wanted)
 }
 
 fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wanted = parse(args, reply)?;
+    let may_slice = ctx.may_slice;
     let place = ctx.read(args.at(1));
     let Some(doc) = document(&place)? else {
         reply.null();
         return Ok(());
     };
+    let memory_bytes = place.object().map_or(0, |(object, _)| object.memory_bytes());
     if wanted.format != Format::Text {
         reply.array(wanted.paths.len());
-        for (_, path) in &wanted.paths {
-            reply_each(doc, path, reply, |node, reply| reply_node(node, wanted.format, reply));
+        for (_, query) in &wanted.paths {
+            reply_query(doc, query, reply, |node, reply| reply_node(node, wanted.format, reply));
         }
         return Ok(());
     }
-    let mut text = Vec::new();
+    let is_long = may_slice && is_long(doc, memory_bytes, &wanted.paths);
+    let mut text = if is_long { JsonText::Later(Vec::new()) } else { JsonText::Now(Vec::new()) };
     match wanted.paths.as_slice() {
-        [(_, path)] => print_one(doc, path, wanted.style, &mut text)?,
+        [(_, query)] => print_one(doc, query, wanted.style, &mut text)?,
         paths => print_many(doc, paths, wanted.style, &mut text)?,
     }
-    reply.bulk_long(&text);
+    match text {
+        JsonText::Now(text) => reply.bulk_long(&text),
+        JsonText::Later(parts) => {
+            if !long_get::leave(ctx, args.at(1), parts, wanted.style, reply.is_resp3()) {
+                return Err(Fault::OutOfMemory);
+            }
+        }
+    }
     Ok(())
 }
 
-fn print_one(doc: Doc<'_>, path: &Path, style: Style<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-    if path.is_legacy() {
-        print_styled(first_of(doc, path)?, style, 0, out);
-    } else {
-        print_found(doc, path, style, 0, out);
+/// Documents above this may be answered in slices, bytes.
+const LONG_BYTES_MIN: usize = 64 << 10;
+/// Values of more that are answered in slices.
+const VALUES_MAX: usize = 512;
+
+fn is_long(doc: Doc<'_>, memory_bytes: usize, paths: &[(&[u8], PathQuery)]) -> bool {
+    doc.is_pieced()
+        && memory_bytes >= LONG_BYTES_MIN
+        && paths.iter().any(|(_, query)| {
+            let PathQuery::Path(path) = query else { return false };
+            let found = path.find(doc);
+            found.len() > VALUES_MAX || found.iter().any(|spot| doc.node(*spot).is_in_pieces())
+        })
+}
+
+fn print_one(doc: Doc<'_>, query: &PathQuery, style: Style<'_>, out: &mut JsonText) -> Result<(), Fault> {
+    match query {
+        PathQuery::Path(path) if path.is_legacy() => out.value(doc, first_spot(doc, path)?, style, 0),
+        PathQuery::Path(path) => print_found(doc, path, style, 0, out),
+        PathQuery::Computed(computed) => print_computed(doc, computed, style, 0, out),
     }
     Ok(())
 }
@@ -106,46 +133,48 @@ fn print_one(doc: Doc<'_>, path: &Path, style: Style<'_>, out: &mut Vec<u8>) -> 
 /// An object whose names are the paths; their values are single ones if all paths are legacy paths.
 fn print_many(
     doc: Doc<'_>,
-    paths: &[(&[u8], Path)],
+    paths: &[(&[u8], PathQuery)],
     style: Style<'_>,
-    out: &mut Vec<u8>,
+    out: &mut JsonText,
 ) -> Result<(), Fault> {
-    let is_legacy = paths.iter().all(|(_, path)| path.is_legacy());
-    out.push(b'{');
-    for (number, (name, path)) in paths.iter().enumerate() {
+    let is_legacy = paths.iter().all(|(_, query)| match query {
+        PathQuery::Path(path) => path.is_legacy(),
+        PathQuery::Computed(_) => true,
+    });
+    out.between().push(b'{');
+    for (number, (name, query)) in paths.iter().enumerate() {
         if paths.iter().take(number).any(|(other, _)| other == name) {
             continue;
         }
         if number > 0 {
-            out.push(b',');
+            out.between().push(b',');
         }
-        print_name(name, style, 1, out);
-        if is_legacy {
-            print_styled(first_of(doc, path)?, style, 1, out);
-        } else {
-            print_found(doc, path, style, 1, out);
+        print_name(name, style, 1, out.between());
+        match query {
+            PathQuery::Path(path) if is_legacy => out.value(doc, first_spot(doc, path)?, style, 1),
+            PathQuery::Path(path) => print_found(doc, path, style, 1, out),
+            PathQuery::Computed(computed) => print_computed(doc, computed, style, 1, out),
         }
     }
-    style.line(out, 0);
-    out.push(b'}');
+    style.line(out.between(), 0);
+    out.between().push(b'}');
     Ok(())
 }
 
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let last = args.len() - 1;
-    let path = Path::parse(args.at(last)).ok();
+    let query = PathQuery::parse(args.at(last)).ok();
     reply.array(last - 1);
     for at in 1..last {
         let place = ctx.read(args.at(at));
-        let mut text = Vec::new();
-        let done = match (document(&place), &path) {
-            (Ok(Some(doc)), Some(path)) => print_one(doc, path, Style::default(), &mut text).is_ok(),
+        let mut text = JsonText::Now(Vec::new());
+        let done = match (document(&place), &query) {
+            (Ok(Some(doc)), Some(query)) => print_one(doc, query, Style::default(), &mut text).is_ok(),
             _ => false,
         };
-        if done {
-            reply.bulk_long(&text);
-        } else {
-            reply.null();
+        match text {
+            JsonText::Now(text) if done => reply.bulk_long(&text),
+            _ => reply.null(),
         }
     }
     Ok(())

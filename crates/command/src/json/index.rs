@@ -58,6 +58,6 @@ fn first_index(node: Node<'_>, wanted: Node<'_>, start: i64, stop: i64) -> Optio
         stop if stop < 0 => stop.saturating_add(len).max(0),
         stop => stop.min(len),
     };
-    let taken = node.items().enumerate().take(end as usize).skip(first as usize);
-    Some(taken.into_iter().find(|(_, item)| is_equal(*item, wanted)).map_or(-1, |(at, _)| at as i64))
+    let taken = node.items_from(first as usize).zip(first..end).map(|(item, at)| (at, item));
+    Some(taken.into_iter().find(|(_, item)| is_equal(*item, wanted)).map_or(-1, |(at, _)| at))
 }

@@ -1,12 +1,11 @@
 //! JSON.ARRINSERT key path index value [value ...]
 
-use darter_document::edit;
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::arrays::is_array;
-use super::change::change_each;
-use super::{event, nodes_of, path_at, present};
+use super::change::{change_each, check_depth};
+use super::{depth_of, event, nodes_of, path_at, present};
 use crate::reader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -31,8 +30,10 @@ fn insert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let index = reader::int(args.at(3))?;
     let mut place = ctx.at(args.at(1));
     let nodes = nodes_of(args, 4, present(&place)?)?;
-    let outcome = change_each(&mut place, &path, INSERT_EVENT, is_array, |_, out, start| {
-        let done = edit::insert(out, start, index, &nodes).unwrap_or(Ok(0));
+    let depth = depth_of(&nodes);
+    let outcome = change_each(&mut place, &path, INSERT_EVENT, is_array, |slot| {
+        check_depth(slot, depth)?;
+        let done = slot.insert(index, &nodes).unwrap_or(Ok(0));
         done.map_err(|_| Fault::text("ERR index out of bounds"))
     })?;
     outcome.reply(&path, "not an array", reply, |len, reply| reply.int_len(len))

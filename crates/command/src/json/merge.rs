@@ -1,6 +1,5 @@
 //! JSON.MERGE key path value
 
-use darter_document::merge::merge as merge_into;
 use darter_document::{Change, Node, Path, parse, rewrite};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
@@ -52,13 +51,12 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     };
     let patch = node_of(args.at(3), doc)?;
     let done = match Update::find(doc, &path, When::Always)? {
-        Update::Over(hits) => {
-            let (names, depth) = (doc.names, Node::new(doc.names, &patch).depth());
+        Update::Over(trace) => {
+            let depth = Node::new(doc.names, &patch).depth();
             let mut is_any = false;
-            let done = rewrite(doc, &hits, |number, out, start| {
-                if !hits.get(number).is_some_and(|at| is_too_deep(doc, *at, depth)) {
-                    let target = out.split_off(start);
-                    merge_into(Some(Node::new(names, &target)), Node::new(names, &patch), out);
+            let done = rewrite(doc, &trace, |_, slot| {
+                if !is_too_deep(slot.level(), depth) {
+                    slot.merge(&patch);
                     is_any = true;
                 }
                 Ok::<_, Fault>(Change::Keep)
@@ -73,7 +71,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         reply.null();
         return Ok(());
     };
-    apply(&mut place, &done)?;
+    apply(&mut place, done)?;
     place.changed(MERGE_EVENT);
     reply.ok();
     Ok(())

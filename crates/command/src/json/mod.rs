@@ -14,6 +14,7 @@ pub mod get;
 pub mod index;
 pub mod insert;
 pub mod kind;
+pub mod long_get;
 pub mod merge;
 pub mod mset;
 pub mod numbers;
@@ -29,7 +30,7 @@ mod tests;
 pub mod toggle;
 pub mod trim;
 
-use darter_document::{Doc, Path, parse_into};
+use darter_document::{Doc, Node, Path, parse_into};
 use darter_store::change::Class;
 use darter_store::{Event, Json, Keyed};
 use darter_wire::Args;
@@ -108,4 +109,9 @@ fn node_of(text: &[u8], doc: Doc<'_>) -> Result<Vec<u8>, Fault> {
 /// Errors: one is not JSON.
 fn nodes_of(args: Args<'_>, first: usize, doc: Doc<'_>) -> Result<Vec<Vec<u8>>, Fault> {
     args.tail(first).iter().map(|text| node_of(text, doc)).collect()
+}
+
+/// Levels of containers in the deepest of these nodes.
+fn depth_of(nodes: &[Vec<u8>]) -> usize {
+    nodes.iter().map(|node| Node::new(Default::default(), node).depth()).max().unwrap_or(0)
 }

@@ -70,7 +70,7 @@ fn set_one(ctx: &mut Ctx<'_>, name: &[u8], path: &Path, text: &[u8]) -> Result<b
     // An earlier triple may have removed the target of this one.
     let Ok(update) = Update::find(doc, path, When::Always) else { return Ok(false) };
     let Ok(done) = update.write(doc, text) else { return Ok(false) };
-    apply(&mut place, &done.rewritten)?;
+    apply(&mut place, done.rewritten)?;
     if done.updated > 0 {
         place.changed(MSET_EVENT);
     }

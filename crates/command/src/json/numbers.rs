@@ -1,7 +1,7 @@
 //! JSON.NUMINCRBY key path value, JSON.NUMMULTBY, JSON.NUMPOWBY
 
 use darter_document::number::{Number, Operation};
-use darter_document::{View, form, parse};
+use darter_document::{View, parse};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -45,11 +45,10 @@ fn change(
     let by = by.ok_or(Fault::text("ERR result is not a number"))?;
     let mut place = ctx.at(args.at(1));
     let is_number = |view: View<'_>| Number::of(view).is_some();
-    let outcome = change_each(&mut place, &path, event, is_number, |_, out, start| {
-        let old = Number::of(form::view_at(out, start)).unwrap_or(Number::Int(0));
+    let outcome = change_each(&mut place, &path, event, is_number, |slot| {
+        let old = Number::of(slot.view()).unwrap_or(Number::Int(0));
         let new = old.combine(operation, by).map_err(no_result)?;
-        out.truncate(start);
-        new.write(out);
+        slot.replace_by(|out| new.write(out));
         Ok(new)
     })?;
     if reply.is_resp3() {

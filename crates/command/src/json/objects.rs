@@ -30,8 +30,8 @@ fn is_object(node: Node<'_>) -> bool {
 
 fn reply_names(node: Node<'_>, reply: &mut Reply<'_>) {
     match node.view() {
-        View::Object(children) => {
-            reply.array(children.count);
+        View::Object(count) => {
+            reply.array(count);
             node.members().for_each(|(name, _)| reply.bulk(name));
         }
         _ => reply.null(),

@@ -1,7 +1,7 @@
 //! JSON.ARRPOP key [FORMAT format] [path [index]]
 
 use darter_base::number;
-use darter_document::{Node, Path, edit};
+use darter_document::{Node, Path};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -45,18 +45,17 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     let index = args.get(at + 1).and_then(number::parse_i64).unwrap_or(-1);
     let is_resp3 = reply.is_resp3();
     let mut place = ctx.at(args.at(1));
-    let outcome = change_quietly(&mut place, &path, is_array, |doc, out, start| {
-        let popped = edit::pop(out, start, index).flatten();
-        Ok(popped.map(|node| {
-            let (node, mut shown) = (Node::new(doc.names, &node), Vec::new());
-            let mut reply = Reply::new(&mut shown, is_resp3);
-            match format {
-                Format::Text => reply.bulk_long(&text_of(node)),
-                format => reply_node(node, format, &mut reply),
-            }
-            shown
-        }))
-    })?;
+    let show_one = |node: Node<'_>| {
+        let mut shown = Vec::new();
+        let mut reply = Reply::new(&mut shown, is_resp3);
+        match format {
+            Format::Text => reply.bulk_long(&text_of(node)),
+            format => reply_node(node, format, &mut reply),
+        }
+        shown
+    };
+    let outcome =
+        change_quietly(&mut place, &path, is_array, |slot| Ok(slot.pop(index, show_one).flatten()))?;
     let is_popped = |one: &Option<Vec<u8>>| path.is_legacy() || one.is_some();
     if outcome.each().iter().flatten().any(is_popped) {
         place.changed(POP_EVENT);

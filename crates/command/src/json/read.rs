@@ -1,5 +1,6 @@
 //! Answering a property of each value that a path leads to.
 
+use darter_document::path::PathQuery;
 use darter_document::{Doc, Node, Path};
 use darter_wire::Reply;
 
@@ -13,6 +14,23 @@ pub(super) fn reply_each(
     let found = path.find(doc);
     reply.array(found.len());
     found.into_iter().for_each(|at| show(doc.node(at), reply));
+}
+
+/// [`reply_each`] for a path or an expression.
+pub(super) fn reply_query(
+    doc: Doc<'_>,
+    query: &PathQuery,
+    reply: &mut Reply<'_>,
+    show: impl Fn(Node<'_>, &mut Reply<'_>),
+) {
+    match query {
+        PathQuery::Path(path) => reply_each(doc, path, reply, show),
+        PathQuery::Computed(computed) => {
+            let values = computed.values(doc);
+            reply.array(values.len());
+            values.iter().for_each(|value| show(Node::new(doc.names, value), reply));
+        }
+    }
 }
 
 /// Answers a length, or null if it is missing.

@@ -1,11 +1,13 @@
 //! JSON.RESP key [path]
 
-use darter_document::{Node, View};
+use darter_document::path::PathQuery;
+use darter_document::{Node, Path, View};
 use darter_wire::{Args, Reply};
 
 use super::change::first_of;
-use super::read::reply_each;
-use super::{document, path_at};
+use super::document;
+use super::fault::bad_path;
+use super::read::reply_query;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -18,12 +20,15 @@ pub const RESP: DataCommand = DataCommand {
 };
 
 fn resp(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let path = path_at(args, 2)?;
+    let query = match args.get(2) {
+        Some(text) => PathQuery::parse(text).map_err(bad_path)?,
+        None => PathQuery::Path(Path::root()),
+    };
     let place = ctx.read(args.at(1));
-    match document(&place)? {
-        None => reply.null(),
-        Some(doc) if path.is_legacy() => show(first_of(doc, &path)?, reply),
-        Some(doc) => reply_each(doc, &path, reply, show),
+    match (document(&place)?, &query) {
+        (None, _) => reply.null(),
+        (Some(doc), PathQuery::Path(path)) if path.is_legacy() => show(first_of(doc, path)?, reply),
+        (Some(doc), query) => reply_query(doc, query, reply, show),
     }
     Ok(())
 }
@@ -37,13 +42,13 @@ fn show(node: Node<'_>, reply: &mut Reply<'_>) {
         View::Uint(value) => reply.double(value as f64),
         View::Float(value) => reply.double(value),
         View::Text(text) => reply.bulk(text),
-        View::Array(children) => {
-            reply.array(children.count + 1);
+        View::Array(count) => {
+            reply.array(count + 1);
             reply.status("[");
             node.items().for_each(|item| show(item, reply));
         }
-        View::Object(children) => {
-            reply.array(2 * children.count + 1);
+        View::Object(count) => {
+            reply.array(2 * count + 1);
             reply.status("{");
             for (name, value) in node.members() {
                 reply.bulk(name);

@@ -2,7 +2,7 @@
 
 use darter_document::path::Step;
 use darter_document::precision::{Precision, rounded};
-use darter_document::{Change, DEPTH_MAX, Doc, Node, Path, Rewritten, edit, parse, rewrite};
+use darter_document::{Change, DEPTH_MAX, Doc, Node, Path, Rewritten, Trace, parse, rewrite};
 use darter_store::{Collection, Event, Expiry, Json, Keyed};
 use darter_wire::{Args, Reply};
 
@@ -98,7 +98,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     };
     let update = Update::find(doc, &path, wanted.when)?;
     let done = update.write(doc, text)?;
-    apply(&mut place, &done.rewritten)?;
+    apply(&mut place, done.rewritten)?;
     if done.updated > 0 {
         place.changed(SET_EVENT);
     }
@@ -131,14 +131,14 @@ pub(super) fn put_root(place: &mut Keyed<'_>, bytes: &[u8]) -> Result<(), Fault>
 /// The places where a value is written: over existing values, or as a new member of objects.
 #[derive(Debug)]
 pub(super) enum Update {
-    Over(Vec<usize>),
-    Under(Vec<usize>, Box<[u8]>),
+    Over(Trace),
+    Under(Trace, Box<[u8]>),
     Nowhere,
 }
 
-/// Returns true if a value of `depth` levels is too deep for the place at `at`.
-pub(super) fn is_too_deep(doc: Doc<'_>, at: usize, depth: usize) -> bool {
-    depth > 0 && doc.level(at) + depth > DEPTH_MAX
+/// Returns true if a value of `depth` levels is too deep for a place within `level` containers.
+pub(super) fn is_too_deep(level: usize, depth: usize) -> bool {
+    depth > 0 && level + depth > DEPTH_MAX
 }
 
 /// The result of writing.
@@ -156,11 +156,9 @@ impl Update {
     ///
     /// Errors: no value is there, and the path does not name a member to create.
     pub(super) fn find(doc: Doc<'_>, path: &Path, when: When) -> Result<Update, Fault> {
-        let mut found = path.find(doc);
-        found.sort_unstable();
-        found.dedup();
+        let found = path.trace(doc);
         match when {
-            When::Always | When::There if !found.is_empty() => return Ok(Update::Over(found)),
+            When::Always | When::There if !found.spots().is_empty() => return Ok(Update::Over(found)),
             When::There => return Ok(Update::Nowhere),
             _ => {}
         }
@@ -172,9 +170,9 @@ impl Update {
         match last {
             Step::Names(names) => {
                 let name = names.first().cloned().unwrap_or_default();
-                Ok(Update::Under(parent.find(doc), name))
+                Ok(Update::Under(parent.trace(doc), name))
             }
-            _ if found.is_empty() => Err(Fault::text("ERR array index out of range")),
+            _ if found.spots().is_empty() => Err(Fault::text("ERR array index out of range")),
             _ => Ok(Update::Nowhere),
         }
     }
@@ -184,31 +182,27 @@ impl Update {
     /// Errors: it is not JSON. Places where the value would be too deep stay unchanged.
     pub(super) fn write(&self, doc: Doc<'_>, text: &[u8]) -> Result<Written, Fault> {
         let node = node_of(text, doc)?;
-        let (hits, name) = match self {
+        let (trace, name) = match self {
             Update::Nowhere => {
                 return Ok(Written { rewritten: Rewritten::Same, wanted: 0, updated: 0 });
             }
-            Update::Over(hits) => (hits, None),
-            Update::Under(hits, name) => (hits, Some(name)),
+            Update::Over(trace) => (trace, None),
+            Update::Under(trace, name) => (trace, Some(name)),
         };
         let depth = Node::new(doc.names, &node).depth() + usize::from(name.is_some());
         let mut updated = 0;
-        let rewritten = rewrite(doc, hits, |number, out, start| {
-            let at = hits.get(number).copied().unwrap_or_default();
+        let rewritten = rewrite(doc, trace, |_, slot| {
             let is_written = match name {
-                _ if is_too_deep(doc, at, depth) => false,
+                _ if is_too_deep(slot.level(), depth) => false,
                 None => {
-                    edit::replace(out, start, &node);
+                    slot.replace(&node);
                     true
                 }
-                Some(name) => {
-                    doc.node(at).member(name).is_none()
-                        && edit::add_member(out, start, doc.names.written(name), &node)
-                }
+                Some(name) => slot.node().member(name).is_none() && slot.add_member(name, &node),
             };
             updated += usize::from(is_written);
             Ok::<_, Fault>(Change::Keep)
         })?;
-        Ok(Written { rewritten, wanted: hits.len(), updated })
+        Ok(Written { rewritten, wanted: trace.spots().len(), updated })
     }
 }

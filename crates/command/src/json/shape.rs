@@ -1,10 +1,12 @@
 //! The forms of documents in replies: as text, or with RESP3's own types.
 
+use darter_document::path::Computed;
 use darter_document::print::{Style, print_scalar, print_styled, write_string};
 use darter_document::{Doc, Node, Path, View};
 use darter_wire::Reply;
 
 use super::fault::BAD_FORMAT;
+use super::long_get::JsonText;
 use crate::{Fault, reader};
 
 /// The form of an answer.
@@ -40,17 +42,40 @@ pub(super) fn text_of(node: Node<'_>) -> Vec<u8> {
 }
 
 /// Appends the values that a path leads to, as an array at `level`.
-pub(super) fn print_found(doc: Doc<'_>, path: &Path, style: Style<'_>, level: usize, out: &mut Vec<u8>) {
+pub(super) fn print_found(doc: Doc<'_>, path: &Path, style: Style<'_>, level: usize, out: &mut JsonText) {
     let found = path.find(doc);
+    out.between().push(b'[');
+    for (number, spot) in found.iter().enumerate() {
+        if number > 0 {
+            out.between().push(b',');
+        }
+        style.line(out.between(), level + 1);
+        out.value(doc, *spot, style, level + 1);
+    }
+    if !found.is_empty() {
+        style.line(out.between(), level);
+    }
+    out.between().push(b']');
+}
+
+/// Appends the values of an expression, as an array at `level`.
+pub(super) fn print_computed(
+    doc: Doc<'_>,
+    computed: &Computed,
+    style: Style<'_>,
+    level: usize,
+    out: &mut JsonText,
+) {
+    let (values, out) = (computed.values(doc), out.between());
     out.push(b'[');
-    for (number, at) in found.iter().enumerate() {
+    for (number, value) in values.iter().enumerate() {
         if number > 0 {
             out.push(b',');
         }
         style.line(out, level + 1);
-        print_styled(doc.node(*at), style, level + 1, out);
+        print_styled(Node::new(doc.names, value), style, level + 1, out);
     }
-    if !found.is_empty() {
+    if !values.is_empty() {
         style.line(out, level);
     }
     out.push(b']');
@@ -72,12 +97,12 @@ pub(super) fn reply_node(node: Node<'_>, format: Format, reply: &mut Reply<'_>) 
         View::Int(value) => reply.int(value),
         View::Uint(value) => reply.double(value as f64),
         View::Float(value) => reply.double(value),
-        View::Array(children) if format == Format::Types => {
-            reply.array(children.count);
+        View::Array(count) if format == Format::Types => {
+            reply.array(count);
             node.items().for_each(|item| reply_node(item, format, reply));
         }
-        View::Object(children) if format == Format::Types => {
-            reply.map(children.count);
+        View::Object(count) if format == Format::Types => {
+            reply.map(count);
             for (name, value) in node.members() {
                 reply.bulk(name);
                 reply_node(value, format, reply);

@@ -1,6 +1,6 @@
 //! JSON.STRAPPEND key [path] value, JSON.STRLEN key [path]
 
-use darter_document::{Doc, View, edit, parse};
+use darter_document::{Doc, View, parse};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -38,8 +38,8 @@ fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let bytes = parse(args.at(2 + usize::from(has_path))).map_err(invalid)?;
     let View::Text(more) = Doc::new(&bytes).root().view() else { return Err(expected("string")) };
     let mut place = ctx.at(args.at(1));
-    let outcome = change_each(&mut place, &path, APPEND_EVENT, is_text, |_, out, start| {
-        Ok(edit::append_text(out, start, more).unwrap_or_default())
+    let outcome = change_each(&mut place, &path, APPEND_EVENT, is_text, |slot| {
+        Ok(slot.append_text(more).unwrap_or_default())
     })?;
     outcome.reply(&path, "not a string", reply, |len, reply| reply.int_len(len))
 }

@@ -345,3 +345,38 @@ fn floats_are_kept_in_the_precision_that_is_asked_for() {
     assert_eq!(bed.run("json.set d $ [1e100] fpha x"), "-ERR invalid FPHA type");
     assert_eq!(bed.run("json.set d $ [1] fpha"), "-ERR wrong number of arguments for 'json.set' command");
 }
+
+#[test]
+fn a_large_document_is_changed_piece_by_piece() {
+    let rows: Vec<String> = (0..2000).map(|n| format!("{{\"id\":{n},\"price\":1.5}}")).collect();
+    let text = format!("{{\"rows\":[{}]}}", rows.join(","));
+    let mut bed = with(&[("d", &text), ("small", "{\"a\":[1]}")]);
+    let bulk = |text: &str| format!("${}|{text}", text.len());
+    assert_eq!(bed.run("json.get d"), bulk(&text));
+    assert_eq!(bed.run("json.numincrby d $.rows[1234].id 5"), "$6|[1239]");
+    assert_eq!(bed.run("json.get d $.rows[1234]"), bulk("[{\"id\":1239,\"price\":1.5}]"));
+    assert_eq!(bed.run("json.arrappend d $.rows 7 [8]"), "*1|:2002");
+    assert_eq!(bed.run("json.arrpop d $.rows"), "*1|$3|[8]");
+    assert_eq!(bed.run("json.arrinsert d $.rows 0 \"first\""), "*1|:2002");
+    assert_eq!(bed.run("json.get d $.rows[0,1,-1]"), bulk("[\"first\",{\"id\":0,\"price\":1.5},7]"));
+    assert_eq!(bed.run("json.arrindex d $.rows 7"), "*1|:2001");
+    assert_eq!(bed.run("json.del d $.rows[?@.id>1000]"), ":999");
+    assert_eq!(bed.run("json.arrlen d $.rows"), "*1|:1003");
+    assert_eq!(bed.run("json.merge d $ {\"new\":{\"x\":null,\"y\":1}}"), "+OK");
+    assert_eq!(bed.run("json.get d $.new"), bulk("[{\"y\":1}]"));
+    assert_eq!(bed.run("json.arrtrim d $.rows 0 0"), "*1|:1");
+    assert_eq!(bed.run("json.get d"), bulk("{\"rows\":[\"first\"],\"new\":{\"y\":1}}"));
+    assert_eq!(bed.run("json.set small $.a[0] [1,2,3]"), "+OK");
+    assert_eq!(bed.run("json.get small"), bulk("{\"a\":[[1,2,3]]}"));
+}
+
+#[test]
+fn a_value_that_would_be_too_deep_is_refused_in_pieces_too() {
+    let text = format!("[{},{}]", "0,".repeat(5000) + "0", "[".repeat(125) + &"]".repeat(125));
+    let mut bed = with(&[("d", &text)]);
+    let innermost = format!("$[-1]{}", "[0]".repeat(124));
+    assert_eq!(bed.run(&format!("json.arrappend d {innermost} []")), "*1|:1");
+    let deeper = format!("{innermost}[0]");
+    assert_eq!(bed.run(&format!("json.arrappend d {deeper} []")), "-ERR recursion limit exceeded");
+    assert_eq!(bed.run(&format!("json.set d {deeper} [[]]")), "$-1");
+}

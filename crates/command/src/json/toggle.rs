@@ -1,6 +1,6 @@
 //! JSON.TOGGLE key path
 
-use darter_document::{Path, View, edit};
+use darter_document::{Path, View};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -24,8 +24,8 @@ fn toggle(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let path = Path::parse(args.at(2)).map_err(bad_path)?;
     let mut place = ctx.at(args.at(1));
     let is_boolean = |view: View<'_>| matches!(view, View::Bool(_));
-    let outcome = change_each(&mut place, &path, TOGGLE_EVENT, is_boolean, |_, out, start| {
-        Ok(edit::toggle(out, start).unwrap_or_default())
+    let outcome = change_each(&mut place, &path, TOGGLE_EVENT, is_boolean, |slot| {
+        Ok(slot.toggle().unwrap_or_default())
     })?;
     let is_legacy = path.is_legacy();
     outcome.reply(&path, "not a bool", reply, |value, reply| match (is_legacy, value) {

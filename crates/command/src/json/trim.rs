@@ -1,6 +1,5 @@
 //! JSON.ARRTRIM key path start stop
 
-use darter_document::edit;
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -25,8 +24,8 @@ fn trim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let path = path_at(args, 2)?;
     let (start, stop) = (reader::int(args.at(3))?, reader::int(args.at(4))?);
     let mut place = ctx.at(args.at(1));
-    let outcome = change_each(&mut place, &path, TRIM_EVENT, is_array, |_, out, at| {
-        Ok(edit::trim(out, at, start, stop).unwrap_or_default())
+    let outcome = change_each(&mut place, &path, TRIM_EVENT, is_array, |slot| {
+        Ok(slot.trim(start, stop).unwrap_or_default())
     })?;
     outcome.reply(&path, "not an array", reply, |len, reply| reply.int_len(len))
 }

@@ -1,14 +1,14 @@
 //! Conditions in a path: operands and operators.
 
 use std::cmp::Ordering;
-use std::sync::OnceLock;
 
-use regex::bytes::{Regex, RegexBuilder};
-
-use super::{Step, select};
+use super::expression::Expression;
+use super::pattern::Pattern;
+use super::value::{Operand, Quantifier};
 use crate::compare::is_equal;
-use crate::doc::{Doc, Names, Node};
+use crate::doc::{Doc, Node};
 use crate::form::View;
+use crate::tree::NodePlace;
 
 /// A condition on a child.
 #[derive(Clone, Debug)]
@@ -20,22 +20,11 @@ pub enum Filter {
     /// This does not hold.
     Not(Box<Filter>),
     /// The value exists.
-    Exists(Term),
+    Exists(Expression),
     /// The comparison of two values holds.
-    Compare(Term, Operator, Term),
+    Compare(Expression, Operator, Expression),
     /// A text matches a pattern.
-    Matches(Term, Pattern),
-}
-
-/// An operand of a condition.
-#[derive(Clone, Debug)]
-pub enum Term {
-    /// The values of a path from the child.
-    Current(Vec<Step>),
-    /// The values of a path from the root.
-    Root(Vec<Step>),
-    /// A node written into the path.
-    Literal(Vec<u8>),
+    Matches(Expression, Pattern),
 }
 
 /// The comparison of two values.
@@ -49,70 +38,58 @@ pub enum Operator {
     Above,
     AtLeast,
     Matches,
+    In,
+    NotIn,
+    SubsetOf,
+    AnyOf,
+    NoneOf,
+    Size,
+    Empty,
 }
 
-/// The right side of `=~`; a literal pattern is compiled once.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    term: Term,
-    compiled: OnceLock<Option<Regex>>,
-}
+impl Operator {
+    /// The operators that are words, the longer of two that begin alike first.
+    pub(super) const WORDS: [(&'static [u8], Operator); 8] = [
+        (b"in", Operator::In),
+        (b"nin", Operator::NotIn),
+        (b"subsetof", Operator::SubsetOf),
+        (b"anyof", Operator::AnyOf),
+        (b"noneof", Operator::NoneOf),
+        (b"sizeof", Operator::Size),
+        (b"size", Operator::Size),
+        (b"empty", Operator::Empty),
+    ];
+    /// Those that are signs.
+    pub(super) const SIGNS: [(&'static [u8], Operator); 7] = [
+        (b"==", Operator::Equal),
+        (b"!=", Operator::Unequal),
+        (b">=", Operator::AtLeast),
+        (b"<=", Operator::AtMost),
+        (b"=~", Operator::Matches),
+        (b">", Operator::Above),
+        (b"<", Operator::Below),
+    ];
 
-/// Bytes that a compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
-
-impl Pattern {
-    pub(super) fn new(term: Term) -> Pattern {
-        Pattern { term, compiled: OnceLock::new() }
-    }
-
-    fn is_match(&self, doc: Doc<'_>, at: usize, text: &[u8]) -> bool {
-        let compiled = |pattern: Node<'_>| match pattern.view() {
-            View::Text(pattern) => {
-                let pattern = std::str::from_utf8(pattern).ok()?;
-                RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().ok()
-            }
-            _ => None,
-        };
-        if let Term::Literal(node) = &self.term {
-            let regex = self.compiled.get_or_init(|| compiled(Node::new(Names::default(), node)));
-            return regex.as_ref().is_some_and(|regex| regex.is_match(text));
+    fn allows(self, ordering: Ordering) -> bool {
+        match self {
+            Operator::Below => ordering.is_lt(),
+            Operator::AtMost => ordering.is_le(),
+            Operator::Above => ordering.is_gt(),
+            Operator::AtLeast => ordering.is_ge(),
+            _ => ordering.is_eq(),
         }
-        self.term.any(doc, at, |pattern| compiled(pattern).is_some_and(|regex| regex.is_match(text)))
-    }
-}
-
-impl Term {
-    /// Returns true if `is_such` holds for any of its values.
-    fn any(&self, doc: Doc<'_>, at: usize, mut is_such: impl FnMut(Node<'_>) -> bool) -> bool {
-        let (start, steps) = match self {
-            Term::Literal(node) => return is_such(Node::new(Names::default(), node)),
-            Term::Current(steps) => (at, steps),
-            Term::Root(steps) => (doc.root_at(), steps),
-        };
-        if steps.is_empty() {
-            return is_such(doc.node(start));
-        }
-        select::find(doc, start, steps).into_iter().any(|found| is_such(doc.node(found)))
     }
 }
 
 impl Filter {
     /// Returns true if the condition holds for the node at `at`.
-    pub(super) fn holds(&self, doc: Doc<'_>, at: usize) -> bool {
+    pub(super) fn holds(&self, doc: Doc<'_>, at: NodePlace) -> bool {
         match self {
             Filter::Any(filters) => filters.iter().any(|filter| filter.holds(doc, at)),
             Filter::All(filters) => filters.iter().all(|filter| filter.holds(doc, at)),
             Filter::Not(filter) => !filter.holds(doc, at),
-            Filter::Exists(Term::Literal(node)) => {
-                !matches!(Node::new(Names::default(), node).view(), View::Bool(false))
-            }
-            Filter::Exists(term) => term.any(doc, at, |_| true),
-            Filter::Compare(left, Operator::Unequal, right) => !is_any_equal(doc, at, left, right),
-            Filter::Compare(left, Operator::Equal, right) => is_any_equal(doc, at, left, right),
-            Filter::Compare(left, operator, right) => left.any(doc, at, |a| {
-                right.any(doc, at, |b| ordering(a, b).is_some_and(|ordering| operator.allows(ordering)))
-            }),
+            Filter::Exists(term) => exists(&term.value(doc, at)),
+            Filter::Compare(left, operator, right) => compare(doc, at, left, *operator, right),
             Filter::Matches(term, pattern) => term.any(doc, at, |node| match node.view() {
                 View::Text(text) => pattern.is_match(doc, at, text),
                 _ => false,
@@ -121,25 +98,57 @@ impl Filter {
     }
 }
 
-impl Operator {
-    fn allows(self, ordering: Ordering) -> bool {
-        match self {
-            Operator::Below => ordering.is_lt(),
-            Operator::AtMost => ordering.is_le(),
-            Operator::Above => ordering.is_gt(),
-            Operator::AtLeast => ordering.is_ge(),
-            Operator::Equal | Operator::Unequal | Operator::Matches => ordering.is_eq(),
-        }
+/// A boolean that was written or computed stands for itself; any other value exists, but for an empty list.
+fn exists(value: &Operand<'_>) -> bool {
+    match value {
+        Operand::Nothing => false,
+        Operand::Made(node) => !matches!(node.view(), View::Bool(false)),
+        Operand::List(nodes) => !nodes.is_empty(),
+        Operand::Node(_) | Operand::Nodes(_) => true,
     }
 }
 
-fn is_any_equal(doc: Doc<'_>, at: usize, left: &Term, right: &Term) -> bool {
-    left.any(doc, at, |a| {
-        right.any(doc, at, |b| match ordering(a, b) {
-            Some(ordering) => ordering.is_eq(),
-            None => is_equal(a, b),
-        })
-    })
+fn compare(doc: Doc<'_>, at: NodePlace, left: &Expression, operator: Operator, right: &Expression) -> bool {
+    let values = || (left.value(doc, at), right.value(doc, at));
+    match operator {
+        Operator::Unequal => !is_any_equal(doc, at, left, right),
+        Operator::Equal => is_any_equal(doc, at, left, right),
+        Operator::In | Operator::NotIn => {
+            let (left, right) = values();
+            left.is_in(&right) == (operator == Operator::In)
+        }
+        Operator::SubsetOf => {
+            let (left, right) = values();
+            left.relates(&right, Quantifier::All)
+        }
+        Operator::AnyOf | Operator::NoneOf => {
+            let (left, right) = values();
+            left.relates(&right, Quantifier::Any) == (operator == Operator::AnyOf)
+        }
+        Operator::Size => {
+            let (left, right) = values();
+            right.any(|size| left.any_len(|len| super::value::whole_of(size) == Some(len as i64)))
+        }
+        Operator::Empty => {
+            let (left, right) = values();
+            right.any(|wanted| match wanted.view() {
+                View::Bool(wanted) => left.any_len(|len| (len == 0) == wanted),
+                _ => false,
+            })
+        }
+        _ => left.any(doc, at, |a| {
+            right.any(doc, at, |b| ordering(a, b).is_some_and(|ordering| operator.allows(ordering)))
+        }),
+    }
+}
+
+fn is_any_equal(doc: Doc<'_>, at: NodePlace, left: &Expression, right: &Expression) -> bool {
+    left.any(doc, at, |a| right.any(doc, at, |b| is_same(a, b)))
+}
+
+/// Returns true if two nodes have the same value; numbers of both kinds are compared as numbers.
+pub(super) fn is_same(a: Node<'_>, b: Node<'_>) -> bool {
+    ordering(a, b).map_or_else(|| is_equal(a, b), Ordering::is_eq)
 }
 
 /// The order of two scalars of one kind; all numbers are one kind.

@@ -1,21 +1,68 @@
 //! Paths: the two grammars, and the nodes of a document that a path leads to.
 //!
 //! A path that begins with `$`, `$.` or `$[` leads to any number of nodes; any other is a legacy path, which means
-//! its first node.
+//! its first node. JSON.GET, JSON.MGET and JSON.RESP take expressions as well.
 
+mod expression;
 mod filter;
+mod function;
 mod parse;
+mod pattern;
 mod select;
+mod trace;
+mod value;
 
 use crate::doc::Doc;
+use crate::tree::NodePlace;
+pub use expression::Expression;
 pub use filter::Filter;
 pub use parse::{LEN_MAX, STEPS_MAX};
+pub use trace::Trace;
 
 /// A path that has been understood.
 #[derive(Clone, Debug)]
 pub struct Path {
     steps: Vec<Step>,
     is_legacy: bool,
+}
+
+/// A path that leads to nodes, or an expression that computes values.
+#[derive(Clone, Debug)]
+pub enum PathQuery {
+    /// A path.
+    Path(Path),
+    /// An expression, such as `$.a + 1` or `$.a.length()`.
+    Computed(Computed),
+}
+
+/// An expression over the root.
+#[derive(Clone, Debug)]
+pub struct Computed(Expression);
+
+impl Computed {
+    /// The values in `doc`, each a node of its own.
+    pub fn values(&self, doc: Doc<'_>) -> Vec<Vec<u8>> {
+        self.0.value(doc, doc.root_spot()).into_answer()
+    }
+}
+
+impl PathQuery {
+    /// Parses a path or an expression.
+    ///
+    /// Errors: as [`Path::parse`].
+    pub fn parse(text: &[u8]) -> Result<PathQuery, BadPath> {
+        let is_legacy = !parse::is_rooted(text);
+        let expression = match text {
+            b"." | b"$" => Expression::Root(Vec::new()),
+            _ if !is_legacy => parse::query(text)?,
+            [b'.', ..] => parse::query(&[b"$", text].concat())?,
+            _ => parse::query(&[b"$.", text].concat())?,
+        };
+        Ok(match expression {
+            Expression::Root(steps) => PathQuery::Path(Path { steps, is_legacy }),
+            other => PathQuery::Computed(Computed(other)),
+        })
+    }
 }
 
 /// One step.
@@ -42,6 +89,9 @@ pub enum Step {
     Filter(Filter),
 }
 
+const COMPUTED: &str =
+    "ERR computed/projection expressions are only supported by JSON.GET/JSON.MGET/JSON.RESP";
+
 /// A path is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadPath {
@@ -52,16 +102,12 @@ pub struct BadPath {
 impl Path {
     /// Parses a path.
     ///
-    /// Errors: invalid, longer than 64 KiB, or more than 4,096 steps.
+    /// Errors: invalid, an expression, longer than 64 KiB, or more than 4,096 steps.
     pub fn parse(text: &[u8]) -> Result<Path, BadPath> {
-        let is_legacy = !matches!(text, [b'$'] | [b'$', b'.' | b'[', ..]);
-        let steps = match text {
-            b"." | b"$" => Vec::new(),
-            _ if !is_legacy => parse::steps(text)?,
-            [b'.', ..] => parse::steps(&[b"$", text].concat())?,
-            _ => parse::steps(&[b"$.", text].concat())?,
-        };
-        Ok(Path { steps, is_legacy })
+        match PathQuery::parse(text)? {
+            PathQuery::Path(path) => Ok(path),
+            PathQuery::Computed(_) => Err(BadPath { text: COMPUTED.to_owned() }),
+        }
     }
 
     /// The root, as a legacy path.
@@ -94,8 +140,13 @@ impl Path {
         Some((last, Path { steps: before.to_vec(), is_legacy: self.is_legacy }))
     }
 
-    /// The starts of the nodes in `doc` that the path leads to, in walk order; a node may occur more than once.
-    pub fn find(&self, doc: Doc<'_>) -> Vec<usize> {
-        select::find(doc, doc.root_at(), &self.steps)
+    /// The places of the nodes in `doc` that the path leads to, in walk order; a node may occur more than once.
+    pub fn find(&self, doc: Doc<'_>) -> Vec<NodePlace> {
+        select::find(doc, doc.root_spot(), &self.steps)
+    }
+
+    /// The same nodes for a change, each once, with all that leads to them.
+    pub fn trace(&self, doc: Doc<'_>) -> Trace {
+        select::trace(doc, doc.root_spot(), &self.steps)
     }
 }

@@ -1,6 +1,9 @@
 //! The grammar of paths that begin with `$`.
 
-use super::filter::{Filter, Operator, Pattern, Term};
+use super::expression::{Arithmetic, Expression, Sign};
+use super::filter::{Filter, Operator};
+use super::function::Function;
+use super::pattern::{MatchExtent, Pattern};
 use super::{BadPath, Step};
 use crate::parse::parse_into;
 
@@ -8,26 +11,42 @@ use crate::parse::parse_into;
 pub const LEN_MAX: usize = 64 << 10;
 /// Most steps of a path, those in its filters included.
 pub const STEPS_MAX: usize = 4096;
-/// Levels of brackets in filters.
-const NESTING_MAX: usize = 32;
+/// Levels of brackets in filters and expressions; a filter takes two.
+const NESTING_MAX: usize = 256;
+/// Steps that an operator or a method counts as, because its evaluation is a recursion.
+const OPERATOR_STEPS: usize = 16;
 
 const SEGMENT: &str = "one of the following: '.', '..', '[' or the end";
 const BRACKET: &str =
     "one of the following: '<string>[,<string>,...]', '<number>', ['start:end:steps'], '*', '?'";
 const OPERAND: &str = "one of the following: a number, a text in quotes, true, false, null, '@' or '$'";
 
-/// The steps of a path.
+/// A path from the root, or an expression.
 ///
 /// Errors: invalid.
-pub(super) fn steps(text: &[u8]) -> Result<Vec<Step>, BadPath> {
+pub(super) fn query(text: &[u8]) -> Result<Expression, BadPath> {
     let mut reader = Reader { text, at: 0, steps: 0, nesting: 0 };
     if text.len() > LEN_MAX {
         return Err(BadPath { text: format!("ERR a path is longer than {LEN_MAX} bytes") });
     }
-    reader.pass(b"$");
-    let steps = reader.steps()?;
+    let expression = reader.expression()?;
     reader.blanks();
-    if reader.at < text.len() { Err(reader.wrong(SEGMENT)) } else { Ok(steps) }
+    if reader.at < text.len() { Err(reader.wrong(SEGMENT)) } else { Ok(expression) }
+}
+
+/// Returns true if a path is not a legacy one: it begins at the root, or it can only be an expression.
+pub(super) fn is_rooted(text: &[u8]) -> bool {
+    let after_blanks = |text: &[u8]| text.iter().position(|byte| *byte != b' ').map_or(0, |at| at);
+    let is_operand = |text: &[u8]| matches!(text, [b'$'] | [b'$', b'.' | b'[' | b'~', ..] | [b'(', ..]);
+    match text {
+        [b'-' | b'+', rest @ ..] => is_operand(rest.get(after_blanks(rest)..).unwrap_or_default()),
+        [first, ..] if first.is_ascii_alphabetic() || *first == b'_' => {
+            let name = text.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+            let rest = text.get(name..).unwrap_or_default();
+            rest.get(after_blanks(rest)) == Some(&b'(')
+        }
+        _ => is_operand(text),
+    }
 }
 
 struct Reader<'t> {
@@ -77,11 +96,15 @@ impl<'t> Reader<'t> {
     }
 
     fn push(&mut self, out: &mut Vec<Step>, step: Step) -> Result<(), BadPath> {
-        self.steps += 1;
+        out.push(step);
+        self.count_steps(1)
+    }
+
+    fn count_steps(&mut self, steps: usize) -> Result<(), BadPath> {
+        self.steps += steps;
         if self.steps > STEPS_MAX {
             return Err(BadPath { text: format!("ERR a path has more than {STEPS_MAX} steps") });
         }
-        out.push(step);
         Ok(())
     }
 
@@ -94,7 +117,7 @@ impl<'t> Reader<'t> {
                 self.push(&mut out, Step::Deep)?;
                 let step = self.after_dots()?;
                 self.push(&mut out, step)?;
-            } else if self.pass(b".") {
+            } else if !self.is_method_next() && self.pass(b".") {
                 let step = self.after_dots()?;
                 self.push(&mut out, step)?;
             } else if self.pass(b"[") {
@@ -212,16 +235,19 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn condition(&mut self) -> Result<Filter, BadPath> {
+    fn deeper(&mut self) -> Result<(), BadPath> {
         self.nesting += 1;
-        if self.nesting > NESTING_MAX {
-            return Err(self.wrong("fewer brackets"));
-        }
+        if self.nesting > NESTING_MAX { Err(self.wrong("fewer brackets")) } else { Ok(()) }
+    }
+
+    fn condition(&mut self) -> Result<Filter, BadPath> {
+        self.deeper()?;
         self.blanks();
         let condition = if self.rest().starts_with(b"!") && !self.rest().starts_with(b"!=") {
             self.at += 1;
             Filter::Not(Box::new(self.condition()?))
-        } else if self.pass(b"(") {
+        } else if self.peek() == Some(b'(') && !self.is_operand_group() {
+            self.at += 1;
             let inner = self.filter()?;
             if !self.pass(b")") {
                 return Err(self.wrong("')'"));
@@ -234,42 +260,198 @@ impl<'t> Reader<'t> {
         Ok(condition)
     }
 
-    fn comparison(&mut self) -> Result<Filter, BadPath> {
-        let left = self.term()?;
-        let operators: [(&[u8], Operator); 7] = [
-            (b"==", Operator::Equal),
-            (b"!=", Operator::Unequal),
-            (b">=", Operator::AtLeast),
-            (b"<=", Operator::AtMost),
-            (b"=~", Operator::Matches),
-            (b">", Operator::Above),
-            (b"<", Operator::Below),
-        ];
-        let Some((_, operator)) = operators.into_iter().find(|(word, _)| self.pass(word)) else {
-            return Ok(Filter::Exists(left));
+    /// Returns true if an operator or a method follows the bracket that is closed: it is around an operand.
+    fn is_operand_group(&self) -> bool {
+        let (mut depth, mut quote, mut is_escaped) = (0usize, None, false);
+        for (at, &byte) in self.rest().iter().enumerate() {
+            match (quote, byte) {
+                _ if is_escaped => is_escaped = false,
+                (Some(_), b'\\') => is_escaped = true,
+                (Some(open), byte) if open == byte => quote = None,
+                (Some(_), _) => {}
+                (None, b'\'' | b'"') => quote = Some(byte),
+                (None, b'(') => depth += 1,
+                (None, b')') => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                let after = Reader { at: self.at + at + 1, ..*self };
+                return after.is_operator_next();
+            }
+        }
+        false
+    }
+
+    fn is_operator_next(mut self) -> bool {
+        self.blanks();
+        self.is_method_next()
+            || matches!(self.peek(), Some(b'+' | b'-' | b'*' | b'/' | b'%' | b'~'))
+            || Operator::SIGNS.iter().any(|(sign, _)| self.rest().starts_with(sign))
+            || self.word_operator().is_some()
+    }
+
+    /// The operator that is a word and comes next, and its length.
+    fn word_operator(&self) -> Option<(usize, Operator)> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let fits = |word: &[u8]| {
+            self.rest()
+                .strip_prefix(word)
+                .is_some_and(|rest| !rest.first().is_some_and(|byte| is_part(*byte)))
         };
-        let right = self.term()?;
+        Operator::WORDS.iter().find(|(word, _)| fits(word)).map(|(word, operator)| (word.len(), *operator))
+    }
+
+    fn comparison(&mut self) -> Result<Filter, BadPath> {
+        let left = self.expression()?;
+        self.blanks();
+        let operator = match Operator::SIGNS.into_iter().find(|(word, _)| self.pass(word)) {
+            Some((_, operator)) => operator,
+            None => match self.word_operator() {
+                Some((len, operator)) => {
+                    self.at += len;
+                    operator
+                }
+                None => return Ok(Filter::Exists(left)),
+            },
+        };
+        let right = self.expression()?;
         if operator == Operator::Matches {
-            return Ok(Filter::Matches(left, Pattern::new(right)));
+            return Ok(Filter::Matches(left, Pattern::new(right, MatchExtent::Part)));
         }
         Ok(Filter::Compare(left, operator, right))
     }
 
-    fn term(&mut self) -> Result<Term, BadPath> {
+    /// Sums of products.
+    fn expression(&mut self) -> Result<Expression, BadPath> {
+        self.deeper()?;
+        let mut left = self.product()?;
+        loop {
+            let operation = match () {
+                () if self.pass(b"+") => Arithmetic::Add,
+                () if self.pass(b"-") => Arithmetic::Subtract,
+                () => break,
+            };
+            left = Expression::Arithmetic(Box::new(left), operation, Box::new(self.product()?));
+            self.count_steps(OPERATOR_STEPS)?;
+        }
+        self.nesting -= 1;
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Result<Expression, BadPath> {
+        let mut left = self.factor()?;
+        loop {
+            let operation = match () {
+                () if self.pass(b"*") => Arithmetic::Multiply,
+                () if self.pass(b"/") => Arithmetic::Divide,
+                () if self.pass(b"%") => Arithmetic::Remainder,
+                () => return Ok(left),
+            };
+            left = Expression::Arithmetic(Box::new(left), operation, Box::new(self.factor()?));
+            self.count_steps(OPERATOR_STEPS)?;
+        }
+    }
+
+    /// An operand with its sign.
+    fn factor(&mut self) -> Result<Expression, BadPath> {
+        let sign = match () {
+            () if self.pass(b"-") => Some(Sign::Minus),
+            () if self.pass(b"+") => Some(Sign::Plus),
+            () => None,
+        };
+        let operand = self.operand()?;
+        Ok(match sign {
+            Some(sign) => Expression::Signed(sign, Box::new(operand)),
+            None => operand,
+        })
+    }
+
+    fn operand(&mut self) -> Result<Expression, BadPath> {
+        if self.pass(b"(") {
+            let inner = self.expression()?;
+            return if self.pass(b")") { Ok(inner) } else { Err(self.wrong("')'")) };
+        }
+        let mut operand = self.term()?;
+        if self.pass(b"~") {
+            return Ok(Expression::Call(Some(Function::Keys), vec![operand]));
+        }
+        while self.is_method_next() {
+            self.pass(b".");
+            operand = self.call(Some(operand))?;
+            self.count_steps(OPERATOR_STEPS)?;
+        }
+        Ok(operand)
+    }
+
+    /// Returns true if a dot, a name and an opening bracket come next.
+    fn is_method_next(&self) -> bool {
+        let mut ahead = Reader { ..*self };
+        ahead.pass(b".") && ahead.is_call_next()
+    }
+
+    /// Returns true if a name and an opening bracket come next.
+    fn is_call_next(&self) -> bool {
+        let mut ahead = Reader { ..*self };
+        ahead.blanks();
+        let len = ahead.function_len();
+        ahead.at += len;
+        len > 0 && ahead.pass(b"(")
+    }
+
+    fn function_len(&self) -> usize {
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+        match self.peek() {
+            Some(first) if first.is_ascii_alphabetic() => self.rest().iter().take_while(is_part).count(),
+            _ => 0,
+        }
+    }
+
+    /// A call of a function, with `receiver` before its words.
+    fn call(&mut self, receiver: Option<Expression>) -> Result<Expression, BadPath> {
+        self.blanks();
+        let name = self.rest().get(..self.function_len()).unwrap_or_default();
+        self.at += name.len();
+        self.pass(b"(");
+        let mut words: Vec<Expression> = receiver.into_iter().collect();
+        if !self.pass(b")") {
+            loop {
+                words.push(self.expression()?);
+                if self.pass(b")") {
+                    break;
+                }
+                if !self.pass(b",") {
+                    return Err(self.wrong("',' or ')'"));
+                }
+            }
+        }
+        let extent = match name {
+            b"match" => MatchExtent::Whole,
+            b"search" => MatchExtent::Part,
+            _ => return Ok(Expression::Call(Function::named(name), words)),
+        };
+        let mut words = words.into_iter();
+        Ok(match (words.next(), words.next()) {
+            (Some(text), Some(pattern)) => Expression::Matches(Box::new(text), Pattern::new(pattern, extent)),
+            _ => Expression::Literal(vec![crate::form::FALSE]),
+        })
+    }
+
+    fn term(&mut self) -> Result<Expression, BadPath> {
         self.blanks();
         match self.peek() {
             Some(start @ (b'@' | b'$')) => {
                 self.at += 1;
                 let steps = self.term_steps()?;
-                Ok(if start == b'@' { Term::Current(steps) } else { Term::Root(steps) })
+                Ok(if start == b'@' { Expression::Current(steps) } else { Expression::Root(steps) })
             }
             Some(b'\'' | b'"') => {
                 let text = self.quoted()?;
                 let mut node = Vec::new();
                 crate::form::write_text(&mut node, &text);
-                Ok(Term::Literal(node))
+                Ok(Expression::Literal(node))
             }
             Some(b'[' | b'{') => self.structure(),
+            _ if self.is_call_next() => self.call(None),
             _ => self.scalar(),
         }
     }
@@ -277,7 +459,8 @@ impl<'t> Reader<'t> {
     /// Steps behind `@` or `$`, of which the first may be a bare name.
     fn term_steps(&mut self) -> Result<Vec<Step>, BadPath> {
         let mut steps = Vec::new();
-        if self.peek().is_some_and(is_literal) || self.peek() == Some(b'*') {
+        let is_bare = self.peek().is_some_and(is_literal) && self.word_operator().is_none();
+        if is_bare || self.peek() == Some(b'*') {
             let first = self.after_dots()?;
             self.push(&mut steps, first)?;
         }
@@ -285,42 +468,85 @@ impl<'t> Reader<'t> {
         Ok(steps)
     }
 
-    fn scalar(&mut self) -> Result<Term, BadPath> {
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
-        let len = self.rest().iter().take_while(|byte| is_part(byte)).count();
+    /// A number, `true`, `false` or `null`.
+    fn scalar(&mut self) -> Result<Expression, BadPath> {
+        let len = self.scalar_len();
         let mut node = Vec::new();
-        let text = self.rest().get(..len).unwrap_or_default();
-        if parse_into(text, Default::default(), &mut node).is_err() {
+        if parse_into(self.rest().get(..len).unwrap_or_default(), Default::default(), &mut node).is_err() {
             return Err(self.wrong(OPERAND));
         }
         self.at += len;
-        Ok(Term::Literal(node))
+        Ok(Expression::Literal(node))
     }
 
-    /// An array or an object, up to its closing bracket.
-    fn structure(&mut self) -> Result<Term, BadPath> {
-        let (mut depth, mut is_quoted, mut is_escaped, mut len) = (0usize, false, false, 0);
-        for &byte in self.rest() {
-            len += 1;
-            match byte {
-                _ if is_escaped => is_escaped = false,
-                b'\\' if is_quoted => is_escaped = true,
-                b'"' => is_quoted = !is_quoted,
-                b'[' | b'{' if !is_quoted => depth += 1,
-                b']' | b'}' if !is_quoted => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                break;
-            }
+    /// Bytes of the number without a sign, or of the word, that comes next.
+    fn scalar_len(&self) -> usize {
+        let rest = self.rest();
+        let digits = |from: usize| {
+            rest.get(from..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_digit()).count()
+        };
+        let mut len = digits(0);
+        if len == 0 {
+            return rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
         }
+        if rest.get(len) == Some(&b'.') && digits(len + 1) > 0 {
+            len += 1 + digits(len + 1);
+        }
+        if matches!(rest.get(len), Some(b'e' | b'E')) {
+            let signed = len + 1 + usize::from(matches!(rest.get(len + 1), Some(b'+' | b'-')));
+            len = if digits(signed) > 0 { signed + digits(signed) } else { len };
+        }
+        len
+    }
+
+    /// An array or an object.
+    fn structure(&mut self) -> Result<Expression, BadPath> {
         let mut node = Vec::new();
-        let text = self.rest().get(..len).unwrap_or_default();
-        if parse_into(text, Default::default(), &mut node).is_err() {
-            return Err(self.wrong(OPERAND));
+        self.value(&mut node)?;
+        Ok(Expression::Literal(node))
+    }
+
+    /// Appends a JSON value, whose texts may be in quotes of either kind.
+    fn value(&mut self, out: &mut Vec<u8>) -> Result<(), BadPath> {
+        self.blanks();
+        let (start, mut count) = (out.len(), 0);
+        match self.peek() {
+            Some(b'\'' | b'"') => crate::form::write_text(out, &self.quoted()?),
+            Some(open @ (b'[' | b'{')) => {
+                self.deeper()?;
+                self.at += 1;
+                let close: &[u8] = if open == b'[' { b"]" } else { b"}" };
+                while !self.pass(close) {
+                    if count > 0 && !self.pass(b",") {
+                        return Err(self.wrong("',' or the closing bracket"));
+                    }
+                    if open == b'{' {
+                        self.blanks();
+                        crate::form::write_name(out, crate::form::Name::Own(&self.quoted()?));
+                        if !self.pass(b":") {
+                            return Err(self.wrong("':'"));
+                        }
+                    }
+                    self.value(out)?;
+                    count += 1;
+                }
+                let tag = if open == b'[' { crate::form::ARRAY } else { crate::form::OBJECT };
+                crate::form::close(out, start, tag, count);
+                self.nesting -= 1;
+            }
+            _ => {
+                let sign = usize::from(self.peek() == Some(b'-'));
+                let begun = self.at;
+                self.at += sign;
+                let end = self.at + self.scalar_len();
+                let text = self.text.get(begun..end).unwrap_or_default();
+                if parse_into(text, Default::default(), out).is_err() {
+                    return Err(self.wrong(OPERAND));
+                }
+                self.at = end;
+            }
         }
-        self.at += len;
-        Ok(Term::Literal(node))
+        Ok(())
     }
 }
 

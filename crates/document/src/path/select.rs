@@ -3,110 +3,143 @@
 //! Each step but `..` leads one level down, and a document has at most 128: the recursion is as deep as that.
 
 use super::Step;
+use super::trace::{Trace, Tracing};
 use crate::doc::Doc;
-use crate::form::{self, Name};
+use crate::form;
+use crate::tree::{Child, Children, NodePlace};
 
-/// The starts of the nodes that `steps` lead to from the node at `at`.
-pub(super) fn find(doc: Doc<'_>, at: usize, steps: &[Step]) -> Vec<usize> {
-    let mut walk = Walk { doc, found: Vec::new() };
-    walk.step(at, steps);
-    walk.found
+/// The places of the nodes that `steps` lead to from the node at `spot`.
+pub(super) fn find(doc: Doc<'_>, spot: NodePlace, steps: &[Step]) -> Vec<NodePlace> {
+    let mut found = Vec::new();
+    Walk { doc, see: &mut |_, spot, _| found.push(spot), way: NodeWay::default(), traces: None }
+        .step(spot, 0, steps);
+    found
 }
 
-struct Walk<'a> {
+/// The same nodes, and what leads to them.
+pub(super) fn trace(doc: Doc<'_>, spot: NodePlace, steps: &[Step]) -> Trace {
+    let mut tracing = Tracing::default();
+    let mut see =
+        |way: &NodeWay, spot: NodePlace, level: usize| tracing.note(spot, level, &way.gates, &way.blocks);
+    Walk { doc, see: &mut see, way: NodeWay::default(), traces: Some(()) }.step(spot, 0, steps);
+    tracing.end()
+}
+
+/// The containers in pieces that lead to a node, and their blocks.
+#[derive(Default)]
+struct NodeWay {
+    gates: Vec<NodePlace>,
+    blocks: Vec<u32>,
+}
+
+struct Walk<'a, 'f> {
     doc: Doc<'a>,
-    found: Vec<usize>,
+    see: &'f mut dyn FnMut(&NodeWay, NodePlace, usize),
+    way: NodeWay,
+    // Set if `way` is needed.
+    traces: Option<()>,
 }
 
-/// A child: its name if it is a member, and the start of its value.
-struct Child<'a> {
-    name: Option<Name<'a>>,
-    at: usize,
-}
-
-/// The children of the node at `at`.
-fn children<'a>(doc: Doc<'a>, at: usize) -> impl Iterator<Item = Child<'a>> {
-    let bytes = doc.bytes();
-    let node = bytes.get(at..).unwrap_or_default();
-    let is_object = node.first() == Some(&form::OBJECT);
-    let (first, last) = form::inner(node);
-    let (mut place, end) = (at + first, at + last);
-    std::iter::from_fn(move || {
-        if place >= end {
-            return None;
-        }
-        let rest = bytes.get(place..)?;
-        let (name, width) = if is_object { form::name(rest) } else { (Name::Own(&[]), 0) };
-        let value = place + width;
-        place = value + form::node_len(bytes.get(value..)?).max(1);
-        Some(Child { name: is_object.then_some(name), at: value })
-    })
-}
-
-impl Walk<'_> {
-    fn step(&mut self, at: usize, steps: &[Step]) {
+impl<'a> Walk<'a, '_> {
+    fn step(&mut self, at: NodePlace, level: usize, steps: &[Step]) {
         let Some((step, rest)) = steps.split_first() else {
-            self.found.push(at);
-            return;
+            return (self.see)(&self.way, at, level);
         };
         match step {
-            Step::Names(names) => self.names(at, names, rest),
-            Step::Indexes(indexes) => self.indexes(at, indexes, rest),
-            Step::Slice { start, end, step } => self.slice(at, (*start, *end, *step), rest),
-            Step::All => children(self.doc, at).for_each(|child| self.step(child.at, rest)),
-            Step::Deep => self.deep(at, rest),
+            Step::Names(names) => self.names(at, level, names, rest),
+            Step::Indexes(indexes) => self.indexes(at, level, indexes, rest),
+            Step::Slice { start, end, step } => self.slice(at, level, (*start, *end, *step), rest),
+            Step::All => self.each(at, &mut |walk, child| walk.step(child.spot, level + 1, rest)),
+            Step::Deep => self.deep(at, level, rest),
             Step::Filter(filter) => {
                 let doc = self.doc;
-                children(doc, at)
-                    .filter(|child| filter.holds(doc, child.at))
-                    .for_each(|child| self.step(child.at, rest));
+                self.each(at, &mut |walk, child| {
+                    if filter.holds(doc, child.spot) {
+                        walk.step(child.spot, level + 1, rest);
+                    }
+                });
             }
         }
     }
 
-    fn names(&mut self, at: usize, names: &[Box<[u8]>], rest: &[Step]) {
+    /// Calls `go` for each child of the node at `at`.
+    fn each(&mut self, at: NodePlace, go: &mut dyn FnMut(&mut Self, Child<'a>)) {
+        let mut children = self.doc.children(at);
+        while let Some(child) = children.next() {
+            self.go(at, &children, &mut |walk| go(walk, child));
+        }
+    }
+
+    /// Calls `go` with the way to the child of the node at `at` that `children` has just passed.
+    fn go(&mut self, at: NodePlace, children: &Children<'a>, go: &mut dyn FnMut(&mut Self)) {
+        if self.traces.is_none() || !children.is_in_pieces() {
+            return go(self);
+        }
+        let (gates, blocks) = (self.way.gates.len(), self.way.blocks.len());
+        self.way.gates.push(at);
+        children.way(&mut self.way.blocks);
+        go(self);
+        self.way.gates.truncate(gates);
+        self.way.blocks.truncate(blocks);
+    }
+
+    fn names(&mut self, at: NodePlace, level: usize, names: &[Box<[u8]>], rest: &[Step]) {
         for name in names {
             let wanted = self.doc.names.written(name);
-            if let Some(child) = children(self.doc, at).find(|child| child.name == Some(wanted)) {
-                self.step(child.at, rest);
+            let mut children = self.doc.children(at);
+            while let Some(child) = children.next() {
+                if child.name == Some(wanted) {
+                    self.go(at, &children, &mut |walk| walk.step(child.spot, level + 1, rest));
+                    break;
+                }
             }
         }
     }
 
     /// Number of items of the array at `at`.
-    fn items_len(&self, at: usize) -> Option<i64> {
+    fn items_len(&self, at: NodePlace) -> Option<i64> {
         match self.doc.node(at).view() {
-            form::View::Array(children) => i64::try_from(children.count).ok(),
+            form::View::Array(count) => i64::try_from(count).ok(),
             _ => None,
         }
     }
 
-    fn indexes(&mut self, at: usize, indexes: &[i64], rest: &[Step]) {
+    fn indexes(&mut self, at: NodePlace, level: usize, indexes: &[i64], rest: &[Step]) {
         let Some(len) = self.items_len(at) else { return };
         for &index in indexes {
-            let index = absolute(index, len);
-            if let Some(child) =
-                usize::try_from(index).ok().and_then(|index| children(self.doc, at).nth(index))
-            {
-                self.step(child.at, rest);
+            let Ok(index) = usize::try_from(absolute(index, len)) else { continue };
+            let mut children = self.doc.children(at).from(index);
+            if let Some(child) = children.next() {
+                self.go(at, &children, &mut |walk| walk.step(child.spot, level + 1, rest));
             }
         }
     }
 
-    fn slice(&mut self, at: usize, (start, end, step): (Option<i64>, Option<i64>, usize), rest: &[Step]) {
+    fn slice(
+        &mut self,
+        at: NodePlace,
+        level: usize,
+        (start, end, step): (Option<i64>, Option<i64>, usize),
+        rest: &[Step],
+    ) {
         let Some(len) = self.items_len(at) else { return };
         let place = |index: Option<i64>, otherwise: i64| {
             usize::try_from(absolute(index.unwrap_or(otherwise), len)).unwrap_or(0)
         };
         let (start, end) = (place(start, 0), place(end, len));
-        let chosen = children(self.doc, at).take(end).skip(start).step_by(step);
-        chosen.for_each(|child| self.step(child.at, rest));
+        let mut children = self.doc.children(at).from(start);
+        for number in start..end {
+            let Some(child) = children.next() else { break };
+            if (number - start).is_multiple_of(step) {
+                self.go(at, &children, &mut |walk| walk.step(child.spot, level + 1, rest));
+            }
+        }
     }
 
-    fn deep(&mut self, at: usize, rest: &[Step]) {
-        self.step(at, rest);
+    fn deep(&mut self, at: NodePlace, level: usize, rest: &[Step]) {
+        self.step(at, level, rest);
         if form::is_container(self.doc.node(at).bytes()) {
-            children(self.doc, at).for_each(|child| self.deep(child.at, rest));
+            self.each(at, &mut |walk, child| walk.deep(child.spot, level + 1, rest));
         }
     }
 }

@@ -1,6 +1,9 @@
-//! A JSON document: one block that holds the bytes of `darter_document`.
+//! A JSON document: one block that holds the bytes of `darter_document`, and for a large one others with its pieces.
 
-use darter_document::{Doc, Rewritten};
+use std::cell::RefCell;
+
+use darter_document::stage::{self, Doomed, WHOLE_BYTES_MAX};
+use darter_document::{Doc, Printing, Rewritten, Style};
 use darter_slab::{Arena, Handle};
 
 use super::{FieldSource, Fields, Kind, ModuleType, ModuleValue};
@@ -11,10 +14,29 @@ use crate::shard::Full;
 /// A JSON document.
 #[derive(Debug)]
 pub struct Json {
+    // The first block, and its bytes.
     block: Handle,
-    // bytes of the block
     bytes: usize,
+    // Bytes of the other blocks.
+    held: usize,
+    is_pieced: bool,
+    // Pieces that the document has given up.
+    doomed: Doomed,
+    progress: RefCell<PieceProgress>,
 }
+
+/// The state of a document that is written to a snapshot, or read from one, piece by piece.
+#[derive(Debug, Default)]
+struct PieceProgress {
+    printing: Option<Printing>,
+    read: Vec<u8>,
+}
+
+/// Bytes of text in a piece of a snapshot, and bytes of memory for each piece. The text is longer than its form.
+const PIECE_TEXT_BYTES: usize = 16 << 10;
+const PIECE_BYTES: usize = 8 << 10;
+/// Blocks freed by one change.
+const FREED_MAX: usize = 64;
 
 /// Versions of Redis and Valkey whose value is one text.
 const TEXT_VERSION: u16 = 3;
@@ -30,7 +52,7 @@ pub(super) const KIND: Kind = Kind {
     letters: b"ReJSON-RL",
     version: TEXT_VERSION,
     read,
-    begin: None,
+    begin: Some(|| Box::new(Json::in_block(Handle::NONE, 0))),
     unfold: Some(|block, arena| Box::new(Json::at(block, arena))),
 };
 
@@ -39,31 +61,79 @@ impl Json {
     ///
     /// Errors: no room.
     pub fn new(bytes: &[u8], arena: &mut Arena) -> Result<Json, Full> {
+        if bytes.len() <= WHOLE_BYTES_MAX {
+            return Json::whole(bytes, arena);
+        }
+        let (stage, mut first) = stage::cut(Doc::new(bytes));
+        if first.len() == bytes.len() {
+            return Json::whole(bytes, arena);
+        }
+        let mut doomed = Doomed::default();
+        let (held, _) = stage.store(&mut first, arena, &mut doomed).map_err(|_| Full)?;
+        let mut json = Json { held, is_pieced: true, ..Json::in_block(Handle::NONE, 0) };
+        match Json::whole(&first, arena) {
+            Ok(whole) => {
+                (json.block, json.bytes) = (whole.block, whole.bytes);
+                Ok(json)
+            }
+            Err(full) => {
+                json.doomed.add_node(Doc::new(&first).root().bytes());
+                while !json.free_step(arena, usize::MAX) {}
+                Err(full)
+            }
+        }
+    }
+
+    fn whole(bytes: &[u8], arena: &mut Arena) -> Result<Json, Full> {
         let block = arena.alloc(bytes.len()).ok_or(Full)?;
+        arena.keep_none(block);
         put(arena, block, 0, bytes);
-        Ok(Json::at(block, arena))
+        Ok(Json::in_block(block, arena.size(block)))
+    }
+
+    fn in_block(block: Handle, bytes: usize) -> Json {
+        let (doomed, progress) = (Doomed::default(), RefCell::default());
+        Json { block, bytes, held: 0, is_pieced: false, doomed, progress }
     }
 
     fn at(block: Handle, arena: &Arena) -> Json {
-        Json { block, bytes: arena.size(block) }
+        Json::in_block(block, arena.size(block))
     }
 
     /// The document, to read.
     pub fn doc<'a>(&self, arena: &'a Arena) -> Doc<'a> {
-        Doc::new(arena.block(self.block))
+        match self.block.is_none() {
+            true => Doc::new(&[]),
+            false if self.is_pieced => Doc::in_pieces(arena.seen(self.block), arena),
+            false => Doc::new(arena.seen(self.block)),
+        }
     }
 
     /// Applies a change of the document. The caller handles [`Rewritten::Gone`].
     ///
     /// Errors: no room; nothing changed.
-    pub fn apply(&mut self, done: &Rewritten, arena: &mut Arena) -> Result<(), Full> {
+    pub fn apply(&mut self, done: Rewritten, arena: &mut Arena) -> Result<(), Full> {
         match done {
             Rewritten::Same | Rewritten::Gone => Ok(()),
             Rewritten::Patch { at, bytes } => {
-                put(arena, self.block, *at, bytes);
+                put(arena, self.block, at, &bytes);
                 Ok(())
             }
-            Rewritten::Whole(bytes) => self.replace(bytes, arena),
+            Rewritten::Whole(bytes) => self.replace(&bytes, arena),
+            Rewritten::Pieces { mut first, stage } => {
+                let room = Json::whole(&first, arena)?;
+                let Ok((made, freed)) = stage.store(&mut first, arena, &mut self.doomed) else {
+                    arena.free(room.block);
+                    return Err(Full);
+                };
+                put(arena, room.block, 0, &first);
+                arena.give_up(self.block);
+                (self.block, self.bytes) = (room.block, room.bytes);
+                self.held = self.held + made - freed;
+                self.is_pieced = stage::has_pieces(Doc::new(&first));
+                self.held -= self.doomed.free_step(arena, FREED_MAX);
+                Ok(())
+            }
         }
     }
 
@@ -71,14 +141,28 @@ impl Json {
     ///
     /// Errors: no room; nothing changed.
     pub fn replace(&mut self, bytes: &[u8], arena: &mut Arena) -> Result<(), Full> {
-        if Arena::fits(bytes.len()) != self.bytes {
-            let new = Json::new(bytes, arena)?;
-            arena.free(self.block);
-            *self = new;
-        } else {
+        if !self.is_pieced && bytes.len() <= WHOLE_BYTES_MAX && Arena::fits(bytes.len()) == self.bytes {
             put(arena, self.block, 0, bytes);
+            return Ok(());
         }
+        let new = Json::new(bytes, arena)?;
+        let mut old = std::mem::replace(self, new);
+        old.give_up(arena);
+        self.held += old.held - old.doomed.free_step(arena, FREED_MAX);
+        self.doomed = old.doomed;
         Ok(())
+    }
+
+    /// Frees the first block, and notes the others to be freed.
+    fn give_up(&mut self, arena: &mut Arena) {
+        if self.block.is_none() {
+            return;
+        }
+        if self.is_pieced {
+            self.doomed.add_node(Doc::new(arena.block(self.block)).root().bytes());
+        }
+        arena.give_up(self.block);
+        (self.block, self.is_pieced, self.bytes) = (Handle::NONE, false, 0);
     }
 }
 
@@ -186,13 +270,22 @@ impl ModuleValue for Json {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.held
     }
 
-    fn free_step(&mut self, arena: &mut Arena, _blocks_max: usize) -> bool {
-        arena.free(self.block);
-        self.block = Handle::NONE;
-        true
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        self.give_up(arena);
+        self.doomed.free_step(arena, blocks_max);
+        self.doomed.is_empty()
+    }
+
+    fn is_unswept(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
+    fn sweep(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        self.held -= self.doomed.free_step(arena, blocks_max);
+        self.doomed.is_empty()
     }
 
     fn write(&self, arena: &Arena, out: &mut Fields<'_>) {
@@ -202,12 +295,50 @@ impl ModuleValue for Json {
     }
 
     fn fold(&self, _arena: &Arena) -> Option<Handle> {
-        Some(self.block)
+        (!self.is_pieced && self.doomed.is_empty()).then_some(self.block)
     }
 
     fn compact_step(&mut self, arena: &mut Arena, _cursor: u64, _packs_max: usize) -> u64 {
-        self.block = arena.compact(self.block).unwrap_or(self.block);
+        if !self.is_pieced {
+            self.block = arena.compact(self.block).unwrap_or(self.block);
+        }
         0
+    }
+
+    fn frozen(&self) -> Option<Box<dyn ModuleValue>> {
+        let root = Json { held: self.held, is_pieced: true, ..Json::in_block(self.block, self.bytes) };
+        self.is_pieced.then(|| Box::new(root) as Box<_>)
+    }
+
+    fn pieces(&self) -> u64 {
+        (self.held / PIECE_BYTES) as u64 + 1
+    }
+
+    fn write_piece(&self, number: u64, arena: &Arena, out: &mut Fields<'_>) {
+        let is_last = number + 1 >= self.pieces();
+        let mut text = Vec::new();
+        let (mut progress, doc) = (self.progress.borrow_mut(), self.doc(arena));
+        let printing = progress.printing.get_or_insert_with(|| Printing::new(doc.root_spot(), 0));
+        let bytes_max = if is_last { usize::MAX } else { PIECE_TEXT_BYTES };
+        printing.step(doc, Style::default(), &mut text, bytes_max);
+        out.unsigned(u64::from(is_last));
+        out.text(&text);
+    }
+
+    fn read_piece(
+        &mut self,
+        _number: u64,
+        fields: &mut FieldSource<'_, '_>,
+        arena: &mut Arena,
+    ) -> Result<(), Corrupt> {
+        let is_last = fields.unsigned()? != 0;
+        let read = &mut self.progress.get_mut().read;
+        read.extend_from_slice(&fields.text()?);
+        if is_last {
+            let bytes = darter_document::parse(&std::mem::take(read)).map_err(|_| Corrupt)?;
+            self.replace(&bytes, arena).map_err(|_| Corrupt)?;
+        }
+        Ok(())
     }
 }
 

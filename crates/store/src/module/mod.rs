@@ -49,6 +49,14 @@ pub trait ModuleValue: Any + Debug + Send {
     fn fold(&self, _arena: &Arena) -> Option<Handle> {
         None
     }
+    /// Returns true if it holds blocks that it has given up.
+    fn is_unswept(&self) -> bool {
+        false
+    }
+    /// Frees up to about `blocks_max` blocks that it has given up; returns true if none is left.
+    fn sweep(&mut self, _arena: &mut Arena, _blocks_max: usize) -> bool {
+        true
+    }
     /// A copy of the root, to be read while the value changes; `None`: the value is written to files at once. A value
     /// that returns one must call [`Arena::keep_first`] before it writes a block, and every reader uses
     /// [`Arena::seen`].
@@ -271,6 +279,10 @@ impl<T: ModuleType> Collection for T {
 
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         ModuleValue::free_step(self, arena, blocks_max)
+    }
+
+    fn is_unswept(&self) -> bool {
+        ModuleValue::is_unswept(self)
     }
 
     fn fold(&self, arena: &Arena) -> Option<Handle> {

@@ -52,6 +52,50 @@ fn arena() -> Arena {
 }
 
 #[test]
+fn documents_are_written_as_they_were() {
+    let mut arena = arena();
+    let rows: Vec<String> = (0..3000).map(|n| format!("{{\"id\":{n},\"name\":\"item {n}\"}}")).collect();
+    let text = format!("{{\"rows\":[{}],\"text\":\"{}\"}}", rows.join(","), "x".repeat(50_000));
+    let bytes = darter_document::parse(text.as_bytes()).expect("JSON");
+    let json = Json::new(&bytes, &mut arena).expect("room");
+    assert_eq!(ModuleValue::memory_bytes(&json), arena.used_bytes());
+    assert!(ModuleValue::fold(&json, &arena).is_none());
+    check("a document", json, &mut arena, |json, arena| {
+        for path in ["$.rows[7].id", "$.rows[2999].name", "$.rows[1000:1200]"] {
+            let path = darter_document::Path::parse(path.as_bytes()).expect("a path");
+            let (done, _) = darter_document::remove(json.doc(arena), &path.trace(json.doc(arena)));
+            json.apply(done, arena).expect("room");
+        }
+        while !ModuleValue::sweep(json, arena, 1) {}
+        assert_eq!(ModuleValue::memory_bytes(json), arena.used_bytes());
+    });
+}
+
+#[test]
+fn a_document_has_pieces_only_while_it_is_large() {
+    let mut arena = arena();
+    let small = darter_document::parse(b"{\"a\":1}").expect("JSON");
+    let mut json = Json::new(&small, &mut arena).expect("room");
+    assert!(ModuleValue::fold(&json, &arena).is_some());
+    let large = darter_document::parse(format!("[{}0]", "1000000,".repeat(5000)).as_bytes()).expect("JSON");
+    json.replace(&large, &mut arena).expect("room");
+    assert!(ModuleValue::fold(&json, &arena).is_none());
+    json.replace(&small, &mut arena).expect("room");
+    while !ModuleValue::sweep(&mut json, &mut arena, 1) {}
+    assert_eq!(ModuleValue::memory_bytes(&json), arena.used_bytes());
+    assert!(ModuleValue::fold(&json, &arena).is_some());
+    json.replace(&large, &mut arena).expect("room");
+    let path = darter_document::Path::parse(b"$[1:]").expect("a path");
+    let (done, removed) = darter_document::remove(json.doc(&arena), &path.trace(json.doc(&arena)));
+    assert_eq!(removed, 5000);
+    json.apply(done, &mut arena).expect("room");
+    assert!(ModuleValue::fold(&json, &arena).is_some(), "one item is left");
+    assert_eq!(ModuleValue::memory_bytes(&json), arena.used_bytes());
+    assert!(ModuleValue::free_step(&mut json, &mut arena, 1));
+    assert_eq!(arena.used_bytes(), 0);
+}
+
+#[test]
 fn filters_are_written_as_they_were() {
     let mut arena = arena();
     let mut bloom = Bloom::new(50_000, 0.01, Scaling::By(2)).expect("valid");
