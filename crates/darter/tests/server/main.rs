@@ -64,6 +64,7 @@ mod journal_switch;
 mod keyspace;
 mod large_requests;
 mod listings;
+mod long_values;
 mod maxmemory;
 mod members;
 mod memcached;

@@ -1,0 +1,177 @@
+//! Large documents and long series: read in slices while they change, written to snapshots in pieces.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::harness::journal::Dir;
+use crate::harness::{Client, Server, Value};
+
+fn text_of(rows: u64) -> String {
+    let rows: Vec<String> = (0..rows).map(|n| format!("{{\"id\":{n},\"name\":\"item {n}\"}}")).collect();
+    format!("{{\"rows\":[{}],\"n\":0}}", rows.join(","))
+}
+
+/// The same command at once and in slices: EXEC answers in one piece.
+fn at_once(client: &mut Client, words: &[&str]) -> Value {
+    client.call(&["MULTI"]);
+    client.call(words);
+    match client.call(&["EXEC"]) {
+        Value::Array(mut all) => all.pop().unwrap_or(Value::Null),
+        other => other,
+    }
+}
+
+#[test]
+fn a_large_document_is_answered_in_slices_as_it_was() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    let text = text_of(40_000);
+    client.call(&["JSON.SET", "d", "$", &text]);
+    for words in [
+        &["JSON.GET", "d"][..],
+        &["JSON.GET", "d", "$"],
+        &["JSON.GET", "d", "INDENT", " ", "NEWLINE", "\n", "SPACE", " ", "$.rows"],
+        &["JSON.GET", "d", ".rows", ".n"],
+        &["JSON.GET", "d", "$..id", "$.none"],
+    ] {
+        let whole = at_once(&mut client, words);
+        assert!(client.call(words) == whole, "{words:?}");
+    }
+    assert_eq!(client.call(&["JSON.GET", "d"]), Value::Text(text));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            // All ids change by one command, so that an answer with two of them is a mixed one.
+            while !is_over.load(Relaxed) {
+                writer.call(&["JSON.NUMINCRBY", "d", "$.n", "1"]);
+                writer.call(&["JSON.SET", "d", "$.rows[*].id", "7"]);
+                writer.call(&["JSON.ARRPOP", "d", "$.rows", "0"]);
+                writer.call(&["JSON.SET", "d", "$.rows[*].id", "8"]);
+            }
+        });
+        for _ in 0..6 {
+            let Value::Text(ids) = client.call(&["JSON.GET", "d", "$.rows[*].id"]) else { panic!("a text") };
+            let of = |id: &str| ids.matches(&format!("{id},")).count();
+            assert!(ids.len() < 30_000 || of("7") == 0 || of("8") == 0, "one state");
+        }
+        is_over.store(true, Relaxed);
+    });
+    client.call(&["DEL", "d"]);
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
+}
+
+#[test]
+fn a_large_document_changes_while_it_is_written_to_a_snapshot() {
+    let dir = Dir::new("long-document");
+    let server = dir.start(&["--proactor_threads", "1"]);
+    let mut client = server.client();
+    client.call(&["JSON.SET", "d", "$", &text_of(60_000)]);
+    client.call(&["BGSAVE"]);
+    for n in 0..300 {
+        client.call(&["JSON.SET", "d", &format!("$.rows[{}].id", n * 199), "-1"]);
+    }
+    client.call(&["JSON.ARRTRIM", "d", "$.rows", "10", "50000"]);
+    let after = at_once(&mut client, &["JSON.GET", "d"]);
+    client.call(&["SAVE"]);
+    drop(server);
+    let server = dir.start(&["--proactor_threads", "1"]);
+    assert!(server.client().call(&["JSON.GET", "d"]) == after);
+}
+
+fn fill(client: &mut Client, key: &str, label: &str, samples: u64) {
+    client.call(&["TS.CREATE", key, "LABELS", "kind", "long", "of", label]);
+    let mut from = 0;
+    while from < samples {
+        let mut words = vec!["TS.MADD".to_owned()];
+        for n in from..(from + 500).min(samples) {
+            words.extend([key.to_owned(), (1000 + n * 10).to_string(), (n % 97).to_string()]);
+        }
+        client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        from += 500;
+    }
+}
+
+const RANGES: &[&str] = &[
+    "TS.RANGE a - +",
+    "TS.REVRANGE a - +",
+    "TS.RANGE a 100000 250000 COUNT 9000",
+    "TS.REVRANGE a 100000 250000 COUNT 9000",
+    "TS.RANGE a - + AGGREGATION avg,max,count 700",
+    "TS.REVRANGE a - + AGGREGATION twa 1000",
+    "TS.REVRANGE a - + COUNT 5 AGGREGATION sum 1000",
+    "TS.RANGE a - + FILTER_BY_VALUE 5 9 AGGREGATION last 990 EMPTY",
+    "TS.MRANGE - + FILTER kind=long",
+    "TS.MREVRANGE - + WITHLABELS AGGREGATION min 5000 FILTER kind=long",
+    "TS.MRANGE - + SELECTED_LABELS of AGGREGATION min 5000 FILTER kind=long GROUPBY kind REDUCE sum",
+    "TS.MREVRANGE - + COUNT 3 AGGREGATION avg 100 FILTER kind=long GROUPBY of REDUCE max",
+    "TS.MRANGE 9000000 + FILTER kind=long EXCLUDEEMPTY",
+    "TS.MRANGE - + FILTER_BY_VALUE 200 300 FILTER kind=long EXCLUDEEMPTY",
+];
+
+#[test]
+fn long_ranges_are_answered_in_slices_as_they_were() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    for (key, label, samples) in [("a", "x", 30_000), ("b", "y", 20_000), ("c", "x", 700)] {
+        fill(&mut client, key, label, samples);
+    }
+    for protocol in ["2", "3"] {
+        client.call(&["HELLO", protocol]);
+        for line in RANGES {
+            let words: Vec<&str> = line.split(' ').collect();
+            let whole = at_once(&mut client, &words);
+            assert!(!matches!(whole, Value::Error(_)), "{line}: {whole:?}");
+            assert!(client.call(&words) == whole, "{line}");
+        }
+    }
+    client.call(&["HELLO", "2"]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            // Both series lose and get the same samples in one transaction: the sums of their values differ by a
+            // constant at any moment.
+            while !is_over.load(Relaxed) {
+                for value in ["1", "2"] {
+                    writer.call(&["MULTI"]);
+                    writer.call(&["TS.DEL", "a", "50000", "150000"]);
+                    writer.call(&["TS.DEL", "b", "50000", "150000"]);
+                    writer.call(&["TS.MADD", "a", "70000", value, "b", "70000", value]);
+                    writer.call(&["EXEC"]);
+                }
+            }
+        });
+        let of = |reply: &Value| format!("{reply:?}").matches("70000").count();
+        for _ in 0..20 {
+            let words = ["TS.MRANGE", "70000", "70000", "FILTER", "kind=long", "of=(x,y)"];
+            assert!(of(&client.call(&words)) != 1, "one moment");
+            client.call(&["TS.MRANGE", "-", "+", "FILTER", "kind=long"]);
+        }
+        is_over.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_lets_the_blocks_go() {
+    let server = Server::start(&["--proactor_threads", "1"]);
+    let mut client = server.client();
+    fill(&mut client, "a", "x", 60_000);
+    client.call(&["JSON.SET", "d", "$", &text_of(40_000)]);
+    for _ in 0..20 {
+        let mut other = server.client();
+        other.send_all(&[&["TS.RANGE", "a", "-", "+"]]);
+        drop(other);
+        let mut other = server.client();
+        other.send_all(&[&["JSON.GET", "d"]]);
+        drop(other);
+    }
+    client.call(&["DEL", "a", "d"]);
+    // With a reader that nobody ends the arena would never be empty.
+    crate::nodes::wait_until("the arena is empty", || {
+        client.call(&["PING"]);
+        let info = client.call(&["INFO", "memory"]);
+        let text = format!("{info:?}");
+        let used = text.split("used_memory_dataset:").nth(1).and_then(|rest| rest.split('\\').next());
+        used.and_then(|used| used.parse::<u64>().ok()).is_some_and(|used| used < 200_000)
+    });
+}
