@@ -296,10 +296,21 @@ fn give_one(local: &mut ThreadState, conn: &mut Conn) -> Next {
     reading.source = Some(source);
     reading.note(slice, (conn.output.len() - conn.sent).saturating_sub(unsent));
     if slice.is_done {
+        count_fault(local, reading);
         finish(local, conn);
         return Next::Done;
     }
     Next::More
+}
+
+/// Counts an answer in slices that is an error, as that of a body is counted.
+fn count_fault(local: &ThreadState, reading: &Reading) {
+    if let Some(Source::Incremental(incremental)) = &reading.source
+        && let Some(fault) = incremental.fault()
+    {
+        local.stats().commands[reading.entry.id].failed.add(1);
+        local.count_error(&fault.line());
+    }
 }
 
 /// Writes a piece of a long string; with the last one the command runs.

@@ -41,8 +41,8 @@ pub use operation::{Copying, Found, Operation};
 pub use sorting::{ScoreOf, Sorting};
 pub use staged::{Form, Staged};
 
-use crate::Ctx;
 use crate::slices::Rest;
+use crate::{Ctx, Fault};
 use operation::{NextSlice, ResultTo, Stage};
 use staged::StagedWrite;
 
@@ -111,6 +111,11 @@ impl Incremental {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.operation.bytes() + self.told.capacity()
+    }
+
+    /// The fault that was found, which is the answer.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.operation.fault()
     }
 
     /// Runs the next slice, with its shard held.

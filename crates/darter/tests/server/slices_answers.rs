@@ -387,3 +387,18 @@ fn a_value_that_is_dumped_in_slices_comes_back_as_it_was() {
         }
     }
 }
+
+/// The error comes from a slice and not from the body.
+#[test]
+fn a_sort_that_fails_in_slices_counts_as_failed() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    client.call_for_each(&["RPUSH", "l"], 4000, |n, words| words.push(n.to_string()));
+    client.call(&["RPUSH", "l", "no number"]);
+    assert!(matches!(client.call(&["SORT", "l"]), Value::Error(line) if line.contains("double")));
+    let Value::Text(counts) = client.call(&["INFO", "commandstats"]) else { panic!("no text") };
+    let sort = counts.lines().find(|line| line.starts_with("cmdstat_sort:")).expect("it was called");
+    assert!(sort.contains("calls=1,") && sort.ends_with("failed_calls=1"), "{sort}");
+    let Value::Text(errors) = client.call(&["INFO", "errorstats"]) else { panic!("no text") };
+    assert!(errors.contains("errorstat_ERR:count=1"), "{errors}");
+}
