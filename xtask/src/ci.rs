@@ -64,6 +64,27 @@ fn arm64() -> Result<(), String> {
     cargo("arm64", &["check", "--quiet", "--target", TARGET, "-p", "darter"])
 }
 
+/// The tests of the crates that may contain `unsafe`, with AddressSanitizer: reads and writes beside what was allocated, or
+/// after it was freed. The standard library is not instrumented, and leaks are not looked for: tests leak on purpose.
+pub fn sanitizers() -> Result<(), String> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        println!("== sanitizers: not {TARGET}, skipped");
+        return Ok(());
+    }
+    let packages = tidy::starred()?.into_iter().flat_map(|name| ["-p".to_owned(), format!("darter-{name}")]);
+    step(
+        "AddressSanitizer on the crates with unsafe code",
+        Command::new("cargo")
+            .args(["test", "--quiet", "--lib", "--target", TARGET, "--target-dir", "target/sanitizers"])
+            .args(packages)
+            // The compiler keeps the option from stable users, who may not rely on it; a test may.
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", "-Zsanitizer=address")
+            .env("ASAN_OPTIONS", "detect_leaks=0"),
+    )
+}
+
 /// The memory limit under writes at full speed, for some seconds; `darter-bench soak` is the long form.
 fn soak() -> Result<(), String> {
     const ARGS: &[&str] = &["run", "--quiet", "--release", "-p", "darter-bench", "--"];
@@ -162,7 +183,7 @@ const COMPARED: &[&str] =
     &["strings", "keys", "lists", "hashes", "sets", "zsets", "geo", "hll", "streams", "bitmaps", "memcached"];
 
 /// Ways in that must give the replies, events and counts of direct commands; SELECT ends with its script.
-const WAYS: &[&str] = &["exec", "script"];
+const WAYS: &[&str] = &["exec", "script", "function"];
 /// Families that are sent by each way.
 const WAYS_OF: &str = "strings,lists,hashes,sets,zsets,streams,bitmaps,hll,geo,keys,sort";
 

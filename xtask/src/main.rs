@@ -23,6 +23,7 @@ cargo xtask <verb>
   house    lowers xtask/house.tsv to today's cycles of modules, types of one name, bool parameters and bare comments;
            tidy holds them
   instructions   commands in a pipeline against xtask/ceilings.tsv, by callgrind
+  sanitizers     the tests of the crates with unsafe code, with AddressSanitizer
   sharing  lines of memory that threads share, by command, against xtask/sharing.tsv
   sizes    the stripped binary against xtask/sizes.tsv, with the package and the image against the table of README.md
 ";
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         "docs" => docs::run(),
         "house" => house::lower(&tidy::rust_files(std::path::Path::new("."))),
         "instructions" => instructions::check(),
+        "sanitizers" => ci::sanitizers(),
         "sharing" => sharing::check(),
         "sizes" => sizes::check(),
         "ci" => match std::env::args().nth(2).as_deref() {

@@ -88,6 +88,13 @@ pub fn run() -> Result<(), String> {
     }
 }
 
+/// The crates that may contain `unsafe`, by the table of ARCHITECTURE.md.
+pub fn starred() -> Result<Vec<String>, String> {
+    let page = fs::read_to_string("ARCHITECTURE.md").map_err(|error| format!("ARCHITECTURE.md: {error}"))?;
+    let starred = plan(&page).into_iter().filter(|(_, planned)| planned.may_be_unsafe);
+    Ok(starred.map(|(name, _)| name.to_owned()).collect())
+}
+
 /// A crate, as the table of ARCHITECTURE.md has it.
 struct Planned<'p> {
     may_be_unsafe: bool,
