@@ -22,8 +22,9 @@ mod words;
 pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, Http, Live, Log, LogLevel,
-    Measure, OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, HighAvailability, Http, Live,
+    Log, LogLevel, Measure, OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog,
+    Tcp, Tls,
 };
 pub use load::{Startup, Usage};
 pub use rewrite::Wanted;

@@ -12,7 +12,7 @@ pub use parts::{
     Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, Measure, OnSignal,
     OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
 };
-pub use replication::Replication;
+pub use replication::{HighAvailability, Replication};
 
 use super::compound::{Events, OutputLimits};
 use super::table::Values;

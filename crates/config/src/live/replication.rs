@@ -1,5 +1,7 @@
 //! The settings of masters and replicas.
 
+use std::path::PathBuf;
+
 use super::fields::Fields;
 
 /// Masters and replicas.
@@ -37,9 +39,48 @@ pub struct Replication {
     pub min_replicas: u32,
     /// Largest lag of such a replica, in seconds.
     pub max_lag_s: u64,
+    /// The group of servers with a store of consensus.
+    pub ha: HighAvailability,
+}
+
+/// A group of servers, of which a store says who leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HighAvailability {
+    /// Where the store is; empty = there is none.
+    pub store: String,
+    /// The name of the group there.
+    pub group: String,
+    /// Milliseconds for which a leader serves after its members were heard.
+    pub lease_ms: u64,
+    /// Authorities of the store's certificate.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate shown to the store.
+    pub cert_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+    /// Replicas that have a change before it is answered.
+    pub acks: u32,
+    /// The port for clients of Sentinel.
+    pub sentinel_port: Option<u16>,
+    /// They have it on disk.
+    pub acks_disk: bool,
+    /// Silence after which a member is dropped, in milliseconds.
+    pub ack_timeout_ms: u64,
+}
+
+impl HighAvailability {
+    /// Returns true if this server belongs to a group.
+    pub fn is_on(&self) -> bool {
+        !self.store.is_empty()
+    }
 }
 
 impl Replication {
+    /// Returns true if this server begins as a replica.
+    pub fn may_follow(&self) -> bool {
+        self.master.is_some() || self.ha.is_on()
+    }
+
     pub(super) fn new(v: &Fields<'_>) -> Self {
         Replication {
             master: v.endpoint("replicaof"),
@@ -58,6 +99,18 @@ impl Replication {
             backlog_ttl_s: v.u64("repl-backlog-ttl"),
             min_replicas: v.u32("min-replicas-to-write"),
             max_lag_s: v.u64("min-replicas-max-lag"),
+            ha: HighAvailability {
+                store: v.text("ha_store"),
+                group: v.text("ha_group"),
+                lease_ms: v.u64("ha_lease_ms"),
+                ca_file: v.path("ha_ca_file"),
+                cert_file: v.path("ha_cert_file"),
+                key_file: v.path("ha_key_file"),
+                acks: v.u32("min_replicas_to_ack"),
+                sentinel_port: v.port("sentinel_port"),
+                acks_disk: v.choice("replica_ack") == "disk",
+                ack_timeout_ms: v.u64("replica_ack_timeout_ms"),
+            },
         }
     }
 }

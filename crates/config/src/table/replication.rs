@@ -155,6 +155,43 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect("chains always resume by a partial sync if they can")
         .help(Replication, "partial sync through chains"),
+    Setting::text("ha_store", "").dragonfly().secret().fixed().help(
+        Replication,
+        "store that fences failovers: etcd://[USER:PASSWORD@]HOST[:PORT][,...]; empty means none",
+    ),
+    Setting::text("ha_group", "darter")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "name of the group of servers in that store"),
+    Setting::int("ha_lease_ms", 200, 60_000, "1000")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "milliseconds a leader serves after its members were heard"),
+    Setting::text("ha_ca_file", "")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "authorities that the store's certificate must come from, PEM"),
+    Setting::text("ha_cert_file", "")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "certificate shown to the store, PEM"),
+    Setting::text("ha_key_file", "").dragonfly().fixed().help(Replication, "its private key"),
+    Setting::int("min_replicas_to_ack", 0, 15, "0")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "replicas that have a change before anything is answered that tells of it"),
+    Setting::int("sentinel_port", 0, PORT_MAX, "0")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "port at which clients of Sentinel ask who leads the group; 0 means none"),
+    Setting::choice("replica_ack", &["memory", "disk"], "memory")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "where they have it (disk is not supported yet)"),
+    Setting::int("replica_ack_timeout_ms", 50, 60_000, "500")
+        .dragonfly()
+        .fixed()
+        .help(Replication, "milliseconds without an acknowledgement that drop a member of the group"),
     Setting::bool("import-mode", "no").help(
         Replication,
         "keep expired keys and evict none while a tool imports data (CLIENT IMPORT-SOURCE)",
