@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::beat::{Beat, BeatAnswer, Standing};
 use crate::state::{Ack, GroupMember, GroupState};
 use crate::store::{StoreFault, StoreWritten, Versioned};
 
@@ -97,43 +98,6 @@ pub enum GroupAction {
     StepDown,
 }
 
-/// What a server says to another about ten times within a lease.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Beat {
-    /// The sender.
-    pub from: GroupMember,
-    /// The term it knows.
-    pub term: u64,
-    /// The leader's clock, as its last answer showed it; 0: nothing is acknowledged.
-    pub echo_ms: u64,
-    /// How far the sender is.
-    pub standing: Standing,
-}
-
-/// The answer to a [`Beat`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BeatAnswer {
-    /// The sender.
-    pub from: GroupMember,
-    /// The term it knows.
-    pub term: u64,
-    /// The clock of the sender if it leads; else 0.
-    pub clock_ms: u64,
-    /// How far the sender is.
-    pub standing: Standing,
-}
-
-/// How far a server is, for a choice among several that may lead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Standing {
-    /// Bytes of the history that it has.
-    pub position: u64,
-    /// Its data is whole.
-    pub is_whole: bool,
-    /// It has begun with what its journal kept.
-    pub recovers: bool,
-}
-
 /// The time in which a leader may serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServeWindow {
@@ -217,6 +181,8 @@ pub struct GroupMachine {
     known: Option<KnownState>,
     // a read has shown that there is no state
     is_absent: bool,
+    // the store may have another state than the one that is known: it is read before it is written
+    reads_first: bool,
     flight: Flight,
     next_read_ms: u64,
     // when the last read that was answered began
@@ -235,10 +201,16 @@ pub struct GroupMachine {
     forced_ms: Option<u64>,
     // the reign that was asked for counts on the data being whole
     needs_whole: bool,
+    // the leader has asked this server to take its place, and serves no more
+    is_invited: bool,
+    // this server has given the lead away, and does not take it back before
+    rests_until_ms: u64,
 }
 
 /// A candidate listens to others for so long.
 const ASK_MS: u64 = 100;
+/// A leader that has given the lead away waits so long for another to take it.
+const REST_MS: u64 = 2000;
 /// One that knows of a better candidate lets it go first for so long.
 const YIELD_MS: u64 = 400;
 
@@ -252,6 +224,7 @@ impl GroupMachine {
             role: GroupRole::Waits,
             known: None,
             is_absent: false,
+            reads_first: false,
             flight: Flight::Idle,
             next_read_ms: now_ms,
             fresh_ms: None,
@@ -264,6 +237,8 @@ impl GroupMachine {
             standing: Standing::default(),
             forced_ms: None,
             needs_whole: false,
+            is_invited: false,
+            rests_until_ms: 0,
         }
     }
 
@@ -302,10 +277,40 @@ impl GroupMachine {
         matches!(self.role, GroupRole::Leads { .. })
     }
 
+    /// Has the store read as soon as possible: another server may lead by now.
+    pub fn read_soon(&mut self, now_ms: u64) {
+        self.next_read_ms = self.next_read_ms.min(now_ms);
+    }
+
     /// Leads whatever may be lost by it: a person wants it so.
     pub fn promote_unclean(&mut self, now_ms: u64) {
         self.forced_ms = Some(now_ms).filter(|_| !self.leads());
         self.next_read_ms = now_ms;
+    }
+
+    /// On a leader: serves no more from now on, so that another member may take its place. All members have everything.
+    pub fn abdicate(&mut self, now_ms: u64) -> Vec<GroupAction> {
+        let mut actions = Vec::new();
+        if self.leads() {
+            self.rests_until_ms = now_ms + REST_MS;
+            self.step_down(&mut actions);
+        }
+        actions
+    }
+
+    /// Takes the place of the leader of a term, which serves no more and has said that all members have everything.
+    pub fn take_over(&mut self, now_ms: u64, of_term: u64) -> Vec<GroupAction> {
+        let is_member = self.known.as_ref().is_some_and(|known| known.state.has(&self.own));
+        match &self.role {
+            GroupRole::Follows { leader, term, .. } if *term == of_term && is_member => {
+                let leader = leader.clone();
+                self.role = GroupRole::Campaigns { leader, term: of_term, since_ms: now_ms };
+                (self.clock_ms, self.is_invited) = (0, true);
+                (self.next_read_ms, self.rests_until_ms) = (now_ms, 0);
+                vec![GroupAction::StopFollowing]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The others without whose acknowledgement nothing may be answered; none unless this server leads.
@@ -352,6 +357,11 @@ impl GroupMachine {
         self.peers.get(name).map(|peer| now_ms.saturating_sub(peer.heard_ms))
     }
 
+    /// Milliseconds since a read began that the store has answered.
+    pub fn store_silence_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.fresh_ms.unwrap_or(0))
+    }
+
     /// Whether a required member is one that the store cannot have yet: it counts once it has all that was answered.
     pub fn is_candidate(&self, member: &GroupMember) -> bool {
         self.is_only_joining(member)
@@ -387,6 +397,9 @@ impl GroupMachine {
     /// Takes what another server says, and answers.
     pub fn hear_beat(&mut self, now_ms: u64, beat: &Beat) -> BeatAnswer {
         let leads = matches!(self.role, GroupRole::Leads { term, .. } if term == beat.term);
+        if beat.term > self.term() {
+            self.read_soon(now_ms);
+        }
         let peer = self.note_peer(now_ms, &beat.from, beat.standing);
         if leads && beat.echo_ms <= now_ms {
             peer.echoed_ms = peer.echoed_ms.max(beat.echo_ms);
@@ -408,6 +421,9 @@ impl GroupMachine {
             GroupRole::Waits | GroupRole::Leads { .. } => false,
         };
         let is_member = self.known.as_ref().is_some_and(|known| known.state.is_led_by(&answer.from));
+        if answer.term > self.term() {
+            self.read_soon(now_ms);
+        }
         let peer = self.note_peer(now_ms, &answer.from, answer.standing);
         if !is_of_leader || !is_member {
             return Vec::new();
@@ -419,6 +435,7 @@ impl GroupMachine {
             GroupRole::Campaigns { leader, term, .. } if self.forced_ms.is_none() => {
                 let leader = leader.clone();
                 self.role = GroupRole::Follows { leader: leader.clone(), term: *term, since_ms: now_ms };
+                self.is_invited = false;
                 vec![GroupAction::Follow(leader)]
             }
             _ => Vec::new(),
@@ -441,7 +458,9 @@ impl GroupMachine {
     pub fn read(&mut self, now_ms: u64, answer: Result<Option<Versioned>, StoreFault>) -> Vec<GroupAction> {
         let Flight::Reads { since_ms } = self.flight else { return Vec::new() };
         self.flight = Flight::Idle;
-        self.next_read_ms = now_ms + self.config.beat_ms();
+        // The answer may be older than the invitation.
+        self.next_read_ms = if self.is_invited { now_ms } else { now_ms + self.config.beat_ms() };
+        self.reads_first &= answer.is_err();
         let mut actions = Vec::new();
         match answer {
             Err(_) => {}
@@ -468,6 +487,7 @@ impl GroupMachine {
             return Vec::new();
         };
         let mut actions = Vec::new();
+        self.reads_first = !matches!(answer, Ok(StoreWritten::Done(_)));
         match answer {
             Ok(StoreWritten::Done(revision)) => {
                 self.learn(now_ms, KnownState { revision, state }, &mut actions)
@@ -508,10 +528,14 @@ impl GroupMachine {
             }
             _ => {}
         }
+        if is_mine && now_ms < self.rests_until_ms {
+            self.role = GroupRole::Waits;
+            return;
+        }
         if is_mine {
             return self.lead(now_ms, actions);
         }
-        self.clock_ms = 0;
+        (self.clock_ms, self.is_invited, self.rests_until_ms) = (0, false, 0);
         if leader == self.own.name {
             // That was an earlier start of this server.
             self.role = GroupRole::Waits;
@@ -529,7 +553,8 @@ impl GroupMachine {
             return;
         }
         // The one before may serve until then; before the first term there was none.
-        let first_ms = if state.term == 1 { now_ms } else { self.gave_ms + self.config.patience_ms() };
+        let is_free = state.term == 1 || std::mem::take(&mut self.is_invited);
+        let first_ms = if is_free { now_ms } else { self.gave_ms + self.config.patience_ms() };
         let from_ms = now_ms.max(first_ms);
         actions.push(GroupAction::Lead { term: state.term, replid: state.replid.clone() });
         self.role = GroupRole::Leads { term: state.term, from_ms };
@@ -562,7 +587,7 @@ impl GroupMachine {
         if self.flight != Flight::Idle {
             return actions;
         }
-        if let Some(state) = wish {
+        if let Some(state) = wish.filter(|_| !self.reads_first) {
             self.needs_whole = self.known.as_ref().is_some_and(|known| known.state.has(&self.own))
                 && self.forced_ms.is_none();
             let expected = self.known.as_ref().map_or(0, |known| known.revision);
@@ -680,9 +705,13 @@ impl GroupMachine {
             }
             GroupRole::Campaigns { since_ms, .. } => {
                 let is_fresh = self.fresh_ms.is_some_and(|at| at >= *since_ms);
-                let is_asked = now_ms >= since_ms + ASK_MS;
-                let yields = now_ms < since_ms + ASK_MS + YIELD_MS && self.knows_better(*since_ms, state);
-                (is_fresh && is_asked && !yields).then(|| self.reign(term, facts))
+                let is_asked = self.is_invited || now_ms >= since_ms + ASK_MS;
+                let has_time = !self.is_invited && now_ms < since_ms + ASK_MS + YIELD_MS;
+                let yields = has_time && self.knows_better(*since_ms, state);
+                // Whoever is invited knows that the other members have everything, too.
+                let sync = if self.is_invited { state.sync.clone() } else { vec![self.own.clone()] };
+                let reign = || GroupState { sync, ..self.reign(term, facts) };
+                (is_fresh && is_asked && !yields).then(reign)
             }
             GroupRole::Waits | GroupRole::Leads { .. } => None,
         }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod beat;
 pub mod etcd;
 pub mod fake;
 pub mod group;

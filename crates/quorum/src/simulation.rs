@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use darter_base::rng::Rng;
 
-use crate::group::{Beat, BeatAnswer, GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
-use crate::state::{Ack, GroupMember};
+use crate::beat::{Beat, BeatAnswer};
+use crate::group::{GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
+use crate::state::{Ack, GroupMember, GroupState};
 use crate::store::{StoreFault, StoreWritten, Versioned};
 
 const STEP_MS: u64 = 5;
@@ -33,6 +34,7 @@ enum GroupMutant {
 
 enum Parcel {
     Beat(usize, Beat),
+    Invite(usize, u64),
     BeatAnswer(usize, BeatAnswer),
     Acked { to: usize, from: usize, session: u64, len: usize },
     Ask { node: usize, flight: u64, write: Option<(u64, Vec<u8>)> },
@@ -94,6 +96,7 @@ struct SimWorld {
     answered: u64,
     reigns: u64,
     kills: u64,
+    invited: u64,
     fault: Option<String>,
 }
 
@@ -126,6 +129,7 @@ impl SimWorld {
             answered: 0,
             reigns: 0,
             kills: 0,
+            invited: 0,
             fault: None,
         }
     }
@@ -154,6 +158,9 @@ impl SimWorld {
                 self.work(node);
                 self.tick(node);
                 self.beat(node);
+                if self.chance(10) {
+                    self.hand_over(node);
+                }
             }
         }
         let serving: Vec<usize> = (0..NODES)
@@ -220,7 +227,10 @@ impl SimWorld {
         let (mut due, mut later) = (Vec::new(), Vec::new());
         for (at, parcel) in std::mem::take(&mut self.parcels) {
             let to = match &parcel {
-                Parcel::Beat(to, _) | Parcel::BeatAnswer(to, _) | Parcel::Acked { to, .. } => Some(*to),
+                Parcel::Beat(to, _)
+                | Parcel::BeatAnswer(to, _)
+                | Parcel::Invite(to, _)
+                | Parcel::Acked { to, .. } => Some(*to),
                 Parcel::StoreTold { node, .. } => Some(*node),
                 Parcel::Ask { .. } => None,
             };
@@ -247,6 +257,12 @@ impl SimWorld {
             Parcel::BeatAnswer(to, answer) if self.nodes[to].is_alive => {
                 let local = self.nodes[to].local(now);
                 let actions = self.nodes[to].group.hear_answer(local, &answer);
+                self.act(to, actions);
+            }
+            Parcel::Invite(to, term) if self.nodes[to].is_alive => {
+                let local = self.nodes[to].local(now);
+                let actions = self.nodes[to].group.take_over(local, term);
+                self.invited += u64::from(!actions.is_empty());
                 self.act(to, actions);
             }
             Parcel::Acked { to, from, session, len } => {
@@ -285,7 +301,7 @@ impl SimWorld {
                 };
                 self.act(node, actions);
             }
-            Parcel::Beat(..) | Parcel::BeatAnswer(..) => {}
+            Parcel::Beat(..) | Parcel::BeatAnswer(..) | Parcel::Invite(..) => {}
         }
     }
 
@@ -326,6 +342,26 @@ impl SimWorld {
                     own.pending.clear();
                 }
             }
+        }
+    }
+
+    /// Gives the lead to a member, if all have everything.
+    fn hand_over(&mut self, node: usize) {
+        let own = &mut self.nodes[node];
+        let required = own.group.required();
+        let has_all = |name: &str| {
+            let known = own.followers.get(&index(name));
+            known.is_some_and(|known| known.is_required && known.acked == Some(own.log.len()))
+        };
+        if !own.leads || required.is_empty() || !required.iter().all(|member| has_all(&member.name)) {
+            return;
+        }
+        let (local, term) = (own.local(self.now), own.group.state().map_or(0, |(_, state)| state.term));
+        let actions = own.group.abdicate(local);
+        self.act(node, actions);
+        let to = index(&required[self.rng.below(required.len() as u64) as usize].name);
+        if !self.cut[node][to] {
+            self.send(Parcel::Invite(to, term));
         }
     }
 
@@ -524,6 +560,7 @@ struct SimOutcome {
     answered: u64,
     reigns: u64,
     kills: u64,
+    invited: u64,
 }
 
 fn run(seed: u64, mutant: GroupMutant, steps: u64) -> SimOutcome {
@@ -534,25 +571,26 @@ fn run(seed: u64, mutant: GroupMutant, steps: u64) -> SimOutcome {
             break;
         }
     }
-    let SimWorld { fault, answered, reigns, kills, .. } = world;
-    SimOutcome { fault, answered, reigns, kills }
+    let SimWorld { fault, answered, reigns, kills, invited, .. } = world;
+    SimOutcome { fault, answered, reigns, kills, invited }
 }
 
 #[test]
 fn nothing_that_was_answered_is_lost_and_no_two_serve() {
     let seeds = std::env::var("DARTER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
-    let (mut answered, mut reigns, mut kills) = (0, 0, 0);
+    let (mut answered, mut reigns, mut kills, mut invited) = (0, 0, 0, 0);
     for seed in 0..seeds {
         let outcome = run(seed, GroupMutant::None, 20_000);
         assert_eq!(outcome.fault, None, "seed {seed}");
         answered += outcome.answered;
         reigns += outcome.reigns;
         kills += outcome.kills;
+        invited += outcome.invited;
     }
-    println!("{seeds} runs: {answered} answers, {reigns} reigns, {kills} kills");
+    println!("{seeds} runs: {answered} answers, {reigns} reigns, {kills} kills, {invited} invitations");
     assert!(
-        answered > 1000 * seeds && reigns > 4 * seeds && kills > 2 * seeds,
-        "{answered} {reigns} {kills}"
+        answered > 1000 * seeds && reigns > 4 * seeds && kills > 2 * seeds && invited > seeds,
+        "{answered} {reigns} {kills} {invited}"
     );
 }
 
@@ -565,4 +603,30 @@ fn each_wrong_server_is_seen() {
         println!("{mutant:?}: {seen:?}");
         assert!(seen.is_some(), "{mutant:?}");
     }
+}
+
+#[test]
+fn what_another_has_written_is_read_before_anything_is_written_again() {
+    let config = GroupConfig { lease_ms: 1000, ack_timeout_ms: 500, acks: 0, ack: Ack::Memory };
+    let member = |name: &str| GroupMember { name: name.to_owned(), boot: "b".to_owned() };
+    let mut group = GroupMachine::new(config, member("n1:1"), 0);
+    let facts = GroupFacts { is_ready: true, is_whole: true, has_data: true, ..GroupFacts::default() };
+    for (now_ms, outcome) in [(1000, Ok(StoreWritten::Conflict)), (2000, Err(StoreFault("away".to_owned())))]
+    {
+        assert_eq!(group.tick(now_ms, &facts), [GroupAction::Read]);
+        group.read(now_ms, Ok(None));
+        let actions = group.tick(now_ms + 1, &facts);
+        assert!(matches!(actions[..], [GroupAction::Write { expected: 0, .. }]), "{actions:?}");
+        group.written(now_ms + 2, outcome);
+    }
+    assert_eq!(group.tick(2003, &facts), [GroupAction::Read]);
+    let state = GroupState {
+        term: 1,
+        leader: "n2:1".to_owned(),
+        replid: "r".to_owned(),
+        ack: Ack::Memory,
+        sync: vec![member("n2:1")],
+    };
+    let found = Versioned { revision: 4, value: state.to_json() };
+    assert_eq!(group.read(2004, Ok(Some(found))), [GroupAction::Follow("n2:1".to_owned())]);
 }
