@@ -10,6 +10,8 @@ use darter_persist::journal::record::{HEAD_BYTES, Head};
 #[derive(Debug)]
 pub struct Merger {
     next: u64,
+    // records from here on stay where they are
+    limit: u64,
     lanes: Vec<VecDeque<Chunk>>,
     // what the chunks take
     bytes: usize,
@@ -42,7 +44,12 @@ struct Chunk {
 impl Merger {
     /// Merges `lanes` lanes; `next` is the first sequence that is wanted.
     pub fn new(lanes: usize, next: u64) -> Merger {
-        Merger { next, lanes: (0..lanes).map(|_| VecDeque::new()).collect(), bytes: 0 }
+        Merger { next, limit: u64::MAX, lanes: (0..lanes).map(|_| VecDeque::new()).collect(), bytes: 0 }
+    }
+
+    /// The same merger, which leaves records with the sequence `limit` and later ones where they are.
+    pub fn below(self, limit: u64) -> Merger {
+        Merger { limit, ..self }
     }
 
     /// The sequence of the next record.
@@ -83,10 +90,10 @@ impl Merger {
     ///
     /// Errors: as [`Merger::drain`].
     pub fn drain_while(&mut self, mut each: impl FnMut(Head, &[u8]) -> bool) -> Result<(), BadRecord> {
-        loop {
+        while self.next < self.limit {
             let mut moved = false;
             for (number, lane) in self.lanes.iter_mut().enumerate() {
-                match drain_lane(lane, &mut self.next, &mut self.bytes, &mut each) {
+                match drain_lane(lane, (&mut self.next, self.limit), &mut self.bytes, &mut each) {
                     Ok(Drained::Nothing) => {}
                     Ok(Drained::Some) => moved = true,
                     Ok(Drained::Enough) => return Ok(()),
@@ -97,6 +104,7 @@ impl Merger {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Bytes of a lane that wait.
@@ -117,7 +125,7 @@ enum Drained {
 /// Takes records from the front of a lane while they are next; older ones are dropped. Returns whether any was taken.
 fn drain_lane(
     lane: &mut VecDeque<Chunk>,
-    next: &mut u64,
+    (next, limit): (&mut u64, u64),
     waiting: &mut usize,
     each: &mut impl FnMut(Head, &[u8]) -> bool,
 ) -> Result<Drained, &'static str> {
@@ -140,7 +148,7 @@ fn drain_lane(
         if after.len() < len {
             return Err("a record is longer than what holds it");
         }
-        if head.sequence > *next {
+        if head.sequence > *next || *next >= limit {
             return Ok(moved);
         }
         let record = rest.get(..HEAD_BYTES + len).unwrap_or_default();
