@@ -71,6 +71,11 @@ pub trait JournalHost {
 
     /// Notifies clients that wait for the first base: one is on disk.
     fn has_base(&self);
+
+    /// The sequence below which other servers have every record, if output waits for that; `None`: it does not.
+    fn committed_before(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What all threads share of the journal.
@@ -328,14 +333,19 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// Tells threads that hold replies back that more is durable.
+    /// Tells threads that hold replies back, and clients that wait, that more is durable.
     fn announce(&self, host: &impl JournalHost) {
+        self.release(host);
+        host.answer_waiting();
+    }
+
+    /// Tells threads that hold replies back that more is durable, or that other servers have more.
+    pub fn release(&self, host: &impl JournalHost) {
         for (at, slot) in self.slots.iter().enumerate() {
             if slot.is_holding.load(Ordering::SeqCst) && slot.is_holding.swap(false, Ordering::SeqCst) {
                 host.wake(at);
             }
         }
-        host.answer_waiting();
     }
 
     fn note_failed_sync(&self, error: &io::Error) {

@@ -43,8 +43,10 @@ pub struct ThreadLog<F: Files = Disk> {
     pub holds: bool,
     /// What has been executed when the last turn ended: replies of that turn wait for all below.
     pub mark: u64,
-    /// What was durable then.
+    /// Below, all was durable then, and with the servers that have to have it.
     pub durable: u64,
+    /// Below, all was durable then, whoever else has it.
+    own: u64,
     /// More has become durable since replies that were held back were last looked at.
     pub frees: bool,
     /// Something was noted, or answered by another thread, since replies last went out.
@@ -87,6 +89,7 @@ impl<F: Files> ThreadLog<F> {
             holds: false,
             mark: 0,
             durable: 0,
+            own: 0,
             frees: false,
             has_news: false,
             has_written: false,
@@ -429,7 +432,8 @@ impl<F: Files> ThreadLog<F> {
         if (self.holds || self.is_open) && wait != Wait::Sync {
             self.give_to_kernel(journal);
         }
-        self.holds = wait != Wait::Nothing;
+        let waits_for_others = host.committed_before().is_some();
+        self.holds = wait != Wait::Nothing || waits_for_others;
         self.frees |= !self.holds;
         if !self.is_open && !self.holds {
             self.has_written = false;
@@ -449,13 +453,20 @@ impl<F: Files> ThreadLog<F> {
             }
         }
         if self.holds {
-            let before = std::mem::replace(&mut self.durable, wait.is_over_before(journal));
+            let before = self.durable;
+            self.look(journal, wait, host);
             if self.durable < self.mark {
                 slot.is_holding.store(true, SeqCst);
-                self.durable = wait.is_over_before(journal);
+                self.look(journal, wait, host);
             }
             self.frees |= self.durable > before;
         }
+    }
+
+    /// Asks how far the disk is, and how far others are.
+    fn look(&mut self, journal: &Journal<F>, wait: Wait, host: &impl JournalHost) {
+        self.own = wait.is_over_before(journal);
+        self.durable = self.own.min(host.committed_before().unwrap_or(NONE));
     }
 
     /// Ends the last turn: as [`ThreadLog::commit`], but what replies wait for is synced before it returns.
@@ -463,7 +474,8 @@ impl<F: Files> ThreadLog<F> {
         self.commit(journal, fsync, host);
         if self.holds {
             journal.sync_all();
-            self.durable = journal.durable_before();
+            self.own = journal.durable_before();
+            self.durable = self.own.min(host.committed_before().unwrap_or(NONE));
         }
         self.close(journal);
         journal.slots[usize::from(self.slot)].close_ahead();
@@ -496,7 +508,11 @@ impl Wait {
 
     /// For records with smaller sequences nobody waits any more.
     fn is_over_before<F: Files>(self, journal: &Journal<F>) -> u64 {
-        if self == Wait::Sync { journal.durable_before() } else { journal.written_before() }
+        match self {
+            Wait::Nothing => NONE,
+            Wait::Write => journal.written_before(),
+            Wait::Sync => journal.durable_before(),
+        }
     }
 }
 
@@ -588,14 +604,18 @@ impl<F: Files> ThreadLog<F> {
     }
 
     /// How many bytes of a connection's output may go out now. `held` is what waits there, see [`Held`].
-    pub fn may_send(&self, held: &mut Held, output_len: usize, is_failing: bool) -> usize {
-        if held.before != 0 && self.durable >= held.before {
+    pub fn may_send(&self, held: &mut Held, output_len: usize, is_failing: bool, wait: HeldFor) -> usize {
+        let durable = match wait {
+            HeldFor::All => self.durable,
+            HeldFor::Own => self.own,
+        };
+        if held.before != 0 && durable >= held.before {
             *held = Held { before: 0, end: 0, free: held.end };
         }
         if held.before == 0 && output_len > held.free {
             // While nothing can be written, writes are refused: what is said now tells of nothing that waits.
-            let waits_for_nothing = is_failing && !self.has_news;
-            if self.durable >= self.mark || waits_for_nothing {
+            let waits_for_nothing = is_failing && !self.has_news && durable == self.own;
+            if durable >= self.mark || waits_for_nothing {
                 held.free = output_len;
             } else {
                 *held = Held { before: self.mark, end: output_len, free: held.free };
@@ -610,6 +630,15 @@ impl<F: Files> ThreadLog<F> {
 struct Ways {
     gathers: bool,
     is_plain: bool,
+}
+
+/// The wait of a connection's output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldFor {
+    /// The journal here, and the servers that have to have a change.
+    All,
+    /// The journal here: the connection is one of those servers, or shows no data.
+    Own,
 }
 
 /// Which part of a connection's output waits for the journal.

@@ -274,8 +274,20 @@ fn unknown_command(local: &mut ThreadState, call: &mut Call<'_>, args: Args<'_>)
         call.session.is_closing = true;
         return;
     }
+    let line = unknown_line(args);
+    let mark = call.out.len();
+    if let Some(multi) = &mut call.session.multi {
+        multi.is_broken = true;
+    }
+    Reply::new(call.out, call.session.resp3).error(&line);
+    local.count_error("ERR");
+    admit::mute(call.session, call.out, mark);
+}
+
+/// The error of a command that is not known.
+pub(crate) fn unknown_line(args: Args<'_>) -> Vec<u8> {
     let mut line = b"ERR unknown command '".to_vec();
-    line.extend_from_slice(cut(name, ECHOED_BYTES_MAX));
+    line.extend_from_slice(cut(args.at(0), ECHOED_BYTES_MAX));
     line.extend_from_slice(b"', with args beginning with: ");
     let start = line.len();
     for arg in args.iter().skip(1) {
@@ -287,13 +299,7 @@ fn unknown_command(local: &mut ThreadState, call: &mut Call<'_>, args: Args<'_>)
         line.extend_from_slice(cut(arg, ECHOED_BYTES_MAX - shown));
         line.extend_from_slice(b"' ");
     }
-    let mark = call.out.len();
-    if let Some(multi) = &mut call.session.multi {
-        multi.is_broken = true;
-    }
-    Reply::new(call.out, call.session.resp3).error(&line);
-    local.count_error("ERR");
-    admit::mute(call.session, call.out, mark);
+    line
 }
 
 /// A command that took as long moves the turn's clock on.

@@ -88,6 +88,12 @@ impl Listening {
         if let Some(port) = live.admin.port.filter(|_| !live.admin.follows_bind()) {
             open_other(ListenerKind::Admin, &live.admin_addresses(), port)?;
         }
+        if let Some(port) = live.replication.ha.sentinel_port {
+            for (id, at) in open_all(reactor, &live.bind, port, patience)? {
+                listening.others.push((id, ListenerKind::Main));
+                shown.push(format!("{at} (sentinel)"));
+            }
+        }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };
             patience.listen(reactor, &address).map_err(|error| {

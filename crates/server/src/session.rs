@@ -186,6 +186,10 @@ pub struct Session {
     pub fieldsets: Option<Box<Fieldsets>>,
     /// What CLIENT LIST counts.
     pub usage: Usage,
+    /// It has run a command that may show data, as far as was looked at.
+    pub has_asked: bool,
+    /// Commands that it had run when that was looked at last.
+    pub looked_commands: u64,
 }
 
 impl Session {
@@ -226,6 +230,8 @@ impl Session {
             reads_replica: false,
             fieldsets: None,
             usage: Usage::default(),
+            has_asked: false,
+            looked_commands: 0,
         }
     }
 

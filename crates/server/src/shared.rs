@@ -28,6 +28,7 @@ use crate::pause::Pause;
 use crate::protocol::ListenerKind;
 use crate::pubsub::{Directory, Message};
 use crate::registry::Registry;
+use crate::replication::group::FailoverGroup;
 use crate::scripts::Scripts;
 use crate::snapshot::Snapshots;
 use crate::stats::ThreadStats;
@@ -48,6 +49,15 @@ pub enum UnblockReason {
     Timeout,
     /// An UNBLOCKED error.
     Error,
+}
+
+/// Which connections of clients are closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseScope {
+    /// Those that are owed something.
+    Held,
+    /// Those that have asked for data, or wait for it.
+    All,
 }
 
 /// A message to a thread.
@@ -119,6 +129,8 @@ pub enum ThreadMessage {
     Demoted,
     /// The cluster has a map of this revision.
     ClusterMap(u64),
+    /// Close connections of clients that may not be answered any more.
+    Close(CloseScope),
     /// Close a connection.
     Kill {
         /// Which connection.
@@ -337,6 +349,8 @@ pub struct Shared {
     pub backup: crate::backup::Backups,
     /// What is known about snapshots.
     pub snapshots: Snapshots,
+    /// The group that this server belongs to, if it does.
+    pub group: Option<FailoverGroup>,
     /// Masters and replicas.
     pub replication: crate::replication::Replication,
     /// Connections to other servers that MIGRATE has used.

@@ -32,6 +32,8 @@ use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::pubsub::Directory;
 use crate::registry::Registry;
+use crate::replication::group;
+use crate::replication::group::FailoverGroup;
 use crate::replication::{self, Replication};
 use crate::rlimits;
 use crate::scripts::Scripts;
@@ -63,6 +65,11 @@ pub fn serve(settings: Arc<Settings>) -> io::Result<()> {
     rlimits::fit_clients(&settings, threads).map_err(io::Error::other)?;
     let live = settings.live();
     let shared = build(settings, &live, threads)?;
+    if let Some(group) = &shared.group {
+        // From the first client on: who leads is not known yet, nor whether the data here is what a leader has.
+        replication::roles::abdicate(shared);
+        group.doubt();
+    }
     let beginning = beginning::find(shared, &live)?;
     let cores = cpu::allowed_cores();
     let stays = stays_on_core(live.affinity, threads, cores.len());
@@ -127,6 +134,7 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     tracing::info!("{}", folder::promise(live));
     beginning::load(shared, beginning)?;
     replication::roles::start_after_load(shared)?;
+    group::start(shared)?;
     cluster::sweep::start_after_load(shared)?;
     worker.heed(signals);
     worker.run();
@@ -250,6 +258,7 @@ pub fn build_hashed(
         backup: Default::default(),
         snapshots: Snapshots::new(),
         replication: Replication::new(|| seeds.next_u64()),
+        group: live.replication.ha.is_on().then(|| FailoverGroup::new(live.replication.ha.acks)),
         migrations: Migrations::default(),
         cluster,
         tls,

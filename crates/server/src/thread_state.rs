@@ -234,6 +234,7 @@ impl ThreadState {
             || self.refuses_writes()
             || self.lacks_replicas()
             || self.shared.replication.is_replica()
+            || self.is_in_doubt()
             || self.live.import_mode;
     }
 

@@ -23,11 +23,12 @@ use crate::engine::lease;
 use crate::event_loop::EventLoop;
 use crate::job::{Body, Job};
 use crate::journal;
+use crate::journal::log::HeldFor;
 use crate::limit;
 use crate::listening::{Listening, Patience};
 use crate::long_reads::{self, Reading};
 use crate::pubsub::{self, Message};
-use crate::shared::{Shared, ThreadMessage, UnblockReason};
+use crate::shared::{CloseScope, Shared, ThreadMessage, UnblockReason};
 use crate::snapshot::signals;
 pub use crate::sync::lock;
 use crate::thread_state::ThreadState;
@@ -259,6 +260,7 @@ impl Worker {
                 [message] => self.deliver(message),
                 run => pubsub::run::deliver(local, event_loop, run),
             },
+            ThreadMessage::Close(scope) => self.close_clients(scope),
             ThreadMessage::Kill { token, client } => {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
                     conn.session.is_closing = true;
@@ -292,6 +294,21 @@ impl Worker {
             ThreadMessage::Served { token, client, reply } => self.end_wait(token, client, |_| Some(reply)),
             ThreadMessage::Unblock { token, client, reason } => self.unblock(token, client, reason),
             ThreadMessage::Stop => self.is_stopping = true,
+        }
+    }
+
+    /// Closes clients that may not be answered any more: this server does not lead its group now.
+    #[cold]
+    fn close_clients(&mut self, scope: CloseScope) {
+        let Worker { local, event_loop: Some(event_loop), .. } = self else { return };
+        let EventLoop { conns, closed, .. } = &mut **event_loop;
+        for conn in conns.iter_mut().filter_map(|conn| conn.as_deref_mut()) {
+            let is_owed = conn.held.is_waiting() || conn.is_stalled && conn.session.blocked.is_none();
+            let is_client = output::held_for(local.shared, conn) == HeldFor::All;
+            if is_client && (is_owed || scope == CloseScope::All) {
+                conn.session.is_closing = true;
+                closed.push((conn.token, false));
+            }
         }
     }
 

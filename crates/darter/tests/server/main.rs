@@ -2,6 +2,7 @@
 //!
 //! A file is a subject; `cargo test -p darter --test server journal` runs those whose path has the word.
 
+mod groups;
 mod harness;
 mod listed;
 mod nodes;
@@ -50,6 +51,8 @@ mod doors;
 mod draws;
 mod ending;
 mod equivalence;
+mod failover;
+mod failover_history;
 mod first_hour;
 mod functions;
 mod holds;

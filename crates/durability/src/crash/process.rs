@@ -19,7 +19,7 @@ use super::files::FOLDER;
 use super::machine::{Machine, Mutant, lock, wait, with_sequences};
 use super::world::{FoundAtStart, World};
 use crate::base::{self, Claimed, Cut, ReadBack};
-use crate::log::{Held, ThreadLog};
+use crate::log::{Held, HeldFor, ThreadLog};
 use crate::{Fsync, Journal, JournalHost};
 
 pub const KEYS: usize = 6;
@@ -464,7 +464,7 @@ impl<'a> ServingThread<'a> {
         for conn in &mut self.conns {
             let len = conn.output.len();
             let end = match self.log.holds && !is_early {
-                true => self.log.may_send(&mut conn.held, len, is_failing),
+                true => self.log.may_send(&mut conn.held, len, is_failing, HeldFor::All),
                 false => len,
             };
             let mut world = lock(world);

@@ -11,6 +11,7 @@ use crate::dispatch::Caller;
 use crate::replication::acks::{self, Goal};
 use crate::replication::flow_sync;
 use crate::replication::flows::ReplicaProgress;
+use crate::replication::group::{self, beats, show};
 use crate::replication::roles;
 
 const LINK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
@@ -51,6 +52,39 @@ pub const FAMILY: &[ServerCommand] = &[
         ack,
     ),
     row(
+        link(
+            "darter|beat",
+            8,
+            "member term echo position whole recovers",
+            "Says that a member of the group lives.",
+        )
+        .flag(ACK.with(Flags::ALLOW_BUSY)),
+        beat,
+    ),
+    row(
+        Spec::other("darter|group", 2).flag(ACK.with(Flags::ALLOW_BUSY)).doc(
+            Group::Server,
+            "0.1.0",
+            "",
+            "Returns what this server knows of its group.",
+        ),
+        group,
+    ),
+    row(
+        Spec::other("darter|promote", 3).flag(ACK.with(Flags::ALLOW_BUSY)).doc(
+            Group::Server,
+            "0.1.0",
+            "UNCLEAN",
+            "Has this server lead its group, whatever is lost by it.",
+        ),
+        promote,
+    ),
+    row(
+        link("darter|takeover", 3, "term", "Has a member take the place of the leader, which asks for it.")
+            .flag(ACK.with(Flags::ALLOW_BUSY)),
+        take_over,
+    ),
+    row(
         Spec::other("darter|seq", 2).fast().flag(Flags::STALE).doc(
             Group::Server,
             "0.1.0",
@@ -72,7 +106,11 @@ pub const FAMILY: &[ServerCommand] = &[
 
 fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let version = reader::int(args.at(2))?;
-    flow_sync::hello(caller.local.shared, version, reply)
+    flow_sync::hello(caller.local.shared, version, reply)?;
+    let mut wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
+    wish.boot = Id::parse(args.at(4));
+    caller.session.copy = Some(Box::new(wish));
+    Ok(())
 }
 
 fn sync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -85,6 +123,9 @@ fn sync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     if args.get(4).is_some_and(|word| reader::is(word, "failover")) && replication.is_replica() {
         if args.at(2) != replication.state().history.id.as_str().as_bytes() {
             return Err(Fault::text("ERR DARTER SYNC FAILOVER replid must match my replid."));
+        }
+        if caller.local.shared.group.is_some() {
+            return Err(Fault::text(group::REFUSAL));
         }
         roles::stand_alone(caller.local);
     }
@@ -114,10 +155,41 @@ fn ack(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
         return Ok(());
     };
     let shared = caller.local.shared;
-    shared.replication.note_said(caller.session.id, ReplicaProgress { dense, applied, synced });
+    shared.replication.note_said(shared, caller.session.id, ReplicaProgress { dense, applied, synced });
     shared.replication.note_ack(shared, caller.session.id, offset, number(6));
     Ok(())
 }
+
+fn beat(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let is_heard = beats::hear(caller.local.shared, args, reply);
+    if is_heard { Ok(()) } else { Err(Fault::text(NO_GROUP)) }
+}
+
+fn group(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if show::answer(caller.local.shared, reply) { Ok(()) } else { Err(Fault::text(NO_GROUP)) }
+}
+
+fn promote(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !reader::is(args.at(2), "unclean") {
+        return Err(Fault::Syntax);
+    }
+    let shared = caller.local.shared;
+    let group = shared.group.as_ref().ok_or(Fault::text(NO_GROUP))?;
+    group.promote_unclean(shared).map_err(Fault::text)?;
+    reply.ok();
+    Ok(())
+}
+
+fn take_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let term = u64::try_from(reader::int(args.at(2))?).map_err(|_| Fault::NotInteger)?;
+    let shared = caller.local.shared;
+    let group = shared.group.as_ref().ok_or(Fault::text(NO_GROUP))?;
+    group.take_over(shared, term).map_err(Fault::text)?;
+    reply.ok();
+    Ok(())
+}
+
+const NO_GROUP: &str = "ERR this server belongs to no group, or has not joined it yet (ha_store)";
 
 fn seq(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.local.shared;

@@ -28,6 +28,7 @@ pub mod pubsub;
 pub mod replication;
 pub mod rows;
 pub mod scripting;
+pub mod sentinel;
 pub mod slowlog;
 
 use darter_command::spec::Group;
@@ -65,6 +66,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     persistence::FAMILY,
     replication::FAMILY,
     flows::FAMILY,
+    sentinel::FAMILY,
     latency::FAMILY,
     memory::FAMILY,
     migrate::FAMILY,

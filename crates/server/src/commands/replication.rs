@@ -10,6 +10,7 @@ use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::engine::cluster::sweep;
 use crate::replication::failover::{self, Wish as Wishes};
+use crate::replication::group;
 use crate::replication::roles::{self, Followed};
 use crate::replication::sync::{self, Asks};
 use crate::replication::takeover;
@@ -107,6 +108,7 @@ fn psync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         if args.at(1) != replication.state().history.id.as_str().as_bytes() {
             return Err(Fault::text("ERR PSYNC FAILOVER replid must match my replid."));
         }
+        refuse_in_group(caller)?;
         roles::stand_alone(caller.local);
     }
     follow(caller, wish, Asks::After(args.at(1), next), reply)
@@ -226,6 +228,7 @@ fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     if caller.local.live.cluster.mode == darter_config::ClusterMode::Emulated {
         return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
     }
+    refuse_in_group(caller)?;
     if reader::is(args.at(1), "no") && reader::is(args.at(2), "one") {
         roles::stand_alone(caller.local);
         sweep::begin(caller.local.shared, caller.local.cluster.map.revision());
@@ -245,6 +248,11 @@ fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     caller.local.refresh_gate();
     Ok(())
+}
+
+/// Errors: a group says who leads.
+fn refuse_in_group(caller: &Caller<'_>) -> Result<(), Fault> {
+    if caller.local.shared.group.is_some() { Err(Fault::text(group::REFUSAL)) } else { Ok(()) }
 }
 
 fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -280,6 +288,17 @@ fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
         ));
     }
+    if let Some(group) = &shared.group {
+        if wish.is_forced {
+            return Err(Fault::text(
+                "ERR FAILOVER FORCE would lose changes, which this group does not (ha_store)",
+            ));
+        }
+        let timeout = wish.timeout_ms.map(std::time::Duration::from_millis);
+        group::takeover::begin(shared, group, wish.to, timeout).map_err(|line| Fault::Text(line.into()))?;
+        reply.ok();
+        return Ok(());
+    }
     failover::begin(shared, wish).map_err(|line| Fault::Text(line.into()))?;
     reply.ok();
     Ok(())
@@ -301,6 +320,7 @@ fn take_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         let shown = words.bytes()?.escape_ascii().to_string();
         return Err(Fault::Text(format!("ERR Unsupported option:{shown}").into()));
     }
+    refuse_in_group(caller)?;
     let shared = caller.local.shared;
     if !shared.replication.is_replica() {
         // A repeated request for the present state is confirmed.

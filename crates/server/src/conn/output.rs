@@ -6,12 +6,16 @@
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+use darter_command::Flags;
+use darter_command::spec::Group;
 use darter_reactor::{Reactor, Token};
 
 use crate::conn::traffic;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, STRANGER_INPUT_BYTES_MAX};
-use crate::journal::log::Held;
+use crate::journal::log::{Held, HeldFor};
+use crate::registry::Run;
 use crate::session::Gate;
+use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 use crate::worker::find;
 use darter_config::OutputLimit;
@@ -142,7 +146,8 @@ fn flush_held(
         let end = match local.journal.holds {
             false => conn.output.len(),
             true => {
-                local.journal.may_send(&mut conn.held, conn.output.len(), local.shared.journal.is_failing())
+                let (wait, is_failing) = (held_for(local.shared, conn), local.shared.journal.is_failing());
+                local.journal.may_send(&mut conn.held, conn.output.len(), is_failing, wait)
             }
         };
         // What the journal holds back is looked at again when it has been synced.
@@ -178,6 +183,32 @@ fn flush_held(
     }
     conn.show_buffers(local);
     Flushed { goes_on: was_full && !conn.is_held_back(), ..Flushed::NOTHING_SENT }
+}
+
+/// Returns the wait of a connection's output: members of the group must get what they are to acknowledge, and a connection
+/// that has asked for no data shows none.
+pub fn held_for(shared: &Shared, conn: &mut Conn) -> HeldFor {
+    let is_member = conn.info.is_replica.load(Relaxed);
+    if is_member || !asks_for_data(shared, conn) { HeldFor::Own } else { HeldFor::All }
+}
+
+/// Returns true if a client has run a command that may show data, or is sent what others do. Asked before each send; several
+/// commands since the last time count as such.
+fn asks_for_data(shared: &Shared, conn: &mut Conn) -> bool {
+    let session = &mut conn.session;
+    let usage = session.usage;
+    let ran = usage.commands.saturating_sub(std::mem::replace(&mut session.looked_commands, usage.commands));
+    let is_harmless = || {
+        let entry = shared.registry.entries().get(usage.last_command as usize);
+        entry.is_none_or(|entry| {
+            let is_about_server = matches!(entry.spec.group, Group::Connection | Group::Server);
+            let reaches_data = entry.spec.flags.any(Flags::WRITE.with(Flags::READONLY));
+            is_about_server && !reaches_data && matches!(entry.run, Run::Server(_))
+        })
+    };
+    session.has_asked |= ran > 1 || ran == 1 && !is_harmless();
+    session.has_asked |= session.is_monitor || session.subscriptions.is_some() || session.tracking.is_some();
+    session.has_asked
 }
 
 /// Whether there is output that neither the kernel nor the journal keeps from being sent.

@@ -76,6 +76,8 @@ const ROUTES: &[Route] = &[
     }),
     get("/healthz", Access::Open, |call| call.answer(Status::Ok, Kind::Text, b"OK\n")),
     get("/readyz", Access::Open, ready),
+    get("/primary", Access::Open, |call| has_role(call, AskedRole::Primary)),
+    get("/replica", Access::Open, |call| has_role(call, AskedRole::Replica)),
     get("/", Access::Page, |call| call.answer(Status::Ok, Kind::Html, PAGE)),
     get("/console.css", Access::Page, |call| call.answer(Status::Ok, Kind::Css, STYLE)),
     script!("/console.js", "console/console.js"),
@@ -167,6 +169,31 @@ fn ready(call: &mut Call<'_>) {
         return call.answer(Status::Unavailable, Kind::Text, b"loading\n");
     }
     call.answer(Status::Ok, Kind::Text, b"OK\n");
+}
+
+/// The parts of a server that load balancers ask about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AskedRole {
+    Primary,
+    Replica,
+}
+
+/// 200 if this server serves in that role now: as the master that may answer, or as a replica that follows one.
+fn has_role(call: &mut Call<'_>, role: AskedRole) {
+    let shared = call.local.shared;
+    let replication = &shared.replication;
+    let is_up = !shared.snapshots.loading.is_on();
+    let is_it = match role {
+        AskedRole::Primary => {
+            shared.group.as_ref().map_or(!replication.is_replica(), |group| group.serves(shared))
+        }
+        AskedRole::Replica => {
+            replication.is_replica() && replication.link_is_up() && !call.local.is_in_doubt()
+        }
+    };
+    let (status, text) =
+        if is_up && is_it { (Status::Ok, &b"OK\n"[..]) } else { (Status::Unavailable, &b"no\n"[..]) };
+    call.answer(status, Kind::Text, text);
 }
 
 fn begin(call: &mut Call<'_>, shape: Shape) {

@@ -45,6 +45,10 @@ impl JournalHost for Shared {
         self.sync_waiters.has_any()
     }
 
+    fn committed_before(&self) -> Option<u64> {
+        self.group.as_ref().and_then(|group| group.commit.committed_before())
+    }
+
     fn has_base(&self) {
         self.snapshots.hold_until_base(false);
     }

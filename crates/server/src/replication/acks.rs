@@ -5,9 +5,10 @@ use darter_txn::waiters::{Parked, Ticket};
 use darter_wire::Reply;
 
 use super::Replication;
-use super::replicas::Stage;
+use super::replicas::{Replica, Stage};
 use crate::dispatch::Caller;
 use crate::journal::waitaof;
+use crate::replication::group::FailoverGroup;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::{ThreadState, unix_ms};
 use crate::waiting::{BlockedState, TimeUp};
@@ -123,7 +124,8 @@ impl Replication {
             return false;
         }
         let now_ms = unix_ms();
-        let (reached, has): (Vec<(u64, u64)>, _) = {
+        let members = shared.group.as_ref().map(|group| group.commit.members()).unwrap_or_default();
+        let (reached, has, least): (Vec<(u64, u64)>, _, _) = {
             let state = self.state();
             let has = |history: &Id, sequence: u64| state.has_sequence(history, sequence);
             let wanted = waits.0.iter().map(|wait| match &wait.goal {
@@ -132,7 +134,13 @@ impl Replication {
             });
             let has: Vec<bool> = wanted.collect();
             let online = state.replicas.iter().filter(|replica| replica.stage == Stage::Online);
-            (online.map(|replica| (replica.acked, replica.synced)).collect(), has)
+            // What every member that may lead next has.
+            let acked = |boot: &Id| {
+                let of = |replica: &&Replica| replica.boot.as_ref() == Some(boot);
+                state.replicas.iter().find(of).map_or(0, |replica| replica.acked)
+            };
+            let least = members.iter().map(acked).min().unwrap_or(u64::MAX);
+            (online.map(|replica| (replica.acked, replica.synced)).collect(), has, least)
         };
         let mut has = has.into_iter();
         let durable = shared.journal.durable_before();
@@ -150,7 +158,9 @@ impl Replication {
             let mut out = Reply::new(&mut reply, wait.resp3);
             let is_reached = match wait.goal {
                 Goal::Applied(replicas) => {
-                    let there = count(|one| one.0);
+                    let has_all = wait.offset.is_some_and(|offset| least >= offset);
+                    let count = count(|one| one.0);
+                    let there = if has_all { count } else { count.min(replicas.saturating_sub(1)) };
                     out.int_len(there);
                     there >= replicas
                 }
@@ -189,6 +199,8 @@ impl ThreadState {
     pub fn lacks_replicas(&self) -> bool {
         let wanted = self.live.replication.min_replicas;
         let replication = &self.shared.replication;
-        wanted > 0 && !replication.is_replica() && replication.good_replicas() < wanted
+        let lacks_acks = self.shared.group.as_ref().is_some_and(FailoverGroup::lacks_acks);
+        let is_master = !replication.is_replica();
+        is_master && (lacks_acks || wanted > 0 && replication.good_replicas() < wanted)
     }
 }

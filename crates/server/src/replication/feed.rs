@@ -164,6 +164,14 @@ impl Replication {
         feeding.is_some()
     }
 
+    /// The sequence of the stream's next record, and the numbers of the stream that is made here.
+    pub fn stream_position(&self, shared: &Shared) -> (u64, StreamNumbers) {
+        let feeding = lock(&self.feeding);
+        let next = self.state().records.next();
+        let numbers = feeding.as_ref().map(|feeding| feeding.numbers.clone());
+        (next, numbers.unwrap_or_else(|| StreamNumbers::new(shared.journal.end(), next)))
+    }
+
     /// The sequence in the stream of a record of the journal; `None` when no stream is made here.
     pub fn stream_sequence(&self, shared: &Shared, sequence: u64) -> Option<u64> {
         lock(&self.feeding).as_mut().map(|feeding| feeding.number_of(shared, sequence))
@@ -298,6 +306,11 @@ impl Replication {
         }
         let next = merger.next_sequence();
         tell_marks(marks, next, end);
+        if let Some(group) = &shared.group
+            && group.commit.note_fed(next, numbers)
+        {
+            shared.journal.release(shared);
+        }
         let next = numbers.journal_of(next);
         {
             let mut state = self.state();
@@ -387,7 +400,7 @@ fn run(shared: &'static Shared) {
     let replication = &shared.replication;
     let (mut patience, mut bytes) = (LOOK, Vec::new());
     let mut looked = Instant::now();
-    let mut has_fed = false;
+    let (mut has_fed, mut told) = (false, 0);
     loop {
         if has_fed && !replication.has_waits() {
             // What comes one by one is taken together, and those who bring it need not wake this thread each time.
@@ -420,13 +433,17 @@ fn run(shared: &'static Shared) {
             looked = Instant::now();
             look_after(shared, &mut state);
         }
+        if std::mem::replace(&mut told, shared.committed_stream()) != shared.committed_stream() {
+            state.beat(shared);
+        }
         let is_over = is_over(shared, &state);
         drop(state);
         if is_over {
             forget_backlog(shared);
         }
         let has_waits = replication.answer_waits(shared);
-        patience = if is_behind || has_waits { LOOK_SOON } else { LOOK };
+        let is_soon = is_behind || has_waits || is_committing(shared, told);
+        patience = if is_soon { LOOK_SOON } else { LOOK };
     }
 }
 
@@ -442,12 +459,20 @@ fn look_after(shared: &Shared, state: &mut super::State) {
     shared.replication.good_replicas.store(good as u32, Relaxed);
 }
 
+/// Returns true if something is not committed yet, or members have not heard that it is.
+fn is_committing(shared: &Shared, told: u64) -> bool {
+    let committed = shared.committed_stream();
+    committed > 0
+        && (committed != told || shared.group.as_ref().is_some_and(|group| group.commit.waiting() > 0))
+}
+
 /// Whether nobody has followed this master for so long that nobody will come back.
 fn is_over(shared: &Shared, state: &super::State) -> bool {
     let ttl_s = shared.settings.live().replication.backlog_ttl_s;
     let alone_s = (unix_ms() / 1000).saturating_sub(state.alone_since_s);
     let has_backup = shared.backup.status().stage.is_open();
     state.has_backlog
+        && shared.group.is_none()
         && !has_backup
         && ttl_s > 0
         && alone_s > ttl_s

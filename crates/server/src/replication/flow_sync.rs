@@ -21,7 +21,7 @@ use darter_replica::frame::{FrameKind, SyncEnd};
 use darter_wire::Reply;
 
 use super::disk::DiskSync;
-use super::flows::{FlowPipe, Flows, TERM};
+use super::flows::{FlowPipe, Flows};
 use super::new_id;
 use super::replicas::{Replica, Stage};
 use crate::pubsub;
@@ -53,7 +53,7 @@ pub fn hello(shared: &Shared, version: i64, reply: &mut Reply<'_>) -> Result<(),
     reply.int(VERSION);
     reply.bulk(replication.boot.as_str().as_bytes());
     reply.bulk(state.history.id.as_str().as_bytes());
-    reply.int(TERM as i64);
+    reply.int(i64::try_from(shared.term()).unwrap_or(i64::MAX));
     reply.int(i64::try_from(state.records.next()).unwrap_or(i64::MAX));
     reply.int_len(lanes(shared, &state.records));
     Ok(())
@@ -108,6 +108,7 @@ pub fn begin(
     };
     let mut replica = Replica::new(info.clone(), wish.port, address, Stage::Waits, 0);
     replica.acked = offset.filter(|_| from.is_some()).unwrap_or(0);
+    replica.boot = wish.boot;
     let (ip, port) = (replica.ip(), replica.port);
     let mut flows = Flows::new(session, cursors);
     flows.is_partial = from.is_some();

@@ -14,8 +14,6 @@ use crate::clients::ClientInfo;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::unix_ms;
 
-/// The term of all masters while no store of the outside says who is one.
-pub const TERM: u64 = 1;
 /// Bytes of records that a flow may have unsent,
 const RECORDS_AHEAD_MAX: u64 = 8 << 20;
 /// and of blocks with them: records go first.
@@ -95,7 +93,7 @@ impl FlowPipe {
             return self.send(shared, kind, flow, &body);
         }
         let sum = BodySum::of(&body);
-        let mut head = head_of(kind, flow);
+        let mut head = head_of(shared, kind, flow);
         head.len = body.len() as u32;
         send_summed(self, shared, head, &sum, body);
     }
@@ -105,7 +103,7 @@ impl FlowPipe {
         let pieces = body.len().div_ceil(BODY_BYTES_MAX).max(1);
         for at in 0..pieces {
             let piece = body.chunks(BODY_BYTES_MAX).nth(at).unwrap_or_default();
-            let mut head = head_of(kind, flow);
+            let mut head = head_of(shared, kind, flow);
             head.flags = if at + 1 < pieces { MORE } else { 0 };
             head.len = piece.len() as u32;
             send_summed(self, shared, head, &BodySum::of(piece), piece.into());
@@ -113,8 +111,9 @@ impl FlowPipe {
     }
 }
 
-fn head_of(kind: FrameKind, flow: u16) -> FrameHead {
-    FrameHead { kind, flags: 0, flow, len: 0, term: TERM, committed: 0, clock_ms: unix_ms() }
+fn head_of(shared: &Shared, kind: FrameKind, flow: u16) -> FrameHead {
+    let (term, committed) = (shared.term(), shared.committed_stream());
+    FrameHead { kind, flags: 0, flow, len: 0, term, committed, clock_ms: unix_ms() }
 }
 
 impl Flows {
@@ -205,7 +204,7 @@ impl Flows {
                     pipe.send(shared, FrameKind::Records, lane as u16, &chunk.bytes);
                     continue;
                 }
-                let mut head = head_of(FrameKind::Records, lane as u16);
+                let mut head = head_of(shared, FrameKind::Records, lane as u16);
                 head.len = chunk.bytes.len() as u32;
                 send_summed(pipe, shared, head, &chunk.sum, chunk.bytes.clone());
             }

@@ -43,6 +43,10 @@ struct Following<'a> {
     acked: Option<Instant>,
     looked: Instant,
     has_news: bool,
+    // the data is what a master had when all below is committed
+    whole_at: u64,
+    // every record below was acknowledged
+    dense: u64,
     // bytes received, and the next record when it came
     heard: u64,
     moved: (u64, Instant),
@@ -65,6 +69,9 @@ impl Link {
         let blocks = match session.next {
             None => {
                 inbox.begin_loading();
+                if let Some(group) = &self.shared.group {
+                    group.doubt();
+                }
                 self.info.begin_sync(0);
                 self.begin_replacing(0)?;
                 Some(BlockLoad::begin(self.shared))
@@ -152,6 +159,9 @@ impl Link {
             (None, None) => return Err(End::Lost("a full sync without an end".to_owned())),
         };
         self.go_up();
+        if let Some(group) = &self.shared.group {
+            group.note_term(session.term);
+        }
         let mut following = Following {
             inbox,
             merger: Merger::new(usize::from(session.flows), next),
@@ -159,6 +169,8 @@ impl Link {
             acked: None,
             looked: Instant::now(),
             has_news: false,
+            whole_at: next,
+            dense: next,
             heard: 0,
             moved: (next, Instant::now()),
         };
@@ -217,16 +229,23 @@ impl Link {
 
     /// Applies what is next, or waits for it a moment; acknowledges.
     fn apply_some(&mut self, wire: &mut Wire, following: &mut Following<'_>) -> Step<()> {
-        let Following { inbox, merger, former, .. } = following;
         let mut taken = 0;
         while taken < TAKEN_BYTES_MAX
-            && let Some((lane, records)) = inbox.take()?
+            && let Some((lane, records)) = following.inbox.take()?
         {
             taken += records.len();
-            merger.push(lane, records.into());
+            following.merger.push(lane, records.into());
         }
-        let batch = Batch::of_records(merger, former).map_err(End::Hopeless)?;
-        inbox.hold(merger);
+        let committed = following.inbox.committed();
+        let batch = match committed {
+            0 => {
+                let batch = Batch::of_records(&mut following.merger, &mut following.former);
+                following.dense = following.merger.next_sequence();
+                batch.map_err(End::Hopeless)?
+            }
+            _ => self.next_committed(wire, following, committed)?,
+        };
+        following.inbox.hold(&following.merger);
         match batch {
             Some(batch) => {
                 let len = batch.len as u64;
@@ -237,14 +256,15 @@ impl Link {
                 following.has_news = true;
             }
             None if taken == 0 => {
-                inbox.wait(if following.has_news { ACK_NEWS } else { LOOK });
+                following.inbox.wait(committed, if following.has_news { ACK_NEWS } else { LOOK });
             }
             None => {}
         }
+        self.settle_doubt(committed, following.whole_at);
         let every = if following.has_news { ACK_NEWS } else { ACK_EVERY };
         if following.acked.is_none_or(|at| at.elapsed() >= every) {
             (following.acked, following.has_news) = (Some(Instant::now()), false);
-            let said = self.acknowledge(following.merger.next_sequence());
+            let said = self.acknowledge(following.dense);
             wire.send(&said)?;
         }
         if following.looked.elapsed() >= LOOK {
@@ -253,6 +273,48 @@ impl Link {
             self.look_for_gap(following)?;
         }
         Ok(())
+    }
+
+    /// Keeps and acknowledges what has come, and returns what of it is committed and not applied.
+    fn next_committed(
+        &mut self,
+        wire: &mut Wire,
+        following: &mut Following<'_>,
+        committed: u64,
+    ) -> Step<Option<Batch>> {
+        let (history, applied) = {
+            let state = self.shared.replication.state();
+            (state.history.id, state.records.next())
+        };
+        let (dense, reader) = {
+            let mut kept = lock(&self.shared.replication.uncommitted);
+            // Whoever stops the link leads perhaps, with what is kept until then and nothing else.
+            if self.info.is_stopped() {
+                return Err(End::Stopped);
+            }
+            let dense = kept.take(history, &mut following.merger, applied);
+            let dense = dense.map_err(|bad| End::Lost(bad.to_string()))?;
+            (dense, kept.reader(history, applied, committed))
+        };
+        if dense > following.dense {
+            following.dense = dense;
+            following.acked = Some(Instant::now());
+            let said = self.acknowledge(dense);
+            wire.send(&said)?;
+        }
+        let Some(mut reader) = reader else { return Ok(None) };
+        Batch::of_records(&mut reader, &mut following.former).map_err(End::Hopeless)
+    }
+
+    /// Shows the data again once all that came with a sync is committed.
+    fn settle_doubt(&self, committed: u64, whole_at: u64) {
+        if let Some(group) = &self.shared.group
+            && group.is_in_doubt()
+            && (committed == 0 || committed >= whole_at)
+            && !self.info.is_stopped()
+        {
+            group.trust();
+        }
     }
 
     /// Ends the session where the connection has ended, the master is silent, or a flow has failed.
@@ -353,6 +415,7 @@ impl FlowReader<'_> {
             self.inbox.note(|news| {
                 news.bytes += len;
                 news.clock_ms = news.clock_ms.max(head.clock_ms);
+                news.committed = news.committed.max(head.committed);
             });
             if let Some(content) = self.joiner.take(&head, body).map_err(|broken| garbled(broken.0))? {
                 self.take(head.kind, content)?;

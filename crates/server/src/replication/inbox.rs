@@ -65,6 +65,8 @@ pub struct News {
     pub clock_ms: u64,
     /// Bytes received.
     pub bytes: u64,
+    /// Sequences below are committed, as the master said last; 0: it does not say.
+    pub committed: u64,
     /// Why a flow has ended.
     pub failed: Option<FlowFailure>,
 }
@@ -161,10 +163,11 @@ impl Inbox {
         Ok(Some((lane, records)))
     }
 
-    /// Waits for something new, up to `patience`.
-    pub fn wait(&self, patience: Duration) {
+    /// Waits for something new, up to `patience`: records, or that more than `committed` is.
+    pub fn wait(&self, committed: u64, patience: Duration) {
         let queue = lock(&self.queue);
-        if queue.records.is_empty() && queue.stored.is_empty() && queue.news.failed.is_none() {
+        let is_known = queue.news.committed <= committed && queue.news.failed.is_none();
+        if queue.records.is_empty() && queue.stored.is_empty() && is_known {
             drop(self.news.wait_timeout(queue, patience));
         }
     }
@@ -197,6 +200,11 @@ impl Inbox {
     /// What was received besides records.
     pub fn news(&self) -> News {
         lock(&self.queue).news.clone()
+    }
+
+    /// Sequences below are committed; 0: the master does not say.
+    pub fn committed(&self) -> u64 {
+        lock(&self.queue).news.committed
     }
 
     /// Notes something that was received.

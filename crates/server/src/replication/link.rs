@@ -210,17 +210,21 @@ impl Link {
             let Err(end) = self.converse();
             rest =
                 if self.info.stage() == Stage::Connected { RETRY_FIRST } else { (rest * 3).min(RETRY_MAX) };
+            if self.shared.group.is_some() {
+                // Writers wait for a member that comes to a new leader a moment too early.
+                rest = LOOK;
+            }
             self.note_down();
             match end {
                 End::Stopped => return,
-                End::Hopeless(why) => {
+                End::Hopeless(why) if self.shared.group.is_none() => {
                     let (host, port) = (&self.info.host, self.info.port);
                     tracing::error!(
                         "replication from {host}:{port} has ended for good: {why}; REPLICAOF begins it anew"
                     );
                     return;
                 }
-                End::Lost(why) => {
+                End::Lost(why) | End::Hopeless(why) => {
                     if why != told && !self.info.is_stopped() {
                         tracing::warn!("master {}:{}: {why}; trying again", self.info.host, self.info.port);
                         told = why;
@@ -299,6 +303,10 @@ impl Link {
             match handshake.take(&line).map_err(|refusal| End::Lost(format!("it refuses: {}", refusal.0)))? {
                 Next::Send(bytes) => wire.send(&bytes)?,
                 Next::Wait => {}
+                // A member needs flows; what is wrong now may be right in a moment.
+                Next::Full { .. } | Next::Continue { .. } if shared.group.is_some() => {
+                    return Err(End::Lost("it does not serve flows now".to_owned()));
+                }
                 Next::Full { id, offset } => {
                     self.load(&mut wire, id, offset)?;
                     break;

@@ -13,6 +13,7 @@ pub mod feed;
 pub mod flow_sync;
 pub mod flows;
 mod follow;
+pub mod group;
 mod inbox;
 mod link;
 pub mod position;
@@ -22,6 +23,7 @@ pub mod show;
 pub mod sync;
 pub mod takeover;
 pub mod track;
+mod uncommitted;
 mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -37,9 +39,13 @@ use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
+pub use link::own_place;
+pub use wire::Wire;
+
 use acks::Waits;
 use link::LinkCard;
 use replicas::Replica;
+use uncommitted::Uncommitted;
 
 /// What is known of replication; one for the process.
 pub struct Replication {
@@ -50,6 +56,8 @@ pub struct Replication {
     state: Mutex<State>,
     /// Held while a batch of a master is applied, and while the role changes.
     applying: Mutex<()>,
+    /// Records of a leader that are not applied.
+    uncommitted: Mutex<Uncommitted>,
     waits: Mutex<Waits>,
     feeding: Mutex<Option<feed::Feeding>>,
     feeder: AtomicBool,
@@ -140,6 +148,7 @@ impl Replication {
                 times: VecDeque::new(),
             }),
             applying: Mutex::default(),
+            uncommitted: Mutex::default(),
             waits: Mutex::default(),
             feeding: Mutex::default(),
             feeder: AtomicBool::new(false),
@@ -168,6 +177,11 @@ impl Replication {
     /// Whether the link to the master is up.
     pub fn link_is_up(&self) -> bool {
         self.link_is_up.load(Relaxed)
+    }
+
+    /// Notes that nobody is followed for now.
+    pub fn note_link_down(&self) {
+        self.link_is_up.store(false, Relaxed);
     }
 
     /// Replicas that have acknowledged lately.
@@ -315,7 +329,7 @@ const TIMES_MAX: usize = 4096;
 const TIMES_APART_MS: u64 = 5;
 
 /// Forty random digits that nobody can guess.
-fn new_id() -> Id {
+pub fn new_id() -> Id {
     Id::from_random(seed)
 }
 
@@ -336,6 +350,8 @@ impl ThreadState {
     /// Whether nothing but commands about the server itself runs: the master is away, and its old data is not wanted.
     pub fn is_stale(&self) -> bool {
         let replication = &self.shared.replication;
-        replication.is_replica() && !replication.link_is_up() && !self.live.replication.serves_stale
+        let is_away =
+            replication.is_replica() && !replication.link_is_up() && !self.live.replication.serves_stale;
+        is_away || self.is_in_doubt()
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use darter_replica::history::Id;
+
 use super::flows::{Flows, ReplicaProgress};
 use super::{Replication, State};
 use crate::clients::ClientInfo;
@@ -49,6 +51,8 @@ pub struct Replica {
     over_soft_since: Option<Instant>,
     /// Its snapshot, while it gets one.
     pub snapshot: Option<Snapshot>,
+    /// Which start of a server it is, if it is one of ours.
+    pub boot: Option<Id>,
     /// The connections of one of ours; others get RESP on the one that they came by.
     pub flows: Option<Flows>,
 }
@@ -136,6 +140,7 @@ impl Replica {
             sent_before,
             over_soft_since: None,
             snapshot: None,
+            boot: None,
             flows: None,
         }
     }
@@ -318,6 +323,11 @@ impl State {
                 shared.handle(info.thread).send(ThreadMessage::Kill { token, client });
             }
         }
+        self.beat(shared);
+    }
+
+    /// Says to those of ours that this server is alive, and what is committed.
+    pub fn beat(&mut self, shared: &Shared) {
         let next = self.records.next();
         self.replicas
             .iter_mut()
@@ -333,11 +343,17 @@ impl State {
 
 impl Replication {
     /// Notes what a replica of ours says, by sequences.
-    pub fn note_said(&self, client: u64, said: ReplicaProgress) {
+    pub fn note_said(&self, shared: &Shared, client: u64, said: ReplicaProgress) {
         let mut state = self.state();
         let replica = state.replicas.iter_mut().find(|replica| replica.info.id == client);
-        if let Some(flows) = replica.and_then(|replica| replica.flows.as_mut()) {
+        let Some(replica) = replica else { return };
+        if let Some(flows) = &mut replica.flows {
             flows.said = said;
+        }
+        let boot = replica.boot.filter(|_| replica.stage == Stage::Online);
+        drop(state);
+        if let (Some(group), Some(boot)) = (&shared.group, boot) {
+            group.note_acked(shared, &boot, said.dense);
         }
     }
 

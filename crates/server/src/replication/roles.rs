@@ -5,7 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
+use darter_replica::form::Former;
+use darter_replica::history::{History, Id};
+
 use super::apply;
+use super::batch::Batch;
 use super::link::{self, LinkCard, WasMaster};
 use super::new_id;
 use crate::pubsub;
@@ -119,8 +123,86 @@ pub fn stand_alone(local: &mut ThreadState) {
     tracing::info!("this server is a master now");
 }
 
-/// Has CONFIG GET and CONFIG REWRITE tell of the master.
+/// Leads a group: what was received and not applied is applied, and a history with this id begins. `at_switch` runs with
+/// all shards held, before the first write. For a thread that serves nobody.
+///
+/// Errors: a change that was received cannot be applied, or the server ends.
+pub fn take_over(
+    shared: &'static Shared,
+    id: Id,
+    at_switch: impl FnOnce() + Send + 'static,
+) -> Result<(), String> {
+    let replication = &shared.replication;
+    let old = replication.state().master.clone();
+    if let Some(old) = old {
+        old.stop();
+    }
+    // A batch that was being applied is applied now, and none follows it.
+    drop(lock(&replication.applying));
+    apply_uncommitted(shared)?;
+    let done = apply::with_all_shards(shared, move |local, grant| {
+        let shared = local.shared;
+        let replication = &shared.replication;
+        let _applying = lock(&replication.applying);
+        let selected = {
+            let mut state = replication.state();
+            state.master = None;
+            let offset = state.offset();
+            match state.is_continuous {
+                true => state.history.turn(id, offset),
+                false => state.history = History::new(id),
+            }
+            state.drop_replicas(shared);
+            std::mem::take(&mut state.db)
+        };
+        replication.keeps_dead.store(false, Relaxed);
+        replication.begin_feeding(shared, selected);
+        grant.iter_mut().for_each(|part| pubsub::settle(local, part));
+        at_switch();
+        replication.is_replica.store(false, Relaxed);
+        replication.link_is_up.store(false, Relaxed);
+        local.refresh_gate();
+    });
+    done.ok_or_else(|| "the server ends".to_owned())
+}
+
+/// Applies what was acknowledged, committed or not: whoever leads now keeps it.
+fn apply_uncommitted(shared: &'static Shared) -> Result<(), String> {
+    let replication = &shared.replication;
+    let (nobody, mut former) = (Arc::new(LinkCard::new(String::new(), 0)), Former::default());
+    loop {
+        let (history, applied) = {
+            let state = replication.state();
+            (state.history.id, state.records.next())
+        };
+        let reader = lock(&replication.uncommitted).reader(history, applied, u64::MAX);
+        let Some(mut reader) = reader else { break };
+        let Some(batch) = Batch::of_records(&mut reader, &mut former)? else { break };
+        apply::apply(shared, &nobody, batch)?;
+    }
+    lock(&replication.uncommitted).clear();
+    Ok(())
+}
+
+/// Is a replica of nobody until it is known whom to follow. Nothing waits here.
+pub fn abdicate(shared: &Shared) {
+    let replication = &shared.replication;
+    let _applying = lock(&replication.applying);
+    replication.is_replica.store(true, Relaxed);
+    replication.link_is_up.store(false, Relaxed);
+    let mut state = replication.state();
+    if state.master.is_none() {
+        let nobody = LinkCard::new("none".to_owned(), 0);
+        nobody.stop();
+        state.master = Some(Arc::new(nobody));
+    }
+}
+
+/// Has CONFIG GET and CONFIG REWRITE tell of the master, unless a group says who that is.
 fn note(shared: &Shared, place: &str) {
+    if shared.group.is_some() {
+        return;
+    }
     if let Err(why) = shared.settings.note("replicaof", place) {
         tracing::warn!("replicaof: {why}");
     }

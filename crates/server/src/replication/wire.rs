@@ -39,16 +39,21 @@ impl Wire {
     ///
     /// Errors: the name is unknown, nobody listens there, it takes too long, or one side does not trust the other.
     pub fn connect(host: &str, port: u16, tls: &Tls) -> io::Result<Wire> {
+        Wire::connect_within(host, port, tls, CONNECT)
+    }
+
+    /// As [`Wire::connect`], with the time for each address.
+    pub fn connect_within(host: &str, port: u16, tls: &Tls, patience: Duration) -> io::Result<Wire> {
         let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
         for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT) {
+            match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(PATIENCE))?;
-                    stream.set_write_timeout(Some(CONNECT))?;
+                    stream.set_write_timeout(Some(patience))?;
                     let handle = stream.try_clone()?;
                     let stream = match tls.replication {
-                        true => Stream::Encrypted(Box::new(Outgoing::over(stream, host, tls, CONNECT)?)),
+                        true => Stream::Encrypted(Box::new(Outgoing::over(stream, host, tls, patience)?)),
                         false => Stream::Plain(stream),
                     };
                     return Ok(Wire { stream, handle, input: Vec::new(), at: 0, room: vec![0; READ_BYTES] });

@@ -41,7 +41,7 @@ pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
         naming::directory(live)?.sweep()?;
     }
     let Some(source) = naming::newest(live)? else { return Ok(Beginning::Empty) };
-    if live.replication.master.is_some() {
+    if live.replication.may_follow() {
         // Nothing goes by itself on a replica.
         shared.snapshots.loading.begin_replay(source.1.len);
     } else {
@@ -92,6 +92,9 @@ fn ready(shared: &Shared) {
 fn end(shared: &'static Shared, what: &str, file: Option<String>, outcome: &Result<(), String>) {
     match outcome {
         Ok(()) => {
+            if let Some(group) = shared.group.as_ref().filter(|_| shared.journal.is_on()) {
+                group.recovers.store(what == "journal", Relaxed);
+            }
             if let Some(position) = shared.snapshots.loading.position() {
                 shared.replication.resume(shared, position);
             }

@@ -16,6 +16,7 @@ use darter_persist::ReadAt;
 use darter_persist::file::{Options, Writer};
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{NewFile, Spool};
+use darter_replica::history::Id;
 use darter_wire::Reply;
 
 use crate::clients::ClientInfo;
@@ -40,6 +41,8 @@ pub struct Wish {
     pub port: u16,
     /// The address it wants to be known by as a server.
     pub address: Option<Box<str>>,
+    /// Which start of a server of ours it is.
+    pub boot: Option<Id>,
     /// It understands a new replication id (`capa psync2`).
     pub knows_ids: bool,
 }

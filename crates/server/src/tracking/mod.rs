@@ -290,7 +290,10 @@ fn send(shared: &Shared, trackers: &[Tracker], keys: &[u8], by: ChangedBy) {
 /// Tells a client that gets its messages itself, or whose other one has gone: at once where nothing is in between.
 fn tell_itself(shared: &Shared, tracker: &Tracker, keys: &Arc<[u8]>) {
     let handle = shared.handle(tracker.thread);
-    let told = if tracker.redirect.is_none() { tracker.direct_push.tell(handle, keys) } else { Told::NotNow };
+    // What is not committed yet is held back with all other output.
+    let is_held = shared.group.as_ref().is_some_and(|group| group.commit.is_on());
+    let goes_directly = tracker.redirect.is_none() && !is_held;
+    let told = if goes_directly { tracker.direct_push.tell(handle, keys) } else { Told::NotNow };
     match told {
         Told::Sent => {}
         // There is nothing to add to what it finds with the client.

@@ -249,6 +249,38 @@ impl<S: Read + Write> Client<S> {
         self.read()
     }
 
+    /// Sends a command to a server that may have gone; false: it has.
+    pub fn try_send(&mut self, command: &[&str]) -> bool {
+        let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+        for arg in command {
+            bytes.extend_from_slice(format!("${}\r\n{arg}\r\n", arg.len()).as_bytes());
+        }
+        self.stream().write_all(&bytes).is_ok()
+    }
+
+    /// Reads one reply, however it comes; `None`: the connection ends before it is whole, or the time is up.
+    pub fn try_read(&mut self) -> Option<Value> {
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line).ok()?;
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r\n")?).into_owned();
+        let (kind, rest) = line.split_at(1);
+        Some(match kind {
+            "+" => Value::Status(rest.to_owned()),
+            "-" => Value::Error(rest.to_owned()),
+            ":" => Value::Int(rest.parse().ok()?),
+            "$" => {
+                let mut bytes = vec![0; rest.parse::<usize>().ok()? + 2];
+                self.reader.read_exact(&mut bytes).ok()?;
+                Value::Text(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned())
+            }
+            "*" => {
+                let len: usize = rest.parse().ok()?;
+                Value::Array((0..len).map(|_| self.try_read()).collect::<Option<_>>()?)
+            }
+            _ => panic!("no reply: {line:?}"),
+        })
+    }
+
     /// As [`Client::call`], for a server that may close the connection.
     pub fn try_call(&mut self, command: &[&str]) -> Option<Value> {
         let line = command.join(" ") + "\r\n";

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Source, Text};
+use crate::replication::group;
 use crate::replication::replicas::Stage;
 use crate::replication::show;
 
@@ -83,5 +84,13 @@ fn history(source: &Source<'_>, out: &mut Text) {
     out.field("repl_disk_first_byte_offset", state.disk.first_noted().map_or(0, |offset| offset + 1));
     if state.knows_sequences {
         out.field("sequence", state.records.next());
+    }
+    drop(state);
+    if let Some(group) = group::show::overview(source.shared) {
+        out.field("term", group.term);
+        out.field("group_role", group.role);
+        out.field("group_leader", group.leader);
+        out.field("sync_members", group.sync.len());
+        out.field("acks_waiting", group.acks_waiting);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::text::seconds;
 use super::{Family, Kind, Samples, Scrape, counter, gauge, many, most_called};
 use crate::pubsub;
+use crate::replication::group;
 use crate::replication::show::Follower;
 use darter_config::Measure;
 
@@ -82,6 +83,41 @@ pub(super) const OWN: &[Family] = &[
         f64::from(s.info.get("rdb_last_bgsave_status").is_some_and(|status| status != "ok"))
     }),
     gauge("darter_loading", "1 while a snapshot is loaded.", |s| s.number("loading")),
+    many("darter_term", Kind::Gauge, "Term of the group that this server belongs to.", |s, out| {
+        if let Some(group) = group::show::overview(s.shared) {
+            out.one(group.term as f64);
+        }
+    }),
+    many(
+        "darter_sync_members",
+        Kind::Gauge,
+        "Members that have every change which was answered.",
+        |s, out| {
+            if let Some(group) = group::show::overview(s.shared) {
+                out.one(group.sync.len() as f64);
+            }
+        },
+    ),
+    many("darter_acks_waiting", Kind::Gauge, "Changes that members have not acknowledged yet.", |s, out| {
+        if let Some(group) = group::show::overview(s.shared) {
+            out.one(group.acks_waiting as f64);
+        }
+    }),
+    many(
+        "darter_failovers_total",
+        Kind::Counter,
+        "Changes of the group's leader that concern this server.",
+        |s, out| {
+            if let Some(group) = &s.shared.group {
+                let counts = &group.counts;
+                for (kind, count) in
+                    [("led", &counts.led), ("deposed", &counts.deposed), ("unclean", &counts.unclean)]
+                {
+                    out.with("kind", kind, count.load(Relaxed));
+                }
+            }
+        },
+    ),
     many(
         "darter_replica_lag_seconds",
         Kind::Gauge,

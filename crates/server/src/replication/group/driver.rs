@@ -1,0 +1,283 @@
+//! The thread of the group: gives the state machine the time, and does what it asks for.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use darter_quorum::etcd::Etcd;
+use darter_quorum::group::{GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
+use darter_quorum::state::{Ack, GroupMember};
+use darter_quorum::store::GroupStore;
+use darter_reactor::process::boot_ms;
+use darter_replica::history::Id;
+
+use super::beats::Beaters;
+use super::closing::{AfterClosing, Closing};
+use super::store::{self, LocalAddress, StoreRequest};
+use super::{FailoverGroup, GroupEvent, place, roles};
+use crate::pubsub;
+use crate::replication::replicas::Stage;
+use crate::shared::{CloseScope, Shared};
+use crate::worker::lock;
+use darter_config::HighAvailability;
+
+/// Time between two ticks.
+const TICK: Duration = Duration::from_millis(10);
+/// Time between two attempts to reach the store before this server knows its name.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The thread's own.
+struct GroupDriver {
+    shared: &'static Shared,
+    group: &'static FailoverGroup,
+    requests: Sender<StoreRequest>,
+    beaters: Beaters,
+    closing: Option<Closing>,
+    // the history that a reign would begin
+    replid: Id,
+    // who leads, as subscribers know it
+    leader: String,
+    // since when the leader has had no lease, by `boot_ms`
+    leaseless_ms: Option<u64>,
+}
+
+/// Joins the group that the settings name, if they name one. To be called once, when it is known what is loaded.
+///
+/// Errors: the settings contradict each other, or there can be no more threads.
+pub fn start(shared: &'static Shared) -> std::io::Result<()> {
+    let Some(group) = &shared.group else { return Ok(()) };
+    let live = shared.settings.live();
+    let invalid = |why: &str| std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned());
+    if live.replication.master.is_some() {
+        return Err(invalid("ha_store: the group says whom this server follows, not replicaof"));
+    }
+    if live.replication.ha.acks_disk {
+        return Err(invalid("replica_ack disk is not supported yet"));
+    }
+    if live.cluster.mode != darter_config::ClusterMode::Off {
+        return Err(invalid("ha_store: groups of a cluster are not supported yet"));
+    }
+    let local = LocalAddress::default();
+    let etcd = store::open(&live, local.clone()).map_err(|why| invalid(&format!("ha_store: {why}")))?;
+    let (tell, hear) = channel();
+    let _ = group.events.set(tell);
+    let body = move || {
+        shared.snapshots.roam();
+        run(shared, group, etcd, &local, &hear);
+    };
+    thread::Builder::new().name("darter-group".to_owned()).spawn(body).map(drop)
+}
+
+fn run(
+    shared: &'static Shared,
+    group: &'static FailoverGroup,
+    mut etcd: Etcd,
+    local: &Arc<Mutex<Option<std::net::IpAddr>>>,
+    events: &Receiver<GroupEvent>,
+) {
+    let live = shared.settings.live();
+    let host = loop {
+        let known = place::host(&live).or_else(|| lock(local).map(|at| at.to_string()));
+        if let Some(host) = known {
+            break host;
+        }
+        if let Err(fault) = etcd.read() {
+            tracing::warn!("the store of the group: {fault}");
+            thread::sleep(RETRY);
+        }
+    };
+    // Whoever follows before is given everything; nobody leads with half of what there is.
+    while shared.snapshots.loading.is_on() {
+        thread::sleep(TICK);
+    }
+    let name = place::name(shared, &live, &host);
+    let own = GroupMember { name, boot: shared.replication.boot.to_string() };
+    tracing::info!("this server is {} of the group {}", own.name, live.replication.ha.group);
+    *lock(&group.machine) = Some(GroupMachine::new(config(&live.replication.ha), own, boot_ms()));
+    let (requests, asked) = channel();
+    let spawned = thread::Builder::new()
+        .name("darter-store".to_owned())
+        .spawn(move || store::run(shared, etcd, &asked));
+    if let Err(error) = spawned {
+        return tracing::error!("the store of the group cannot be asked: {error}");
+    }
+    let driver = GroupDriver {
+        shared,
+        group,
+        requests,
+        beaters: Beaters::default(),
+        closing: None,
+        replid: crate::replication::new_id(),
+        leader: String::new(),
+        leaseless_ms: None,
+    };
+    driver.run(events);
+}
+
+fn config(ha: &HighAvailability) -> GroupConfig {
+    GroupConfig {
+        lease_ms: ha.lease_ms,
+        ack_timeout_ms: ha.ack_timeout_ms,
+        acks: ha.acks,
+        ack: if ha.acks_disk { Ack::Disk } else { Ack::Memory },
+    }
+}
+
+impl GroupDriver {
+    fn run(mut self, events: &Receiver<GroupEvent>) {
+        while !self.shared.is_stopping.load(SeqCst) {
+            match events.recv_timeout(TICK) {
+                Ok(event) => self.take(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.tick();
+        }
+    }
+
+    fn take(&mut self, event: GroupEvent) {
+        let now_ms = boot_ms();
+        let actions = match event {
+            GroupEvent::Read(answer) => {
+                self.group.with_machine(self.shared, |machine| machine.read(now_ms, answer))
+            }
+            GroupEvent::Written(answer) => {
+                self.group.with_machine(self.shared, |machine| machine.written(now_ms, answer))
+            }
+            GroupEvent::Actions(actions) => Some(actions),
+        };
+        self.act(actions.unwrap_or_default());
+    }
+
+    fn tick(&mut self) {
+        let facts = self.facts();
+        let done = self.group.with_machine(self.shared, |machine| {
+            let actions = machine.tick(boot_ms(), &facts);
+            (actions, machine.peers(), machine.leads(), machine.store_silence_ms(boot_ms()))
+        });
+        let Some((actions, peers, leads, silence_ms)) = done else { return };
+        self.act(actions);
+        self.beaters.settle(self.shared, &peers);
+        self.tell_of_leader();
+        self.look_at_lease();
+        let lease_ms = self.shared.settings.live().replication.ha.lease_ms;
+        let is_severed =
+            leads && self.group.acks == 0 && !self.group.commit.has_lease() && silence_ms >= lease_ms;
+        self.group.is_severed.store(is_severed, SeqCst);
+        if let Some(closing) = &mut self.closing
+            && closing.go_on(self.shared, self.group)
+        {
+            self.closing = None;
+        }
+    }
+
+    fn act(&mut self, actions: Vec<GroupAction>) {
+        let (shared, group) = (self.shared, self.group);
+        for action in actions {
+            match action {
+                GroupAction::Read => drop(self.requests.send(StoreRequest::Read)),
+                GroupAction::Write { expected, state } => {
+                    drop(self.requests.send(StoreRequest::Write(expected, state)));
+                }
+                GroupAction::Follow(leader) => {
+                    roles::follow(shared, &leader);
+                    group.changes.fetch_add(1, SeqCst);
+                }
+                GroupAction::StopFollowing => {
+                    tracing::warn!("the leader of the group is silent");
+                    roles::stop_following(shared);
+                }
+                GroupAction::Lead { term, replid } => {
+                    self.closing = None;
+                    if !roles::lead(shared, group, term, &replid) {
+                        continue;
+                    }
+                    self.replid = crate::replication::new_id();
+                    self.leaseless_ms = None;
+                    group.changes.fetch_add(1, SeqCst);
+                }
+                GroupAction::StepDown if group.has_abdicated.load(SeqCst) => roles::step_down(shared, group),
+                GroupAction::StepDown => {
+                    roles::step_down(shared, group);
+                    self.closing = Some(Closing::begin(shared, CloseScope::All, AfterClosing::LetGo));
+                }
+            }
+        }
+    }
+
+    /// Publishes that another server leads, in the words of Sentinel.
+    fn tell_of_leader(&mut self) {
+        let leader = self.group.with_machine(self.shared, |machine| {
+            machine.state().map(|(_, state)| state.leader.clone()).unwrap_or_default()
+        });
+        let Some(leader) = leader.filter(|leader| *leader != self.leader) else { return };
+        let old = std::mem::replace(&mut self.leader, leader);
+        let (Some(old), Some(new)) = (place::parse(&old), place::parse(&self.leader)) else { return };
+        let group = &self.shared.settings.live().replication.ha.group;
+        let line = format!("{group} {} {} {} {}", old.0, old.1, new.0, new.1);
+        pubsub::publish(self.shared, b"+switch-master", line.as_bytes());
+    }
+
+    /// Collects the facts of this moment.
+    fn facts(&self) -> GroupFacts {
+        let shared = self.shared;
+        let leads = !shared.replication.is_replica();
+        let is_loading = shared.snapshots.loading.is_on();
+        let names = lock(&self.group.names).clone();
+        let keys = || shared.shard_stats.iter().any(|stats| lock(stats).keys.iter().any(|keys| *keys > 0));
+        let has_keys = keys();
+        let state = shared.replication.state();
+        let followers = state.replicas.iter().filter(|replica| replica.stage == Stage::Online);
+        let followers = followers.filter_map(|replica| {
+            let boot = replica.boot?;
+            Some(GroupFollower {
+                member: GroupMember { name: names.get(&boot)?.clone(), boot: boot.to_string() },
+                acked: replica.flows.as_ref()?.said.dense,
+                is_required: self.group.commit.is_required(&boot),
+            })
+        });
+        GroupFacts {
+            position: state.offset(),
+            is_whole: state.is_continuous && !is_loading,
+            recovers: self.group.recovers.load(SeqCst),
+            has_data: state.is_continuous || has_keys,
+            is_ready: !is_loading,
+            replid: if leads { state.history.id } else { self.replid }.to_string(),
+            end: state.records.next(),
+            followers: followers.collect(),
+        }
+    }
+
+    /// On a leader that may not answer: refuses everything after a while, so that nobody waits for ever.
+    fn look_at_lease(&mut self) {
+        let (shared, group) = (self.shared, self.group);
+        let leads = !shared.replication.is_replica();
+        if !leads || group.acks == 0 {
+            self.leaseless_ms = None;
+            return;
+        }
+        if group.lacks_acks.load(SeqCst) && self.closing.is_none() && group.commit.is_frozen() {
+            self.closing = Some(Closing::begin(shared, CloseScope::Held, AfterClosing::Thaw));
+        }
+        if group.commit.has_lease() {
+            self.leaseless_ms = None;
+            if group.is_cut_off() {
+                group.commit.wait_for(group.acks);
+                self.closing = None;
+                group.is_cut_off.store(false, SeqCst);
+                tracing::info!("the members of the group are heard again");
+            }
+            return;
+        }
+        let now_ms = boot_ms();
+        let since_ms = *self.leaseless_ms.get_or_insert(now_ms);
+        let patience_ms = shared.settings.live().replication.ha.lease_ms;
+        if !group.is_cut_off() && now_ms >= since_ms + patience_ms {
+            group.is_cut_off.store(true, SeqCst);
+            self.closing = Some(Closing::begin(shared, CloseScope::Held, AfterClosing::LetGo));
+            tracing::warn!("the members of the group are not heard: nothing is answered until they are");
+        }
+    }
+}

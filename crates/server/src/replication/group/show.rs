@@ -1,0 +1,101 @@
+//! The group as people see it: DARTER GROUP and INFO.
+
+use darter_reactor::process::boot_ms;
+use darter_wire::Reply;
+
+use super::FailoverGroup;
+use crate::shared::Shared;
+use crate::worker::lock;
+
+/// The group as this server knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupOverview {
+    /// This server's name.
+    pub name: String,
+    /// Its part: waiting, following, campaigning or leading.
+    pub role: &'static str,
+    /// The term of the store.
+    pub term: u64,
+    /// The leader's name.
+    pub leader: String,
+    /// Members that have every change which was answered.
+    pub sync: Vec<String>,
+    /// Milliseconds since each other member was heard.
+    pub silences: Vec<(String, u64)>,
+    /// Why the store cannot be asked.
+    pub store_fault: Option<String>,
+    /// Changes that are not committed.
+    pub acks_waiting: u64,
+}
+
+/// Looks at the group; `None`: there is none.
+pub fn overview(shared: &Shared) -> Option<GroupOverview> {
+    let group = shared.group.as_ref()?;
+    let store_fault = lock(&group.store_fault).clone();
+    let machine = lock(&group.machine);
+    let Some(machine) = machine.as_ref() else {
+        return Some(GroupOverview { role: "waiting", store_fault, ..GroupOverview::default() });
+    };
+    let (now_ms, state) = (boot_ms(), machine.state().map(|(_, state)| state));
+    let peers = machine.peers();
+    let silences = peers.into_iter().filter_map(|name| {
+        let silence = machine.silence_ms(now_ms, &name)?;
+        Some((name, silence))
+    });
+    Some(GroupOverview {
+        name: machine.own().name.clone(),
+        role: machine.role(),
+        term: state.map_or(0, |state| state.term),
+        leader: state.map(|state| state.leader.clone()).unwrap_or_default(),
+        sync: state.iter().flat_map(|state| &state.sync).map(ToString::to_string).collect(),
+        silences: silences.collect(),
+        store_fault,
+        acks_waiting: if machine.leads() { group.commit.waiting() } else { 0 },
+    })
+}
+
+/// Answers DARTER GROUP; false: there is no group.
+pub fn answer(shared: &Shared, reply: &mut Reply<'_>) -> bool {
+    let Some(seen) = overview(shared) else { return false };
+    let group = shared.group.as_ref();
+    let texts = [
+        ("name", seen.name),
+        ("role", seen.role.to_owned()),
+        ("leader", seen.leader),
+        ("store", seen.store_fault.unwrap_or_else(|| "ok".to_owned())),
+    ];
+    reply.map(texts.len() + 6);
+    for (name, value) in texts {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let lease = group.map_or(Some(0), |group| group.commit.lease_left_ms());
+    let numbers = [
+        ("term", int(seen.term)),
+        ("acks", group.map_or(0, |group| i64::from(group.acks))),
+        ("acks-waiting", int(seen.acks_waiting)),
+        ("lease-ms", lease.map_or(-1, int)),
+    ];
+    for (name, value) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.int(value);
+    }
+    reply.bulk(b"members");
+    reply.array(seen.sync.len());
+    seen.sync.iter().for_each(|member| reply.bulk(member.as_bytes()));
+    reply.bulk(b"silence-ms");
+    reply.array(seen.silences.len() * 2);
+    for (name, silence_ms) in seen.silences {
+        reply.bulk(name.as_bytes());
+        reply.int(int(silence_ms));
+    }
+    true
+}
+
+impl FailoverGroup {
+    /// Returns true if this server answers as the leader.
+    pub fn serves(&self, shared: &Shared) -> bool {
+        !shared.replication.is_replica() && !self.is_cut_off() && (self.acks == 0 || self.commit.has_lease())
+    }
+}

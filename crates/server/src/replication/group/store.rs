@@ -1,0 +1,104 @@
+//! The thread that asks the store: one request at a time, each answered or given up within a second.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use darter_config::Live;
+use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
+use darter_quorum::state::GroupState;
+use darter_quorum::store::GroupStore;
+
+use super::GroupEvent;
+use crate::shared::Shared;
+use crate::tls::Outgoing;
+use crate::worker::lock;
+
+/// A question to the store.
+pub enum StoreRequest {
+    /// The state.
+    Read,
+    /// To take another state.
+    Write(u64, GroupState),
+}
+
+/// A request is answered within this time, or its outcome is not known.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time to connect.
+const CONNECT: Duration = Duration::from_millis(500);
+/// A read that brings nothing returns after this.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Our side of the connection to the store, as soon as there has been one.
+pub type LocalAddress = Arc<Mutex<Option<IpAddr>>>;
+
+/// The store that the settings name.
+///
+/// Errors: what is wrong with them.
+pub fn open(live: &Live, local: LocalAddress) -> Result<Etcd, String> {
+    let ha = &live.replication.ha;
+    let place = EtcdPlace::parse(&ha.store)?;
+    let is_encrypted = place.is_encrypted;
+    let mut tls = live.tls.clone();
+    (tls.ca_cert_file, tls.ca_cert_dir) = (ha.ca_file.clone(), None);
+    (tls.cert_file, tls.key_file) = (None, None);
+    (tls.client_cert_file, tls.client_key_file) = (ha.cert_file.clone(), ha.key_file.clone());
+    let dial: Dial = Box::new(move |host, port| {
+        let stream = connect(host, port)?;
+        *lock(&local) = stream.local_addr().ok().map(|at| at.ip().to_canonical());
+        Ok(match is_encrypted {
+            true => Box::new(Outgoing::over(stream, host, &tls, PATIENCE)?) as Box<dyn Carrier>,
+            false => Box::new(stream),
+        })
+    });
+    Ok(Etcd::new(place, &format!("/darter/{}/state", ha.group), PATIENCE, dial))
+}
+
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(LOOK))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Answers requests until the thread of the group has ended.
+pub fn run(shared: &'static Shared, mut store: Etcd, requests: &Receiver<StoreRequest>) {
+    let Some(group) = &shared.group else { return };
+    while let Ok(request) = requests.recv() {
+        let (event, fault) = match request {
+            StoreRequest::Read => {
+                let answer = store.read();
+                let fault = answer.as_ref().err().map(ToString::to_string);
+                (GroupEvent::Read(answer), fault)
+            }
+            StoreRequest::Write(expected, state) => {
+                let answer = store.compare_and_set(expected, &state.to_json());
+                let fault = answer.as_ref().err().map(ToString::to_string);
+                (GroupEvent::Written(answer), fault)
+            }
+        };
+        note_fault(&mut lock(&group.store_fault), fault);
+        group.tell(event);
+    }
+}
+
+/// Logs a store that fails, and one that has come back, once.
+fn note_fault(known: &mut Option<String>, fault: Option<String>) {
+    match (&*known, &fault) {
+        (None, Some(why)) => tracing::warn!("the store of the group: {why}"),
+        (Some(_), None) => tracing::info!("the store of the group answers again"),
+        _ => {}
+    }
+    *known = fault;
+}
