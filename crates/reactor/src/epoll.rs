@@ -122,12 +122,13 @@ impl Epoll {
         self.change(token, |connection| connection.by_hand = false);
     }
 
-    /// The caller has received; `is_over` if there is no more.
-    pub(crate) fn received_by_hand(&mut self, token: Token, is_over: bool) {
-        if is_over {
-            self.change(token, |connection| connection.ended = true);
-        }
+    /// The caller has received, and there is no more.
+    pub(crate) fn end_receiving(&mut self, token: Token) {
+        self.change(token, |connection| connection.ended = true);
     }
+
+    /// The caller has received, and there may be more: the kernel tells of it anyway.
+    pub(crate) fn await_more(&mut self, _token: Token) {}
 
     pub(crate) fn close(&mut self, token: Token) {
         // The kernel drops a closed descriptor from the set by itself.

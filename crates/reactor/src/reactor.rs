@@ -220,7 +220,11 @@ impl Reactor {
             Ok(n) => *n == 0,
             Err(error) => !sys::is_transient(error),
         };
-        on!(&mut self.driver, driver => driver.received_by_hand(token, is_over));
+        if is_over {
+            on!(&mut self.driver, driver => driver.end_receiving(token));
+        } else {
+            on!(&mut self.driver, driver => driver.await_more(token));
+        }
         received
     }
 

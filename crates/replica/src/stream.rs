@@ -94,7 +94,7 @@ pub fn len_of(words: &[&[u8]]) -> u64 {
     line(words.len()) + words.iter().map(|word| line(word.len()) + word.len() as u64 + 2).sum::<u64>()
 }
 
-/// Whether [`write_filler`] can stand for a message of `bytes` bytes. No message is shorter than a PING, longer than two words
+/// Returns true if [`write_filler`] can stand for a message of `bytes` bytes. No message is shorter than a PING, longer than two words
 /// of 2 GiB, or of 15 to 19 bytes.
 pub fn has_filler(bytes: u64) -> bool {
     matches!(bytes, 0 | 14 | 20..=FILLER_BYTES_MAX)

@@ -170,7 +170,7 @@ impl Conn {
         self.lacks_bytes = 0;
     }
 
-    /// Whether its request lacks so many bytes that they are to be received by hand.
+    /// Returns true if its request lacks so many bytes that they are to be received by hand.
     #[inline]
     pub fn lacks_much(&self) -> bool {
         self.lacks_bytes >= BY_HAND_BYTES_MIN

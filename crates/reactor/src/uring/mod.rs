@@ -186,10 +186,14 @@ impl Uring {
         self.receive_on(token);
     }
 
-    /// The caller has received; `is_over` if there is no more.
-    pub(crate) fn received_by_hand(&mut self, token: Token, is_over: bool) {
+    /// The caller has received, and there is no more.
+    pub(crate) fn end_receiving(&mut self, token: Token) {
         let Some(connection) = self.open(token) else { return };
-        connection.ended |= is_over;
+        connection.ended = true;
+    }
+
+    /// The caller has received, and there may be more.
+    pub(crate) fn await_more(&mut self, token: Token) {
         self.receive_on(token);
     }
 
