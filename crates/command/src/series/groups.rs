@@ -52,9 +52,13 @@ impl Groups {
         self.all.iter().map(|(value, joined)| {
             let mut rows = Rows::new(1);
             let mut push = |(&time, bucket): (&u64, &Bucket)| {
-                let number = match bucket.has(self.kind) {
-                    true => bucket.number(self.kind, None, time),
-                    false => Bucket::empty_number(self.kind, None),
+                let number = match (bucket.has(self.kind), self.kind) {
+                    (true, kind) => bucket.number(kind, None, time),
+                    (false, kind @ (Kind::Count | Kind::CountNan | Kind::CountAll)) => {
+                        Bucket::empty_number(kind, None)
+                    }
+                    // All of its series have NaN there.
+                    (false, _) => f64::NAN,
                 };
                 rows.push(time, number);
             };

@@ -92,17 +92,18 @@ fn not_added(fault: AddFault) -> Fault {
     }
 }
 
-/// Writes a number of a sample: a float in RESP3, a line of text in RESP2.
+/// Writes a number of a sample: a float in RESP3, in RESP2 a line with as few digits as it needs. RedisTimeSeries
+/// writes exponents as `1E308`, and fewer numbers with one than Redis.
 fn write_number(reply: &mut Reply<'_>, number: f64) {
+    const PLAIN: std::ops::Range<f64> = 1e-5..1e21;
     if reply.is_resp3() {
         return reply.double(number);
     }
-    let mut text = Vec::new();
-    match number {
-        _ if number.is_nan() => text.extend_from_slice(b"NaN"),
-        _ => darter_base::number::write_f64(&mut text, number),
+    if number == 0.0 || !number.is_finite() || PLAIN.contains(&number.abs()) {
+        reply.status(format!("{number}"));
+    } else {
+        reply.status(format!("{number:E}"));
     }
-    reply.status(&text);
 }
 
 /// Writes rows: a time, and one number or several.

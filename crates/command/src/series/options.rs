@@ -47,9 +47,8 @@ pub(super) fn policy(args: Args<'_>, from: usize, word: &str) -> Result<Option<P
 impl Options {
     /// Reads the options among the arguments from `from` on.
     pub(super) fn read(args: Args<'_>, from: usize) -> Result<Options, Fault> {
-        let labels_at = find_word(args, from, "LABELS");
-        // The words after LABELS are labels.
-        let head = args.head(labels_at.unwrap_or(args.len()));
+        // All words after LABELS are labels; options among them count as well, as in RedisTimeSeries.
+        let (labels_at, head) = (find_word(args, from, "LABELS"), args);
         let mut options = Options {
             labels: labels_at.map(|at| labels(args.tail(at + 1))).transpose()?,
             ..Options::default()
@@ -99,12 +98,11 @@ impl Options {
 
 fn labels(words: Args<'_>) -> Result<Vec<Label>, Fault> {
     const BAD_LABELS: Fault = Fault::text("ERR TSDB: Couldn't parse LABELS");
-    if !words.len().is_multiple_of(2) {
-        return Err(BAD_LABELS);
-    }
-    let mut labels: Vec<Label> = Vec::with_capacity(words.len() / 2);
-    for at in (0..words.len()).step_by(2) {
-        let (name, value) = (words.at(at), words.at(at + 1));
+    let pairs = words.len() / 2;
+    let mut labels: Vec<Label> = Vec::with_capacity(pairs);
+    // An odd last word is ignored.
+    for pair in 0..pairs {
+        let (name, value) = (words.at(2 * pair), words.at(2 * pair + 1));
         let is_value = !value.is_empty() && !value.iter().any(|byte| b"(),".contains(byte));
         if name.is_empty() || !is_value || labels.iter().any(|(known, _)| **known == *name) {
             return Err(BAD_LABELS);

@@ -26,7 +26,7 @@ fn samples_are_added_changed_and_removed() {
     assert_eq!(bed.run("TYPE n"), "+TSDB-TYPE");
     assert_eq!(bed.run("COPY t u"), ":1");
     assert_eq!(bed.run("TS.RANGE u - +"), bed.run("TS.RANGE t - +"));
-    assert_eq!(bed.run("TS.ALTER t RETENTION 0 LABELS x"), "-ERR TSDB: Couldn't parse LABELS");
+    assert_eq!(bed.run("TS.ALTER t RETENTION 0 LABELS x ("), "-ERR TSDB: Couldn't parse LABELS");
     assert_eq!(bed.run("TS.ALTER t RETENTION 0 LABELS x y"), "+OK");
     let info = bed.run("TS.INFO t");
     assert!(info.contains("+retentionTime|:0|") && info.contains("+labels|*1|*2|$1|x|$1|y|"), "{info}");
@@ -70,7 +70,9 @@ fn bad_arguments_have_their_own_errors() {
         ("TS.CREATE x CHUNK_SIZE y", "ERR TSDB: Couldn't parse CHUNK_SIZE"),
         ("TS.CREATE x ENCODING y", "ERR TSDB: unknown ENCODING parameter"),
         ("TS.CREATE x DUPLICATE_POLICY y", "ERR TSDB: Unknown DUPLICATE_POLICY"),
-        ("TS.CREATE x LABELS y", "ERR TSDB: Couldn't parse LABELS"),
+        ("TS.CREATE x LABELS y ,", "ERR TSDB: Couldn't parse LABELS"),
+        ("TS.CREATE x LABELS y z RETENTION -2", "ERR TSDB: Couldn't parse RETENTION"),
+        ("TS.CREATE x LABELS y z CHUNK_SIZE abc", "ERR TSDB: Couldn't parse CHUNK_SIZE"),
         ("TS.CREATE x IGNORE -1 1", "ERR TSDB: IGNORE arguments cannot be negative"),
         ("TS.ADD x y 1", "ERR TSDB: invalid timestamp"),
         ("TS.ADD x -1 1", "ERR TSDB: invalid timestamp, must be a nonnegative integer"),
@@ -259,4 +261,45 @@ fn samples_are_read_from_a_time_on() {
     assert_eq!(bed.run("TS.READ t - MAX_COUNT 1"), "*1|*2|:1|+1");
     assert_eq!(bed.run("TS.READ t x"), "-TSDB: invalid timestamp");
     assert_eq!(bed.run("TS.READ t - BLOCK 1 3 MAX_COUNT 2"), "-TSDB: BLOCK min_count must be <= MAX_COUNT");
+}
+
+#[test]
+fn options_count_among_labels_too_and_an_odd_word_is_ignored() {
+    let mut bed = Bed::new();
+    assert_eq!(bed.run("TS.CREATE t LABELS a b RETENTION 5000 odd"), "+OK");
+    let info = bed.run("TS.INFO t");
+    assert!(info.contains("+retentionTime|:5000|"), "{info}");
+    assert_eq!(bed.run("TS.QUERYINDEX RETENTION=5000 a=b"), "*1|$1|t");
+}
+
+#[test]
+fn numbers_are_written_as_redistimeseries_writes_them() {
+    let mut bed = Bed::new();
+    for (at, (number, shown)) in [
+        ("1.7976931348623157E+308", "1.7976931348623157E308"),
+        ("21001.0000002", "21001.0000002"),
+        ("1e-20", "1E-20"),
+        ("-0.5", "-0.5"),
+        ("40", "40"),
+        ("nan", "NaN"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        bed.run(&format!("TS.ADD t {at} {number}"));
+        assert_eq!(bed.run(&format!("TS.RANGE t {at} {at}")), format!("*1|*2|:{at}|+{shown}"));
+    }
+}
+
+#[test]
+fn a_group_whose_series_have_no_number_has_none() {
+    let mut bed = Bed::new();
+    for (key, samples) in [("a", "1 1 51 3"), ("b", "2 2 51 4")] {
+        bed.run(&format!("TS.CREATE {key} LABELS of all"));
+        let words: Vec<&str> = samples.split(' ').collect();
+        words.chunks(2).for_each(|pair| _ = bed.run(&format!("TS.ADD {key} {} {}", pair[0], pair[1])));
+    }
+    let line = "TS.MRANGE 0 59 AGGREGATION max 25 EMPTY FILTER of=all GROUPBY of REDUCE";
+    let rows = |reply: String| reply.split("*3|*2|").nth(1).unwrap_or_default().to_owned();
+    assert_eq!(rows(bed.run(&format!("{line} sum"))), ":0|+3|*2|:25|+NaN|*2|:50|+7");
 }
