@@ -282,12 +282,13 @@ impl<'t> Reader<'t> {
         false
     }
 
-    fn is_operator_next(mut self) -> bool {
-        self.blanks();
-        self.is_method_next()
-            || matches!(self.peek(), Some(b'+' | b'-' | b'*' | b'/' | b'%' | b'~'))
-            || Operator::SIGNS.iter().any(|(sign, _)| self.rest().starts_with(sign))
-            || self.word_operator().is_some()
+    fn is_operator_next(&self) -> bool {
+        let mut ahead = Reader { ..*self };
+        ahead.blanks();
+        ahead.is_method_next()
+            || matches!(ahead.peek(), Some(b'+' | b'-' | b'*' | b'/' | b'%' | b'~'))
+            || Operator::SIGNS.iter().any(|(sign, _)| ahead.rest().starts_with(sign))
+            || ahead.word_operator().is_some()
     }
 
     /// The operator that is a word and comes next, and its length.

@@ -112,7 +112,7 @@ pub(super) fn whole_of(node: Node<'_>) -> Option<i64> {
 /// A float without a fraction as an integer, if it fits.
 pub(super) fn whole(value: f64) -> Option<i64> {
     const END: f64 = 9_223_372_036_854_775_808.0;
-    (value >= -END && value < END).then_some(value as i64)
+    (-END..END).contains(&value).then_some(value as i64)
 }
 
 /// Characters of a text, children of a container.
