@@ -7,8 +7,9 @@ use std::fmt::Write;
 use darter_base::crc::SLOTS_LEN;
 use darter_wire::Reply;
 
-use crate::map::{Health, Node, NodeGroup, SlotMap, SlotRange};
+use crate::map::{Health, MoveWay, Node, NodeGroup, SlotMap, SlotRange};
 use crate::route::RoutingRules;
+use crate::stored::write_ranges;
 
 /// The form of address that clients get (`cluster-preferred-endpoint-type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,13 +146,20 @@ fn node_line(map: &SlotMap, group: &NodeGroup, node: &Node, text: &mut String) {
     let (role, master) = if is_master { ("master", "-") } else { ("slave", group.master.id.as_str()) };
     let fail = if node.health == Health::Fail { ",fail" } else { "" };
     let link = if node.health == Health::Fail { "disconnected" } else { "connected" };
-    let epoch = map.revision();
+    let epoch = group.epoch;
     let _ = write!(
         text,
         "{id} {ip}:{port}@{bus_port}{comma}{hostname} {me}{role}{fail} {master} 0 0 {epoch} {link}"
     );
-    for SlotRange { start, end } in group.slots.iter().filter(|_| is_master) {
-        let _ = if start == end { write!(text, " {start}") } else { write!(text, " {start}-{end}") };
+    if is_master {
+        write_ranges(&group.slots, text);
+    }
+    if *id == map.me() && is_master {
+        for one in map.moves() {
+            let other = map.group(&one.other).map_or(one.other.as_str(), |group| &group.master.id);
+            let arrow = if one.way == MoveWay::Migrating { "->-" } else { "-<-" };
+            let _ = write!(text, " [{}{arrow}{other}]", one.slot);
+        }
     }
 }
 
@@ -160,13 +168,14 @@ pub fn info(map: &SlotMap, rules: &RoutingRules) -> String {
     let groups = map.groups();
     let known = groups.iter().flat_map(NodeGroup::nodes).filter(|node| is_shown(node)).count().max(1);
     let size = groups.iter().filter(|group| !group.slots.is_empty()).count();
-    let (bound, failed, epoch) = (map.bound_len(), map.failed_len(), map.revision());
+    let (bound, failed, epoch) = (map.bound_len(), map.failed_len(), map.epoch());
+    let own_epoch = map.own_group().map_or(0, |group| group.epoch);
     let is_ok = map.covers_all() || map.bound_len() > 0 && !rules.needs_all;
     let state = if is_ok { "ok" } else { "fail" };
     format!(
         "cluster_state:{state}\r\ncluster_slots_assigned:{bound}\r\ncluster_slots_ok:{}\r\ncluster_slots_pfail:0\r\n\
          cluster_slots_fail:{failed}\r\ncluster_known_nodes:{known}\r\ncluster_size:{size}\r\n\
-         cluster_current_epoch:{epoch}\r\ncluster_my_epoch:{epoch}\r\ncluster_stats_messages_sent:0\r\n\
+         cluster_current_epoch:{epoch}\r\ncluster_my_epoch:{own_epoch}\r\ncluster_stats_messages_sent:0\r\n\
          cluster_stats_messages_received:0\r\ntotal_cluster_links_buffer_limit_exceeded:0\r\n",
         bound - failed
     )

@@ -2,16 +2,20 @@
 //! from the map.
 //!
 //! Called by the server, which keeps one map and replaces it as a whole. Nothing here opens a socket, reads a file or
-//! asks the time. A map does not care where it came from: a pushed configuration is one source of maps.
+//! asks the time. A map does not care where it came from: a pushed configuration is one source of maps, a store another.
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod change;
 pub mod map;
 pub mod pushed;
 pub mod route;
 pub mod slot;
+pub mod stored;
 
-pub use map::{Health, Node, NodeGroup, NodeRole, SlotMap, SlotRange};
+pub use change::MapChange;
+pub use map::{Health, MoveWay, Node, NodeGroup, NodeRole, SlotMap, SlotMove, SlotRange};
 pub use pushed::parse;
 pub use route::{Ask, Routing, RoutingRules};
 pub use slot::slot_of;
+pub use stored::StoredMap;

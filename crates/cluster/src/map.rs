@@ -79,6 +79,8 @@ pub struct Node {
 pub struct NodeGroup {
     /// The name of the group in CLUSTER MYSHARDID.
     pub id: String,
+    /// Number of the last change of who owns its slots or leads it; the larger one is the later.
+    pub epoch: u64,
     /// Its slots: ascending, no two ranges touch.
     pub slots: Vec<SlotRange>,
     /// The node that serves writes.
@@ -93,10 +95,52 @@ impl NodeGroup {
         std::iter::once(&self.master).chain(&self.replicas)
     }
 
+    /// Returns true if the node `id` is in it.
+    pub fn has(&self, id: &str) -> bool {
+        self.nodes().any(|node| node.id == id)
+    }
+
     /// Number of slots.
     pub fn slots_len(&self) -> usize {
         self.slots.iter().map(|range| usize::from(range.slots_len())).sum()
     }
+}
+
+/// The direction of a slot that moves key by key, seen from one of the two groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoveWay {
+    /// Its keys leave: a key that is not here any more is asked for at the other group.
+    Migrating,
+    /// Its keys arrive: clients that were sent here by the owner are served.
+    Importing,
+}
+
+impl MoveWay {
+    /// Its name in the store.
+    pub fn name(self) -> &'static str {
+        match self {
+            MoveWay::Migrating => "migrating",
+            MoveWay::Importing => "importing",
+        }
+    }
+
+    /// The one called `name`.
+    pub fn named(name: &str) -> Option<MoveWay> {
+        [MoveWay::Migrating, MoveWay::Importing].into_iter().find(|way| way.name() == name)
+    }
+}
+
+/// A slot that moves key by key, as one of the two groups knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlotMove {
+    /// The slot.
+    pub slot: u16,
+    /// The id of the group that has the slot in this state.
+    pub group: String,
+    /// The direction: keys leave that group, or arrive.
+    pub way: MoveWay,
+    /// The id of the other group.
+    pub other: String,
 }
 
 /// The place of a node in the map.
@@ -124,17 +168,22 @@ impl NodeRole {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlotMap {
     groups: Vec<NodeGroup>,
-    // The index of the group that owns the slot, or `UNBOUND`.
+    // The index of the group that owns the slot, with `MOVING` if this node has to look at the keys, or `UNBOUND`.
     owners: Box<[u16; SLOTS_LEN as usize]>,
     bound_len: usize,
     failed_len: usize,
     me: String,
     place: NodeRole,
     revision: u64,
+    // Those of this node's group, by slot.
+    moves: Vec<SlotMove>,
 }
 
 /// In the table of owners: the slot has none. Greater than the index of any group.
 pub const UNBOUND: u16 = u16::MAX;
+
+/// In the table of owners, beside the index of a group: keys of the slot are leaving this node's group or arriving.
+pub const MOVING: u16 = 1 << 14;
 
 /// Groups that a map may have.
 pub const GROUPS_MAX: usize = 1 << 14;
@@ -164,7 +213,53 @@ impl SlotMap {
                 place = NodeRole::Replica(at);
             }
         }
-        SlotMap { groups, owners, bound_len, failed_len, me: me.to_owned(), place, revision }
+        let me = me.to_owned();
+        SlotMap { groups, owners, bound_len, failed_len, me, place, revision, moves: Vec::new() }
+    }
+
+    /// The same map with those of `moves` that are this node's group's.
+    pub fn with_moves(mut self, moves: &[SlotMove]) -> SlotMap {
+        let Some(own) = self.own_group().map(|group| group.id.clone()) else { return self };
+        self.moves = moves.iter().filter(|one| one.group == own).cloned().collect();
+        self.moves.sort_unstable_by_key(|one| one.slot);
+        for one in &self.moves {
+            if let Some(owner) = self.owners.get_mut(usize::from(one.slot)).filter(|owner| **owner != UNBOUND)
+            {
+                *owner |= MOVING;
+            }
+        }
+        self
+    }
+
+    /// The same map with the address `ip` of the node `id`, for answers.
+    pub fn with_ip_of(&self, id: &str, ip: &str) -> SlotMap {
+        let mut map = self.clone();
+        for group in &mut map.groups {
+            let nodes = std::iter::once(&mut group.master).chain(&mut group.replicas);
+            nodes.filter(|node| node.id == id).for_each(|node| node.ip = ip.to_owned());
+        }
+        map
+    }
+
+    /// The slots of this node's group that move key by key, in ascending order.
+    pub fn moves(&self) -> &[SlotMove] {
+        &self.moves
+    }
+
+    /// The move of `slot`, if it moves to or from this node's group.
+    pub fn move_of(&self, slot: u16) -> Option<&SlotMove> {
+        let at = self.moves.binary_search_by_key(&slot, |one| one.slot).ok()?;
+        self.moves.get(at)
+    }
+
+    /// The group called `id`.
+    pub fn group(&self, id: &str) -> Option<&NodeGroup> {
+        self.groups.iter().find(|group| group.id == id)
+    }
+
+    /// The largest epoch of a group.
+    pub fn epoch(&self) -> u64 {
+        self.groups.iter().map(|group| group.epoch).max().unwrap_or(0)
     }
 
     /// The groups, in the order of the source.
@@ -192,7 +287,7 @@ impl SlotMap {
         self.revision
     }
 
-    /// The table of owners: the index of each slot's group, or [`UNBOUND`].
+    /// The table of owners: the index of each slot's group, with [`MOVING`] if its keys must be looked at, or [`UNBOUND`].
     #[inline]
     pub fn owners(&self) -> &[u16; SLOTS_LEN as usize] {
         &self.owners
@@ -202,7 +297,7 @@ impl SlotMap {
     #[inline]
     pub fn owner(&self, slot: u16) -> Option<usize> {
         let owner = *self.owners.get(usize::from(slot))?;
-        (owner != UNBOUND).then_some(usize::from(owner))
+        (owner != UNBOUND).then_some(usize::from(owner & !MOVING))
     }
 
     /// Whether the group of this node owns `slot`.
@@ -267,6 +362,7 @@ pub(crate) mod tests {
     pub(crate) fn group(id: &str, port: u16, slots: &[(u16, u16)], replicas: &[Node]) -> NodeGroup {
         NodeGroup {
             id: id.to_owned(),
+            epoch: 5,
             slots: slots.iter().map(|&(start, end)| SlotRange { start, end }).collect(),
             master: node(id, port),
             replicas: replicas.to_vec(),

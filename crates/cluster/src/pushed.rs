@@ -63,7 +63,7 @@ fn group(object: &Object<String, Value>) -> Result<NodeGroup, String> {
         }
         Some(_) => return Err("replicas is not an array".to_owned()),
     };
-    Ok(NodeGroup { id: master.id.clone(), slots, master, replicas })
+    Ok(NodeGroup { id: master.id.clone(), epoch: 0, slots, master, replicas })
 }
 
 fn ranges(object: &Object<String, Value>) -> Result<Vec<SlotRange>, String> {

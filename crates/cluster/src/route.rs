@@ -3,7 +3,7 @@
 //! Called by the server's admission for each command with keys. The order of the answers is that of the plan: the cluster
 //! is down, keys of several slots, another node's slot.
 
-use crate::map::{Node, NodeRole, SlotMap};
+use crate::map::{MoveWay, Node, NodeRole, SlotMap};
 use crate::slot::slot_of;
 
 /// The slots of one command, or of all commands of a transaction.
@@ -21,6 +21,12 @@ pub struct Ask {
     pub is_pubsub: bool,
     /// The client has sent READONLY.
     pub reads_replica: bool,
+    /// The owner has sent the client here (ASKING).
+    pub is_asking: bool,
+    /// The command takes keys to another node itself.
+    pub moves_keys: bool,
+    /// There are keys of slots that move key by key.
+    pub has_moving: bool,
 }
 
 impl Ask {
@@ -39,6 +45,7 @@ impl Ask {
             Some(_) => self.is_cross = true,
         }
         self.has_foreign |= !map.is_own(slot);
+        self.has_moving |= map.move_of(slot).is_some();
     }
 }
 
@@ -70,6 +77,12 @@ pub enum Routing<'a> {
     CrossSlot,
     /// Another node serves the slot.
     Moved(u16, &'a Node),
+    /// Keys of the slot are leaving for a node, which is to be asked for those that are not here any more.
+    Leaving(u16, &'a Node),
+    /// Keys of the slot are arriving, and the owner has sent the client: several keys are served if all are here.
+    Arriving,
+    /// Keys of several slots, one of which moves.
+    TryAgain,
 }
 
 impl RoutingRules {
@@ -91,6 +104,14 @@ impl RoutingRules {
         if ask.is_cross && (ask.has_foreign || !self.crosses_own) {
             return Routing::CrossSlot;
         }
+        if ask.is_cross && ask.has_moving {
+            return Routing::TryAgain;
+        }
+        if ask.has_moving
+            && let Some(routing) = self.moving(map, ask, slot)
+        {
+            return routing;
+        }
         let serves = match map.place() {
             NodeRole::Master(own) => own == owner,
             NodeRole::Replica(own) => own == owner && (ask.reads_replica || ask.is_pubsub) && !ask.writes,
@@ -99,6 +120,22 @@ impl RoutingRules {
         match map.groups().get(owner) {
             Some(group) if !serves => Routing::Moved(slot, &group.master),
             _ => Routing::Serve,
+        }
+    }
+
+    /// What becomes of a command about a slot that moves; `None`: the same as if it did not.
+    fn moving<'a>(&self, map: &'a SlotMap, ask: &Ask, slot: u16) -> Option<Routing<'a>> {
+        let own = map.move_of(slot).filter(|_| matches!(map.place(), NodeRole::Master(_)))?;
+        if ask.moves_keys {
+            return Some(Routing::Serve);
+        }
+        match own.way {
+            _ if ask.is_pubsub => None,
+            MoveWay::Migrating if !ask.has_foreign => {
+                Some(Routing::Leaving(slot, &map.group(&own.other)?.master))
+            }
+            MoveWay::Importing if ask.has_foreign && ask.is_asking => Some(Routing::Arriving),
+            _ => None,
         }
     }
 
@@ -116,6 +153,7 @@ impl RoutingRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::SlotMove;
     use crate::map::tests::{group, node};
 
     const STRICT: RoutingRules = RoutingRules {
@@ -168,6 +206,35 @@ mod tests {
         assert!(is_moved(&ask(&map, &[5])));
         assert!(is_moved(&Ask { writes: true, ..read }));
         assert!(is_moved(&Ask { reads_replica: true, ..ask(&map, &[9000]) }));
+    }
+
+    #[test]
+    fn keys_of_a_slot_that_moves_are_looked_at() {
+        let moves = |group: &str, way, other: &str| {
+            [SlotMove { slot: 5, group: group.to_owned(), way, other: other.to_owned() }]
+        };
+        let source = whole("a").with_moves(&moves("a", MoveWay::Migrating, "b"));
+        let Routing::Leaving(5, node) = STRICT.verdict(&source, &ask(&source, &[5])) else { panic!("stays") };
+        assert_eq!(node.id, "b");
+        assert_eq!(STRICT.verdict(&source, &ask(&source, &[6])), Routing::Serve);
+        assert_ne!(source.owners()[5], STRICT.own(&source), "the short way is shut");
+        let migrate = Ask { moves_keys: true, ..ask(&source, &[5]) };
+        assert_eq!(STRICT.verdict(&source, &migrate), Routing::Serve);
+        let message = Ask { is_pubsub: true, ..ask(&source, &[5]) };
+        assert_eq!(STRICT.verdict(&source, &message), Routing::Serve);
+        let crossing = RoutingRules { crosses_own: true, ..STRICT };
+        assert_eq!(crossing.verdict(&source, &ask(&source, &[5, 6])), Routing::TryAgain);
+        assert_eq!(crossing.verdict(&source, &ask(&source, &[7, 6])), Routing::Serve);
+
+        let target = whole("b").with_moves(&moves("b", MoveWay::Importing, "a"));
+        assert!(matches!(STRICT.verdict(&target, &ask(&target, &[5])), Routing::Moved(5, _)));
+        let asking = Ask { is_asking: true, ..ask(&target, &[5]) };
+        assert_eq!(STRICT.verdict(&target, &asking), Routing::Arriving);
+        let other = Ask { is_asking: true, ..ask(&target, &[6]) };
+        assert!(matches!(STRICT.verdict(&target, &other), Routing::Moved(6, _)));
+        let replica = whole("ra").with_moves(&moves("a", MoveWay::Migrating, "b"));
+        let read = Ask { reads_replica: true, ..ask(&replica, &[5]) };
+        assert_eq!(STRICT.verdict(&replica, &read), Routing::Serve);
     }
 
     #[test]

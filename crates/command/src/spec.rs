@@ -159,6 +159,10 @@ marks! {
     NO_GROUP_CATEGORY,
     /// May say a time that counts from when it runs.
     SAYS_TIMES,
+    /// Changes the map of the cluster in its store; an EXEC of such commands alone is one change.
+    CHANGES_MAP,
+    /// Takes keys of a moving slot to another node, or gets them: it runs whatever keys are there.
+    MOVES_KEYS,
 }
 
 impl Marks {

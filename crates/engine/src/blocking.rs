@@ -35,6 +35,11 @@ pub struct Waiting<O, E> {
 const NEVER: u64 = u64::MAX;
 
 impl<O, E> Waiting<O, E> {
+    /// The position of its destination among its arguments; 0: it has none.
+    pub fn dest(&self) -> usize {
+        self.dest
+    }
+
     /// Its words.
     pub fn args(&self) -> Args<'_> {
         self.args.args()

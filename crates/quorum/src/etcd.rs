@@ -110,6 +110,17 @@ impl Etcd {
         answer
     }
 
+    /// The value that a range finds.
+    fn range(&mut self, body: &Value) -> Result<Option<Versioned>, StoreFault> {
+        let answer = self.call("/v3/kv/range", body, Again::Yes)?;
+        let Some(found) = answer.get("kvs").and_then(|all| all.get(0)) else { return Ok(None) };
+        let value = found.get("value").and_then(Value::as_str).unwrap_or_default();
+        let value = BASE64.decode(value).map_err(|_| StoreFault("etcd answers with no base64".to_owned()))?;
+        let revision = number(found.get("mod_revision"));
+        let revision = revision.ok_or_else(|| StoreFault("etcd names no revision".to_owned()))?;
+        Ok(Some(Versioned { revision, value }))
+    }
+
     fn ask(&mut self, path: &str, body: &Value, again: Again) -> Result<Value, StoreFault> {
         let body = body.to_string().into_bytes();
         let mut last = String::new();
@@ -162,13 +173,15 @@ fn number(value: Option<&Value>) -> Option<u64> {
 
 impl GroupStore for Etcd {
     fn read(&mut self) -> Result<Option<Versioned>, StoreFault> {
-        let answer = self.call("/v3/kv/range", &json!({ "key": self.key }), Again::Yes)?;
-        let Some(found) = answer.get("kvs").and_then(|all| all.get(0)) else { return Ok(None) };
-        let value = found.get("value").and_then(Value::as_str).unwrap_or_default();
-        let value = BASE64.decode(value).map_err(|_| StoreFault("etcd answers with no base64".to_owned()))?;
-        let revision = number(found.get("mod_revision"));
-        let revision = revision.ok_or_else(|| StoreFault("etcd names no revision".to_owned()))?;
-        Ok(Some(Versioned { revision, value }))
+        let body = json!({ "key": self.key });
+        self.range(&body)
+    }
+
+    fn read_newer(&mut self, known: u64) -> Result<Option<Versioned>, StoreFault> {
+        // The server that is asked answers from its own memory, and with the value only if there is a later one.
+        let after = known.saturating_add(1).to_string();
+        let body = json!({ "key": self.key, "min_mod_revision": after, "serializable": true });
+        self.range(&body)
     }
 
     fn compare_and_set(&mut self, expected: u64, value: &[u8]) -> Result<StoreWritten, StoreFault> {

@@ -39,6 +39,13 @@ pub trait GroupStore: Send {
     /// Errors: the store cannot be asked.
     fn read(&mut self) -> Result<Option<Versioned>, StoreFault>;
 
+    /// The value if its revision is larger than `known`; it may be as old as the store's server that answers.
+    ///
+    /// Errors: the store cannot be asked.
+    fn read_newer(&mut self, known: u64) -> Result<Option<Versioned>, StoreFault> {
+        Ok(self.read()?.filter(|value| value.revision > known))
+    }
+
     /// Stores a value if the revision of the present one is `expected`; 0 means that there must be none.
     ///
     /// Errors: the outcome is not known.

@@ -30,6 +30,9 @@ fn contract(mut open: impl FnMut() -> Box<dyn GroupStore>) {
         panic!("nobody was faster")
     };
     assert!(three > two);
+    assert_eq!(second.read_newer(three), Ok(None), "nothing is newer");
+    let newer = second.read_newer(two).expect("an answer").expect("a newer value");
+    assert_eq!((newer.revision, &newer.value[..]), (three, &b"two\0\xff"[..]));
     // Of many who write at once one comes through.
     let stores: Vec<Box<dyn GroupStore>> = (0..8).map(|_| open()).collect();
     let done = AtomicU64::new(0);

@@ -10,7 +10,7 @@ use crate::acl::guard;
 use crate::clients::ClientInfo;
 use crate::command_log::large;
 use crate::commands;
-use crate::engine::cluster::route;
+use crate::engine::cluster::{moving, route};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::{admit, lease, plan};
 use crate::exec::multi_key;
@@ -195,6 +195,7 @@ fn run(
         },
         Run::Data(_)
             if !local.live.import_mode
+                && !moving::is_any(local)
                 && multi_key::is_for(entry, call.session, args)
                 && multi_key::run(local, &mut call, entry, args) =>
         {

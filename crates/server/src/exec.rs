@@ -18,7 +18,7 @@ use darter_wire::{Args, Reply};
 
 use crate::busy_rejection::{self, Waiting};
 use crate::command_log::large;
-use crate::engine::cluster::route;
+use crate::engine::cluster::{moving, route};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::sinks::commit_body;
@@ -208,6 +208,11 @@ pub fn run_multi(local: &mut ThreadState, call: Call<'_>, entry: &'static Entry,
             Err(grant) => return post(local, call, one(entry, args), wanted, grant),
         }
     };
+    if let Some(line) = moving::refusal(local, &mut grant, call.session.db, entry, args) {
+        lease::release(local, grant);
+        turn_away(local, entry, &line, &mut Reply::new(call.out, call.session.resp3));
+        return Ran::Done;
+    }
     let origin = Origin::of(local, call.session, call.token, Some(entry));
     let after = run_granted(local, &mut grant, origin, entry, args, call.out);
     call.session.blocked = after.blocked;
@@ -216,6 +221,27 @@ pub fn run_multi(local: &mut ThreadState, call: Call<'_>, entry: &'static Entry,
         return read_on(local, call.session, rest, entry, args);
     }
     if call.session.blocked.is_some() { Ran::Stalled } else { Ran::Done }
+}
+
+/// Answers a command whose keys are served elsewhere by now.
+#[cold]
+fn turn_away(local: &ThreadState, entry: &Entry, line: &[u8], reply: &mut Reply<'_>) {
+    reply.error(line);
+    local.stats().commands[entry.id].rejected.add(1);
+    local.count_error(admit::code_of(line));
+}
+
+/// Why a command that has waited is not served here any more, with its shards held.
+fn refusal_after_wait(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    db: usize,
+    (entry, args): (&'static Entry, Args<'_>),
+) -> Option<route::Line> {
+    if !local.shared.cluster.is_on() {
+        return None;
+    }
+    route::refusal_after_wait(local, entry, args).or_else(|| moving::refusal(local, grant, db, entry, args))
 }
 
 fn one(entry: &'static Entry, args: Args<'_>) -> Body {
@@ -259,14 +285,9 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
     let origin = job.origin;
     match &mut job.body {
         Body::One { entry, args } => {
-            if local.shared.cluster.is_on()
-                && let Some(line) = route::refusal_after_wait(local, entry, args.args())
-            {
-                // The map has changed while the command waited for its shards.
-                Reply::new(&mut job.reply, origin.resp3).error(&line);
-                local.stats().commands[entry.id].rejected.add(1);
-                local.count_error(admit::code_of(&line));
-                return;
+            // The map may have changed while the command waited for its shards.
+            if let Some(line) = refusal_after_wait(local, grant, origin.db, (*entry, args.args())) {
+                return turn_away(local, entry, &line, &mut Reply::new(&mut job.reply, origin.resp3));
             }
             let hold = LeaseTimer::begin();
             let after = run_granted(local, grant, origin, entry, args.args(), &mut job.reply);
@@ -344,15 +365,11 @@ pub fn keep(
     incremental.look(&mut context(local, plan::set_of(&shared.router, grant), origin));
     commit::changes(local, grant, origin.changed_by());
     let kept = incremental.end(&mut context(local, plan::set_of(&shared.router, grant), origin));
-    if (origin.acl_version != shared.acl.version() || shared.cluster.is_on())
-        && let Some(line) = admit::after_wait(local, origin.client, entry, args, origin.db)
-    {
+    if let Some(line) = late_refusal(local, grant, origin, (entry, args)) {
         if let Some(kept) = kept {
             kept.give_up(&mut context(local, plan::set_of(&shared.router, grant), origin));
         }
-        Reply::new(out, origin.resp3).error(&line);
-        local.stats().commands[entry.id].rejected.add(1);
-        local.count_error(admit::code_of(&line));
+        turn_away(local, entry, &line, &mut Reply::new(out, origin.resp3));
         return None;
     }
     let origin = Origin { may_slice: origin.may_slice && tries < TRIES_MAX, ..origin };
@@ -376,6 +393,18 @@ pub fn run_granted(
     run_with(local, grant, origin, (entry, args), None, out)
 }
 
+/// Why a command that was prepared in slices may not end here, with its shards held.
+fn late_refusal(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    origin: Origin,
+    (entry, args): (&'static Entry, Args<'_>),
+) -> Option<route::Line> {
+    let is_stale = origin.acl_version != local.shared.acl.version() || local.shared.cluster.is_on();
+    let line = is_stale.then(|| admit::after_wait(local, origin.client, entry, args, origin.db)).flatten();
+    line.or_else(|| moving::refusal(local, grant, origin.db, entry, args))
+}
+
 /// Runs a command whose long string is written already: its shard is to use it. What its user may do is looked at again.
 pub fn run_written(
     local: &mut ThreadState,
@@ -384,13 +413,8 @@ pub fn run_written(
     (entry, args): (&'static Entry, Args<'_>),
     out: &mut Vec<u8>,
 ) {
-    if (origin.acl_version != local.shared.acl.version() || local.shared.cluster.is_on())
-        && let Some(line) = admit::after_wait(local, origin.client, entry, args, origin.db)
-    {
-        Reply::new(out, origin.resp3).error(&line);
-        local.stats().commands[entry.id].rejected.add(1);
-        local.count_error(admit::code_of(&line));
-        return;
+    if let Some(line) = late_refusal(local, grant, origin, (entry, args)) {
+        return turn_away(local, entry, &line, &mut Reply::new(out, origin.resp3));
     }
     run_with(local, grant, origin, (entry, args), None, out);
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use darter_base::number;
 use darter_command::spec::{Group, Keys};
 use darter_command::{Fault, Flags, Spec};
-use darter_config::{ClusterMode, Live};
+use darter_config::Live;
 use darter_engine::admit::NO_REPLICAS;
 use darter_script::script::ScriptFlags;
 use darter_script::{Engine, Library, Script};
@@ -19,6 +19,7 @@ use darter_txn::LockSet;
 use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
+use crate::engine::cluster::moving;
 use crate::engine::cluster::route::{self, ScriptSlots};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::ChangedBy;
@@ -232,7 +233,7 @@ fn plan(local: &mut ThreadState, way: Way, args: Args<'_>) -> Result<Plan, Fault
         (None, _) => What::Script(learn(local, args.at(1), true)?),
     };
     let flags = what.flags();
-    if flags.no_cluster && local.live.cluster.mode == ClusterMode::Pushed {
+    if flags.no_cluster && local.live.cluster.mode.has_slots() {
         return Err(Fault::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
     }
     if !way.may_write && flags.is_declared && !flags.no_writes {
@@ -345,6 +346,11 @@ fn run_planned(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
+    if let Some(line) = moving::refusal(local, grant, session.db, entry, args) {
+        reply.error(&line);
+        local.stats().commands[entry.id].rejected.add(1);
+        return local.count_error(admit::code_of(&line));
+    }
     let mark = reply.len();
     let db = session.db;
     if local.shared.monitors.is_any() {

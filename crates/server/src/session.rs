@@ -46,6 +46,9 @@ impl Gate {
     /// The server is one of a cluster: commands are checked for their slots.
     pub const CLUSTER: Gate = Gate(1 << 9);
 
+    /// The owner of a slot has sent the client here (ASKING), for the next command.
+    pub const ASKING: Gate = Gate(1 << 10);
+
     /// Sets or clears `which`.
     pub fn set(&mut self, which: Gate, on: bool) {
         if on {
@@ -182,6 +185,8 @@ pub struct Session {
     pub copy: Option<Box<Wish>>,
     /// It reads from replicas of a cluster (READONLY).
     pub reads_replica: bool,
+    /// Commands that ASKING is still for, itself among them.
+    pub asks_left: u8,
     /// Names of fields for the hashes it is about to send; nothing for most clients.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// What CLIENT LIST counts.
@@ -228,6 +233,7 @@ impl Session {
             own_messages: Vec::new(),
             copy: None,
             reads_replica: false,
+            asks_left: 0,
             fieldsets: None,
             usage: Usage::default(),
             has_asked: false,

@@ -136,6 +136,9 @@ fn serve_first(shared: &'static Shared, live: &Live, beginning: Beginning) -> io
     replication::roles::start_after_load(shared)?;
     group::start(shared)?;
     cluster::sweep::start_after_load(shared)?;
+    if let Some(store) = &shared.cluster.store {
+        store.start(shared)?;
+    }
     worker.heed(signals);
     worker.run();
     drop(pidfile);

@@ -15,8 +15,9 @@ use crate::clients::ClientInfo;
 use crate::command_log::large;
 use crate::command_log::timing;
 use crate::commands;
+use crate::commands::cluster_changes;
 use crate::dispatch::Caller;
-use crate::engine::cluster::route;
+use crate::engine::cluster::{moving, route};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::nested::{Nested, Within};
 use crate::engine::origin::ChangedBy;
@@ -124,6 +125,9 @@ fn exec(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, _: Args<
     if multi.is_broken {
         fail(local, &mut call, "EXECABORT Transaction discarded because of previous errors.");
         return run_quietly(local, call, info, Body::Unwatch);
+    }
+    if let Some(ran) = cluster_changes::run_queue(local, call.again(), info, &multi.queued) {
+        return ran;
     }
     // Seen from outside, it is in MULTI until EXEC has ended.
     info.show_multi(Some(&multi));
@@ -235,7 +239,8 @@ pub fn run_held(
             let is_clean = end_watches(local, session, grant);
             // The map may have changed while EXEC waited for its shards.
             let misrouted = match session.gate.has(Gate::CLUSTER) {
-                true => route::refusal_of_queue(local, session, queued),
+                true => route::refusal_of_queue(local, session, queued)
+                    .or_else(|| moving::refusal_of_queue(local, grant, session.db, queued)),
                 false => None,
             };
             if let Some(line) = misrouted {

@@ -10,6 +10,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::command_log::{large, timing};
 use crate::engine::admit;
+use crate::engine::cluster::moving;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
@@ -21,7 +22,7 @@ use crate::thread_state::ThreadState;
 use crate::tracking;
 
 /// A command that waits, as its ticket carries it.
-type Waiting = blocking::Waiting<Origin, &'static Entry>;
+pub type Waiting = blocking::Waiting<Origin, &'static Entry>;
 
 /// A connection's side of its wait.
 pub struct BlockedState {
@@ -108,7 +109,8 @@ fn refuse(local: &ThreadState, ticket: &Parked, waiting: &Waiting) -> bool {
         ticket.finish();
         return true;
     }
-    let Some(line) = admit::after_wait(local, client, entry, waiting.args(), db) else { return false };
+    let line = admit::after_wait(local, client, entry, waiting.args(), db);
+    let Some(line) = line.or_else(|| moving::refusal_of_waiting(local, waiting)) else { return false };
     let mut reply = Vec::new();
     Reply::new(&mut reply, resp3).error(&line);
     local.stats().commands[entry.id].rejected.add(1);

@@ -15,7 +15,7 @@ use super::object::FREQ_NEW;
 use crate::incremental::{Operation, TOLD_BYTES};
 use crate::reader::{self, Reader};
 use crate::slices::LEN_MAX;
-use crate::spec::{Flags, Group, Keys, ReplicaForm, Spec};
+use crate::spec::{Flags, Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
 /// DUMP.
@@ -46,6 +46,8 @@ pub const RESTORE: DataCommand = DataCommand {
 /// RESTORE-ASKING: RESTORE as sent by a cluster node that hands over a slot.
 pub const RESTORE_ASKING: DataCommand = DataCommand {
     spec: Spec::write("restore-asking", -4, Keys::ONE)
+        .flag(Flags::ASKING)
+        .mark(Marks::MOVES_KEYS)
         .replica_form(ReplicaForm::Values)
         .key_access("OW update")
         .category(Categories::DANGEROUS)

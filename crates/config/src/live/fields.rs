@@ -399,7 +399,8 @@ impl Cluster {
         Cluster {
             mode: match v.choice("cluster_mode") {
                 "emulated" => ClusterMode::Emulated,
-                "yes" => ClusterMode::Pushed,
+                "yes" if v.text("cluster_store").is_empty() => ClusterMode::Pushed,
+                "yes" => ClusterMode::Stored,
                 _ if v.bool("cluster-enabled") => ClusterMode::Emulated,
                 _ => ClusterMode::Off,
             },
@@ -413,11 +414,14 @@ impl Cluster {
                 _ => Endpoint::Ip,
             },
             node_id: v.text("cluster_node_id"),
+            store: v.text("cluster_store"),
+            name: v.text("cluster_name"),
             config_file: v.in_dir(PathBuf::from(v.text("cluster-config-file"))),
             requires_all: v.bool("cluster-require-full-coverage"),
             reads_when_down: v.bool("cluster-allow-reads-when-down"),
             messages_when_down: v.bool("cluster-allow-pubsubshard-when-down"),
             crosses_own: v.choice("cluster_cross_slot") == "own",
+            failover_ms: v.u64("cluster-manual-failover-timeout"),
         }
     }
 }

@@ -387,7 +387,11 @@ pub struct Cluster {
     pub endpoint: Endpoint,
     /// Id of this node; empty = chosen by the server.
     pub node_id: String,
-    /// File of the pushed configuration.
+    /// Where the map is kept; empty = nowhere, it is pushed.
+    pub store: String,
+    /// Name of the cluster in the store.
+    pub name: String,
+    /// File of the id and of the pushed configuration.
     pub config_file: PathBuf,
     /// Nothing is served unless every slot has an owner.
     pub requires_all: bool,
@@ -397,6 +401,15 @@ pub struct Cluster {
     pub messages_when_down: bool,
     /// One command may have keys of several slots of this node.
     pub crosses_own: bool,
+    /// Milliseconds for a replica to catch up when it takes over.
+    pub failover_ms: u64,
+}
+
+impl ClusterMode {
+    /// Returns true if the server is one of several.
+    pub fn has_slots(self) -> bool {
+        matches!(self, ClusterMode::Pushed | ClusterMode::Stored)
+    }
 }
 
 /// The cluster mode.
@@ -408,4 +421,6 @@ pub enum ClusterMode {
     Emulated,
     /// One of several servers, configured by `DFLYCLUSTER CONFIG`.
     Pushed,
+    /// One of several servers, whose map is kept in a store.
+    Stored,
 }

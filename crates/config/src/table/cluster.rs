@@ -37,6 +37,14 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Cluster, "id of this node; empty means the replication id"),
+    Setting::text("cluster_store", "").dragonfly().fixed().secret().help(
+        Cluster,
+        "where the map of the cluster is kept, etcd://host:port[,host:port]; empty means it is pushed",
+    ),
+    Setting::checked("cluster_name", "darter", check::printable)
+        .dragonfly()
+        .fixed()
+        .help(Cluster, "name of the cluster in that store"),
     Setting::int("cluster-port", 0, PORT_MAX, "0")
         .fixed()
         .help(Cluster, "port of the bus shown to cluster clients; there is no bus"),
@@ -54,8 +62,7 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect(NO_CLUSTER)
         .help(Cluster, "milliseconds between pings, for tests"),
     Setting::int("cluster-manual-failover-timeout", 1, I32_MAX, "5000")
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "milliseconds of a failover by hand"),
+        .help(Cluster, "milliseconds that writes wait while a replica takes over"),
     Setting::int("cluster-message-gossip-perc", 1, 100, "10")
         .hidden()
         .no_effect(NO_CLUSTER)

@@ -6,6 +6,7 @@ mod groups;
 mod harness;
 mod listed;
 mod nodes;
+mod stored;
 
 // The random commands of the comparison with Redis, and how they are sent.
 #[path = "../../../../tests/compat/src/connection.rs"]
@@ -45,7 +46,9 @@ mod busy;
 mod clients;
 mod cluster;
 mod cluster_beside_redis;
+mod cluster_moves;
 mod cluster_pushed;
+mod cluster_stored;
 mod copies;
 mod doors;
 mod draws;

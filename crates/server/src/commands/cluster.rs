@@ -1,13 +1,13 @@
 //! CLUSTER, READONLY, READWRITE, ASKING: what cluster clients ask, answered from the map.
 //!
-//! An emulated cluster is one server that owns every slot. A pushed one has the map that `DFLYCLUSTER CONFIG` has brought.
-//! Commands that would change the cluster are refused in both.
+//! An emulated cluster is one server that owns every slot. A pushed one has the map that `DFLYCLUSTER CONFIG` has brought,
+//! another the map of a store, which the verbs of `cluster_changes` change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
-use darter_cluster::{Health, Node, NodeGroup, SlotMap, SlotRange, answers};
+use darter_cluster::{Health, Node, NodeGroup, NodeRole, SlotMap, SlotRange, answers};
 use darter_command::keys::slot::DISABLED;
 use darter_command::spec::Group as Rows;
 use darter_command::{Fault, Flags, Spec, reader};
@@ -17,6 +17,7 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, help, no_subcommand, row};
 use crate::dispatch::{Caller, ServerRun};
 use crate::engine::cluster::route;
+use crate::session::Gate;
 
 /// The family's commands; those about the keys of a slot are data commands (`darter_command::keys::slot`).
 pub const FAMILY: &[ServerCommand] = &[
@@ -74,44 +75,22 @@ pub const FAMILY: &[ServerCommand] = &[
             .cost(BY_NODES),
         nodes,
     ),
+    row(
+        sub(
+            "cluster|saveconfig",
+            2,
+            "3.0.0",
+            "",
+            "Saves the file of the cluster, which is saved with every change.",
+        )
+        .flag(Flags::ADMIN),
+        |caller, _, reply| {
+            must_be_on(caller)?;
+            reply.ok();
+            Ok(())
+        },
+    ),
     replicas("cluster|replicas", "5.0.0").tips(&["nondeterministic_output"]),
-    change("cluster|reset", -2, "3.0.0", "[HARD | SOFT]", "Would make a node forget the cluster: refused."),
-    change("cluster|addslots", -3, "3.0.0", "slot [slot ...]", "Would give slots to a node: refused."),
-    change(
-        "cluster|addslotsrange",
-        -4,
-        "7.0.0",
-        "start-slot end-slot [start-slot end-slot ...]",
-        "Would give slots to a node: refused.",
-    ),
-    change("cluster|bumpepoch", 2, "3.0.0", "", "Would raise the epoch of a node: refused."),
-    change("cluster|delslots", -3, "3.0.0", "slot [slot ...]", "Would take slots from a node: refused."),
-    change(
-        "cluster|delslotsrange",
-        -4,
-        "7.0.0",
-        "start-slot end-slot [start-slot end-slot ...]",
-        "Would take slots from a node: refused.",
-    ),
-    change(
-        "cluster|failover",
-        -2,
-        "3.0.0",
-        "[FORCE | TAKEOVER]",
-        "Would make a replica the master: refused.",
-    ),
-    change("cluster|flushslots", 2, "3.0.0", "", "Would take all slots from a node: refused."),
-    change("cluster|forget", 3, "3.0.0", "node-id", "Would remove a node: refused."),
-    change("cluster|meet", -4, "3.0.0", "ip port [cluster-bus-port]", "Would join nodes: refused."),
-    change("cluster|replicate", 3, "3.0.0", "node-id", "Would make a node a replica: refused."),
-    change("cluster|set-config-epoch", 3, "3.0.0", "config-epoch", "Would set the epoch of a node: refused."),
-    change(
-        "cluster|setslot",
-        -4,
-        "3.0.0",
-        "slot <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
-        "Would begin or end the move of a slot: refused.",
-    ),
     row(
         sub("cluster|shards", 2, "7.0.0", "", "Lists slots and their nodes.")
             .tips(&["nondeterministic_output"])
@@ -128,9 +107,13 @@ pub const FAMILY: &[ServerCommand] = &[
     plain(
         "asking",
         Flags::FAST,
-        "Follows a redirection; there are none of one command here.",
+        "Lets the next command use a slot whose keys are arriving.",
         |caller, _, reply| {
             must_be_on(caller)?;
+            if caller.local.shared.cluster.is_on() {
+                caller.session.gate.set(Gate::ASKING, true);
+                caller.session.asks_left = 2;
+            }
             reply.ok();
             Ok(())
         },
@@ -142,7 +125,7 @@ pub const FAMILY: &[ServerCommand] = &[
 const BY_NODES: &str = "O(N) where N is the total number of Cluster nodes";
 const LOADING_FAST: Flags = Flags::FAST.with(Flags::LOADING).with(Flags::STALE);
 
-const fn sub(
+pub(super) const fn sub(
     name: &'static str,
     arity: i16,
     since: &'static str,
@@ -167,30 +150,39 @@ const fn plain(name: &'static str, flags: Flags, summary: &'static str, run: Ser
     row(Spec::other(name, 1).flag(flags).doc(Rows::Cluster, "3.0.0", "", summary), run)
 }
 
-/// A change of the cluster.
-const fn change(
-    name: &'static str,
-    arity: i16,
-    since: &'static str,
-    syntax: &'static str,
-    summary: &'static str,
-) -> ServerCommand {
-    row(sub(name, arity, since, syntax, summary).flag(Flags::ADMIN.with(Flags::NOSCRIPT)), refused_change)
-}
-
 /// The map that clients see. Errors: this server is no cluster.
 fn map(caller: &Caller<'_>) -> Result<Arc<SlotMap>, Fault> {
     match caller.local.live.cluster.mode {
         ClusterMode::Off => Err(DISABLED),
-        ClusterMode::Pushed if caller.local.shared.cluster.is_configured() => {
-            Ok(caller.local.cluster.map.clone())
-        }
-        // A node without a configuration knows itself alone.
-        ClusterMode::Pushed => Ok(Arc::new(map_of_one(caller, Vec::new(), 0))),
         ClusterMode::Emulated => {
             let all = SlotRange { start: 0, end: SLOTS_LEN - 1 };
             Ok(Arc::new(map_of_one(caller, vec![all], 1)))
         }
+        // A node without a map knows itself alone.
+        _ if !caller.local.shared.cluster.is_configured() => Ok(Arc::new(map_of_one(caller, Vec::new(), 0))),
+        ClusterMode::Pushed => Ok(caller.local.cluster.map.clone()),
+        // It was forgotten, and comes again by itself.
+        ClusterMode::Stored if caller.local.cluster.map.place() == NodeRole::Nowhere => {
+            Ok(Arc::new(map_of_one(caller, Vec::new(), 0)))
+        }
+        ClusterMode::Stored => Ok(with_own_address(caller, caller.local.cluster.map.clone())),
+    }
+}
+
+/// The map with the address of this node, if nobody has told it: the one that the client has reached.
+fn with_own_address(caller: &Caller<'_>, map: Arc<SlotMap>) -> Arc<SlotMap> {
+    match map.find(map.me().as_bytes()) {
+        Some((_, own)) if own.ip.is_empty() => Arc::new(map.with_ip_of(map.me(), &own_ip(caller))),
+        _ => map,
+    }
+}
+
+/// The address of this server as the settings say or the client has reached it.
+fn own_ip(caller: &Caller<'_>) -> String {
+    let local = caller.info.local.parse::<std::net::SocketAddr>();
+    match &*caller.local.live.cluster.announce_ip {
+        "" => local.map_or_else(|_| String::new(), |local| local.ip().to_canonical().to_string()),
+        ip => ip.to_owned(),
     }
 }
 
@@ -198,12 +190,7 @@ fn map(caller: &Caller<'_>) -> Result<Arc<SlotMap>, Fault> {
 fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> SlotMap {
     let shared = caller.local.shared;
     let settings = &caller.local.live.cluster;
-    // The address that the client has reached is one it can reach.
-    let local = caller.info.local.parse::<std::net::SocketAddr>();
-    let ip = match &*settings.announce_ip {
-        "" => local.map_or_else(|_| String::new(), |local| local.ip().to_canonical().to_string()),
-        ip => ip.to_owned(),
-    };
+    let ip = own_ip(caller);
     let own_port = shared.port.load(Relaxed);
     let port = match settings.announce_port {
         0 => u16::try_from(own_port).unwrap_or(0),
@@ -216,7 +203,11 @@ fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Slot
     let id = shared.cluster.id().to_owned();
     let hostname = settings.announce_hostname.clone();
     let master = Node { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online };
-    SlotMap::new(vec![NodeGroup { id: id.clone(), slots, master, replicas: Vec::new() }], &id, revision)
+    SlotMap::new(
+        vec![NodeGroup { id: id.clone(), epoch: revision, slots, master, replicas: Vec::new() }],
+        &id,
+        revision,
+    )
 }
 
 /// The group whose master has the id `id`. Errors: no node has it, or a replica has.
@@ -231,17 +222,6 @@ fn group_of<'m>(map: &'m SlotMap, id: &[u8]) -> Result<&'m NodeGroup, Fault> {
 fn find<'m>(map: &'m SlotMap, id: &[u8]) -> Result<(&'m NodeGroup, &'m Node), Fault> {
     let unknown = || Fault::Text(format!("ERR Unknown node {}", String::from_utf8_lossy(id)).into());
     map.find(id).ok_or_else(unknown)
-}
-
-/// A change of the cluster, which this server does not take from its clients.
-fn refused_change(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    match caller.local.live.cluster.mode {
-        ClusterMode::Off => Err(DISABLED),
-        ClusterMode::Pushed => Err(Fault::text("ERR this cluster is configured by DFLYCLUSTER CONFIG")),
-        ClusterMode::Emulated => {
-            Err(Fault::text("ERR The emulated cluster is one server, which owns all slots and keeps them"))
-        }
-    }
 }
 
 fn info(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -303,10 +283,26 @@ fn help_cluster(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
         reply,
         "CLUSTER",
         &[
+            "ADDSLOTS <slot> [<slot> ...]",
+            "    Give free slots to this node.",
+            "ADDSLOTSRANGE <first> <last> [<first> <last> ...]",
+            "    Give ranges of free slots to this node.",
+            "BUMPEPOCH",
+            "    Raise the epoch of this node.",
             "COUNT-FAILURE-REPORTS <node-id>",
             "    Count the reports that a node has failed.",
             "COUNTKEYSINSLOT <slot>",
             "    Count the keys of a slot.",
+            "DELSLOTS <slot> [<slot> ...]",
+            "    Give slots of this node up.",
+            "DELSLOTSRANGE <first> <last> [<first> <last> ...]",
+            "    Give ranges of slots of this node up.",
+            "FAILOVER",
+            "    Make this replica the master.",
+            "FLUSHSLOTS",
+            "    Give all slots of this node up.",
+            "FORGET <node-id>",
+            "    Remove a node from the cluster.",
             "GETKEYSINSLOT <slot> <count>",
             "    List keys of a slot, up to <count>.",
             "INFO",
@@ -315,6 +311,8 @@ fn help_cluster(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
             "    Return the slot of a key.",
             "LINKS",
             "    List the links to other nodes.",
+            "MEET <ip> <port>",
+            "    Join this node and another.",
             "MYID",
             "    Return the id of this node.",
             "MYSHARDID",
@@ -324,6 +322,16 @@ fn help_cluster(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
             "    <id> <ip:port@bus-port[,hostname]> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",
             "REPLICAS <node-id>",
             "    List the replicas of a node.",
+            "REPLICATE (<node-id> | NO ONE)",
+            "    Make this node a replica of a master, or a master again.",
+            "RESET [HARD | SOFT]",
+            "    Take this node out of the cluster.",
+            "SAVECONFIG",
+            "    Save the file of the cluster.",
+            "SET-CONFIG-EPOCH <epoch>",
+            "    Set the epoch of a new node.",
+            "SETSLOT <slot> (MIGRATING | IMPORTING | NODE) <node-id>, SETSLOT <slot> STABLE",
+            "    Begin or end the move of a slot.",
             "SHARDS",
             "    List slots and their nodes.",
             "SLOTS",

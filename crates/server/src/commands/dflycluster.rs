@@ -60,6 +60,9 @@ fn must_be_pushed(caller: &Caller<'_>) -> Result<(), Fault> {
     if caller.local.live.cluster.mode == ClusterMode::Pushed {
         return Ok(());
     }
+    if caller.local.live.cluster.mode == ClusterMode::Stored {
+        return Err(Fault::text("ERR the map of this cluster is in a store: it is changed by CLUSTER"));
+    }
     Err(Fault::text("ERR Cluster is disabled. Use --cluster_mode=yes to enable."))
 }
 

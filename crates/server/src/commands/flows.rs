@@ -6,13 +6,17 @@ use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_replica::history::Id;
 use darter_wire::{Args, Reply};
 
+use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, no_subcommand, row};
 use crate::dispatch::Caller;
+use crate::engine::cluster::map_store::Outcome;
+use crate::pubsub;
 use crate::replication::acks::{self, Goal};
 use crate::replication::flow_sync;
 use crate::replication::flows::ReplicaProgress;
 use crate::replication::group::{self, beats, show};
 use crate::replication::roles;
+use crate::shared::Shared;
 
 const LINK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 const ACK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
@@ -85,6 +89,15 @@ pub const FAMILY: &[ServerCommand] = &[
         take_over,
     ),
     row(
+        link("darter|publish", 4, "channel message", "Sends a message of another node to subscribers here.")
+            .flag(ACK),
+        publish,
+    ),
+    row(
+        link("darter|map", 2, "", "Says that the map of the cluster has changed in its store.").flag(ACK),
+        map_changed,
+    ),
+    row(
         Spec::other("darter|seq", 2).fast().flag(Flags::STALE).doc(
             Group::Server,
             "0.1.0",
@@ -103,6 +116,31 @@ pub const FAMILY: &[ServerCommand] = &[
         wait_seq,
     ),
 ];
+
+/// A message of another node of the cluster: for subscribers here and at this node's replicas.
+fn publish(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (shared, now_ms) = (caller.local.shared, caller.local.now_ms);
+    caller.local.journal.append_message(&shared.journal, now_ms, &[b"PUBLISH", args.at(2), args.at(3)]);
+    reply.int_len(pubsub::publish(shared, args.at(2), args.at(3)));
+    Ok(())
+}
+
+/// Another node has changed the map: it is read again. Answered when this server routes by it.
+fn map_changed(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    let Some(store) = &caller.local.shared.cluster.store else {
+        return Err(Fault::text("ERR this server has no cluster_store"));
+    };
+    if !caller.may_wait {
+        return Err(Fault::text("ERR DARTER MAP isn't allowed for DENY BLOCKING client"));
+    }
+    let to = asking(caller);
+    let then = move |shared: &'static Shared, outcome: Outcome| {
+        answer(shared, to, outcome.as_ref().map(|_| ()).map_err(String::as_str));
+    };
+    store.change(Vec::new(), Box::new(then));
+    wait(caller);
+    Ok(())
+}
 
 fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let version = reader::int(args.at(2))?;

@@ -6,7 +6,7 @@ use darter_command::spec::ReplicaForm;
 use std::time::Duration;
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Keys, Reader, Spec, reader};
+use darter_command::{Fault, Flags, Keys, Marks, Reader, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::persistence::{asking, wait};
@@ -25,7 +25,7 @@ pub const FAMILY: &[ServerCommand] = &[row(
                 find: keyspec::Find::Range { last: -1, step: 1, limit: 0 },
                 notes: "",
             },
-        ]).category(Categories::DANGEROUS).tips(&["nondeterministic_output"])
+        ]).mark(Marks::MOVES_KEYS).category(Categories::DANGEROUS).tips(&["nondeterministic_output"])
         .secret(|args, at| follows(args, at, "AUTH", 1) || follows(args, at, "AUTH2", 2))
         .flag(Flags::MOVABLEKEYS.with(Flags::NO_MULTI).with(Flags::NOSCRIPT))
         .doc(
@@ -110,6 +110,7 @@ fn read(caller: &Caller<'_>, args: Args<'_>) -> Result<Order, Fault> {
         replaces,
         login,
         keys,
+        is_node: caller.local.shared.cluster.is_on(),
         db: caller.session.db,
         asking: asking(caller),
     })

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod backup;
 pub mod client;
 pub mod cluster;
+pub mod cluster_changes;
 pub mod command;
 pub mod config;
 pub mod connection;
@@ -51,6 +52,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     monitor::FAMILY,
     pubsub::FAMILY,
     cluster::FAMILY,
+    cluster_changes::FAMILY,
     dflycluster::FAMILY,
     command::FAMILY,
     config::FAMILY,

@@ -7,6 +7,7 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, help, row};
 use crate::acl::disconnect;
 use crate::dispatch::Caller;
+use crate::engine::cluster::courier;
 use crate::pubsub::{self, Kind};
 
 const LISTEN: Flags = Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
@@ -228,6 +229,14 @@ fn tell(caller: &Caller<'_>, verb: &str, kind: Kind, name: Option<&[u8]>, reply:
 fn publish(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.local.shared;
     let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
+    if kind == Kind::Channel && shared.cluster.is_on() {
+        let map = caller.local.cluster.map.clone();
+        courier::send(shared, &map, args.at(1), args.at(2));
+        if courier::comes_back(&map) {
+            reply.int_len(shared.pubsub.subscribers(kind, args.at(1)));
+            return Ok(());
+        }
+    }
     let now_ms = caller.local.now_ms;
     caller.local.journal.append_message(&shared.journal, now_ms, &[name, args.at(1), args.at(2)]);
     reply.int_len(pubsub::publish_from(shared, caller.session, kind, args.at(1), args.at(2)));

@@ -225,7 +225,8 @@ fn filtered(words: &[u8]) -> Result<Contents, Fault> {
 }
 
 fn replicaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.local.live.cluster.mode == darter_config::ClusterMode::Emulated {
+    use darter_config::ClusterMode;
+    if matches!(caller.local.live.cluster.mode, ClusterMode::Emulated | ClusterMode::Stored) {
         return Err(Fault::text("ERR REPLICAOF not allowed in cluster mode."));
     }
     refuse_in_group(caller)?;
@@ -257,7 +258,9 @@ fn refuse_in_group(caller: &Caller<'_>) -> Result<(), Fault> {
 
 fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.local.shared;
-    if caller.local.live.cluster.mode != darter_config::ClusterMode::Off {
+    // A replica that takes over asks with its address (REPLTAKEOVER, CLUSTER FAILOVER).
+    let (mode, names_one) = (caller.local.live.cluster.mode, args.len() > 3 && reader::is(args.at(1), "to"));
+    if mode != darter_config::ClusterMode::Off && !(mode.has_slots() && names_one) {
         return Err(Fault::text("ERR FAILOVER not allowed in cluster mode."));
     }
     let mut wish = Wishes::default();

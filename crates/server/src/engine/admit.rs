@@ -16,7 +16,7 @@ use crate::acl::guard;
 use crate::clients::ClientInfo;
 use crate::commands::debug;
 use crate::dispatch::{self, Resolved};
-use crate::engine::cluster::route;
+use crate::engine::cluster::{moving, route};
 use crate::exec::{Call, Ran};
 use crate::limit::relief;
 use crate::monitor;
@@ -39,11 +39,17 @@ pub fn execute(
     ready: Resolved,
     args: Args<'_>,
 ) -> Ran {
+    if call.session.gate.has(Gate::ASKING) {
+        call.session.asks_left = call.session.asks_left.saturating_sub(1);
+        let still_asks = call.session.asks_left > 0;
+        call.session.gate.set(Gate::ASKING, still_asks);
+    }
     let gate = call.session.gate;
     let mark = call.out.len();
     let refusal = refusal_after_relief(local, call.session, info, (EntryPoints::CLIENT, entry), args);
     if refusal.is_none() && must_wait(local, call.session, entry, args) {
         call.session.usage.commands -= 1;
+        call.session.asks_left += u8::from(call.session.gate.has(Gate::ASKING));
         return Ran::Postponed;
     }
     if let Some(own) = call.session.tracking.as_mut().filter(|_| call.session.multi.is_none()) {
@@ -56,7 +62,7 @@ pub fn execute(
     } else {
         let (session, out, token) = (call.session, call.out, call.token);
         let inner = Call { session: &mut *session, out: &mut *out, token };
-        let goes_long = gate.has(Gate::NO_TOUCH) || local.live.import_mode;
+        let goes_long = gate.has(Gate::NO_TOUCH) || local.live.import_mode || moving::is_any(local);
         let ready = if goes_long { Resolved { cell: None, ..ready } } else { ready };
         let ran = dispatch::run_checked(local, inner, info, entry, ready, args);
         if local.shared.monitors.is_any() {
@@ -198,6 +204,9 @@ fn refusal_in_script(bridge: &mut Bridge<'_>, entry: &'static Entry, args: Args<
         if line.is_some() {
             return line;
         }
+        if moving::refusal(bridge.local, bridge.grant, bridge.session.db, entry, args).is_some() {
+            return Some(route::NOT_LOCAL.as_bytes().into());
+        }
     }
     if !entry.spec.flags.any(Flags::WRITE) {
         return None;
@@ -269,8 +278,16 @@ impl AdmitFacts for Candidate<'_> {
     fn misrouted(&self) -> Option<Line> {
         let Candidate { local, session, entry, args, by, .. } = *self;
         // A script is checked with the slots of its other commands.
-        let is_checked = session.gate.has(Gate::CLUSTER) && by != EntryPoints::SCRIPT;
-        if is_checked { route::refusal(local, session, entry, args) } else { None }
+        if !session.gate.has(Gate::CLUSTER) || by == EntryPoints::SCRIPT {
+            return None;
+        }
+        // memcached's clients know no way to another node: they wait for the end of the move.
+        let is_lost = by == EntryPoints::MEMCACHED && route::must_look(local, session, entry, args);
+        if is_lost {
+            Some(moving::TRY_AGAIN.as_bytes().into())
+        } else {
+            route::refusal(local, session, entry, args)
+        }
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use super::detail::{Detail, DetailOperation};
 use super::life::Life;
 use super::store::{Wanted, Way};
 use super::{Counts, DB, count, flush, meta, read, store};
-use crate::engine::cluster::route;
+use crate::engine::cluster::{moving, route};
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
 use crate::exec::{self, Call, Ran};
@@ -275,7 +275,11 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw:
     if local.shared.cluster.is_on() {
         let entry = local.shared.verbs.of(&command);
         let args = args_of(entry, &command);
-        if let Some(line) = route::refusal_after_wait(local, entry, args.args()) {
+        let mut line = route::refusal_after_wait(local, entry, args.args());
+        if line.is_none() {
+            line = moving::refusal(local, grant, DB, entry, args.args());
+        }
+        if let Some(line) = line {
             // The map has changed while the command waited for its shards.
             return out.extend_from_slice(&[b"SERVER_ERROR ", &*line, b"\r\n"].concat());
         }

@@ -37,6 +37,8 @@ pub struct Settled {
     pub changed: Vec<Item>,
     /// They were deleted meanwhile.
     pub vanished: Vec<Box<[u8]>>,
+    /// This server follows a master by now, whose the keys are: they stay.
+    pub is_void: bool,
 }
 
 /// Reads the values of those of `names` that are there, and watches them unless they stay anyway. Waits for the shards.
@@ -56,6 +58,18 @@ pub fn settle(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) -> 
     let known = order.clone();
     let wanted = locks(shared, items.iter().map(|item| &item.name));
     hold(shared, order, wanted, move |local, grant| settle_held(local, grant, &known, items))
+}
+
+/// Answers no more for keys that were deleted here and there. Waits for the shards.
+pub fn let_go(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>) {
+    if names.is_empty() || !order.is_node {
+        return;
+    }
+    let known = order.clone();
+    let wanted = locks(shared, names.iter());
+    hold(shared, order, wanted, move |local, _| {
+        names.iter().for_each(|name| local.shared.migrations.end_custody(&known, name));
+    });
 }
 
 /// Watches `items` no more: they stay. Waits for the shards.
@@ -81,6 +95,10 @@ fn settle_held(local: &mut ThreadState, grant: &mut Shards, order: &Order, items
     }
     commit::changes(local, grant, ChangedBy::SERVER);
     let mut settled = Settled::default();
+    if local.shared.replication.is_replica() {
+        items.iter().for_each(|item| unwatch(local, grant, order, item));
+        return Settled { is_void: true, ..settled };
+    }
     let mut del = OwnedArgs::from_slices(&[b"DEL"]);
     for item in items {
         unwatch(local, grant, order, &item);
@@ -91,7 +109,11 @@ fn settle_held(local: &mut ThreadState, grant: &mut Shards, order: &Order, items
         let name = item.name.clone();
         match look(local, grant, order, item.name) {
             Some(item) => settled.changed.push(item),
-            None => settled.vanished.push(name),
+            None => {
+                // Its copy is there still: until that is deleted, a key of this name is made here.
+                local.shared.migrations.begin_custody(order, &name);
+                settled.vanished.push(name);
+            }
         }
     }
     if del.args().len() > 1
@@ -118,6 +140,7 @@ fn look(local: &ThreadState, grant: &mut Shards, order: &Order, name: Box<[u8]>)
     let payload = dump::payload(&place)?;
     let ttl_ms = place.deadline_ms().map_or(0, |at| at.saturating_sub(local.now_ms).max(1));
     let flag = WatchFlag::default();
+    local.shared.migrations.begin_custody(order, &name);
     if !order.copies {
         part.watches.add(order.db, &name, &flag);
         part.shard.changes.listen(Listeners::WATCH, true);
@@ -127,6 +150,7 @@ fn look(local: &ThreadState, grant: &mut Shards, order: &Order, name: Box<[u8]>)
 
 fn unwatch(local: &ThreadState, grant: &mut Shards, order: &Order, item: &Item) {
     let router = &local.shared.router;
+    local.shared.migrations.end_custody(order, &item.name);
     if let Some(part) = grant.get_mut(router.shard_of(router.key(&item.name).hash)) {
         part.watches.remove(order.db, &item.name, &item.flag);
         part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());

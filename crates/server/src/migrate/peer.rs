@@ -96,7 +96,8 @@ impl Peer {
         let mut out = Vec::new();
         for item in items {
             let ttl = item.ttl_ms.to_string();
-            let mut words: Vec<&[u8]> = vec![b"RESTORE", &item.name, ttl.as_bytes(), &item.payload];
+            let verb: &[u8] = if order.is_node { b"RESTORE-ASKING" } else { b"RESTORE" };
+            let mut words: Vec<&[u8]> = vec![verb, &item.name, ttl.as_bytes(), &item.payload];
             if replaces {
                 words.push(b"REPLACE");
             }
@@ -115,12 +116,31 @@ impl Peer {
     /// Deletes keys there that were sent and have gone here meanwhile; whether it had them does not matter.
     pub fn delete(&mut self, order: &Order, names: &[Box<[u8]>]) -> Result<(), Broken> {
         self.begin(order)?;
+        if order.is_node {
+            return self.delete_arriving(order, names);
+        }
         let mut out = Vec::new();
         let mut words: Vec<&[u8]> = vec![b"DEL"];
         words.extend(names.iter().map(|name| &**name));
         push_command(&mut out, &words);
         self.write(order.patience, &out)?;
         self.read_refusal().map(drop)
+    }
+
+    /// Deletes keys of a slot that is arriving there, each by itself. A refusal breaks the conversation off.
+    fn delete_arriving(&mut self, order: &Order, names: &[Box<[u8]>]) -> Result<(), Broken> {
+        let mut out = Vec::new();
+        for name in names {
+            push_command(&mut out, &[b"ASKING"]);
+            push_command(&mut out, &[b"DEL", name]);
+        }
+        self.write(order.patience, &out)?;
+        for _ in 0..names.len() * 2 {
+            if self.read_refusal()?.is_some() {
+                return Err(Broken { at: "reading", is_late: false });
+            }
+        }
+        Ok(())
     }
 
     /// Logs in and selects the database, as far as that is still to be done; returns why not.

@@ -74,9 +74,22 @@ fn run(shared: &'static Shared, order: &Arc<Order>) -> Answer {
         held::forget(shared, order, left);
         let settled = if order.copies { None } else { held::settle(shared, order, taken) };
         let settled = settled.unwrap_or_default();
+        if settled.is_void {
+            return Answer::Error(b"ERR this server has become a replica; the keys stay".to_vec());
+        }
         let mut peer = peer;
         if sent.broken.is_none() && !settled.vanished.is_empty() {
             sent.broken = peer.delete(order, &settled.vanished).err();
+        }
+        if sent.broken.is_none() || !order.is_node {
+            held::let_go(shared, order, settled.vanished);
+        } else if !settled.vanished.is_empty() {
+            let keys = settled.vanished.len();
+            tracing::warn!(
+                "MIGRATE: {keys} deleted keys may be at {}:{} still",
+                order.place.0,
+                order.place.1
+            );
         }
         let outcome = outcome(&sent);
         if sent.broken.is_none() {

@@ -15,7 +15,7 @@ pub mod flows;
 mod follow;
 pub mod group;
 mod inbox;
-mod link;
+pub mod link;
 pub mod position;
 pub mod replicas;
 pub mod roles;
@@ -24,7 +24,7 @@ pub mod sync;
 pub mod takeover;
 pub mod track;
 mod uncommitted;
-mod wire;
+pub mod wire;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -193,8 +193,16 @@ pub fn cluster(source: &Source<'_>, out: &mut Text) {
         let redirects = &cluster.redirects;
         out.field("cluster_map_revision", cluster.map().revision());
         out.field("cluster_redirects_moved", redirects.moved.load(Relaxed));
+        out.field("cluster_redirects_ask", redirects.ask.load(Relaxed));
+        out.field("cluster_refused_tryagain", redirects.try_again.load(Relaxed));
         out.field("cluster_refused_crossslot", redirects.cross.load(Relaxed));
         out.field("cluster_refused_down", redirects.down.load(Relaxed));
+        if let Some(store) = &cluster.store {
+            out.field("cluster_store_connected", u8::from(store.is_reached.load(Relaxed)));
+            out.field("cluster_store_revision", cluster.store_revision.load(Relaxed));
+            out.field("cluster_store_errors", store.errors.load(Relaxed));
+            out.field("cluster_slots_moving", cluster.map().moves().len());
+        }
     }
 }
 

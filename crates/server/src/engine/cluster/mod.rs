@@ -1,11 +1,21 @@
 //! This server as one node of a cluster (`cluster_mode yes`): its id, its map, and the change from one map to the next.
 //!
 //! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
-//! the keys of slots that are not ours, and `file` keeps a pushed configuration. A map comes from anywhere: [`ClusterNode::adopt`]
+//! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map of a store, `role` does
+//! what the map says of replicas, `moving` looks
+//! at keys that move, `handover` changes owners and leaders, `peer` asks other
+//! nodes, `courier` brings messages to them. A map comes from anywhere: [`ClusterNode::adopt`]
 //! is the one door. Nothing here decides who owns a slot.
 
 pub mod changes;
+pub mod courier;
 pub mod file;
+pub mod handover;
+mod ledger;
+pub mod map_store;
+pub mod moving;
+pub mod peer;
+pub mod role;
 pub mod route;
 pub mod sweep;
 
@@ -16,12 +26,18 @@ use std::sync::{Arc, Mutex};
 use darter_cluster::{NodeGroup, RoutingRules, SlotMap};
 use darter_config::{Cluster as Settings, ClusterMode, Live};
 
+use self::courier::Courier;
+use self::map_store::MapStore;
 use crate::shared::{Shared, ThreadMessage};
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// What the threads share of the cluster.
 pub struct ClusterNode {
     is_on: bool,
+    /// The store of the map, if it is not pushed.
+    pub store: Option<MapStore>,
+    /// The revision of the map in the store.
+    pub store_revision: AtomicU64,
     id: String,
     file: PathBuf,
     state: Mutex<MapState>,
@@ -29,6 +45,8 @@ pub struct ClusterNode {
     pushing: Mutex<()>,
     /// A map has come since the start, or was found on disk.
     is_configured: AtomicBool,
+    /// Messages for subscribers at other nodes.
+    pub courier: Courier,
     /// Commands that were sent elsewhere, and those that were refused for their slots.
     pub redirects: Redirects,
 }
@@ -40,6 +58,10 @@ pub struct Redirects {
     pub moved: AtomicU64,
     /// CROSSSLOT.
     pub cross: AtomicU64,
+    /// ASK.
+    pub ask: AtomicU64,
+    /// TRYAGAIN.
+    pub try_again: AtomicU64,
     /// CLUSTERDOWN.
     pub down: AtomicU64,
 }
@@ -59,26 +81,38 @@ impl ClusterNode {
     /// The node as the settings and its file say. Errors: the file is damaged, or cannot be read.
     pub fn start(live: &Live, run_id: &str) -> Result<ClusterNode, String> {
         let settings = &live.cluster;
-        let is_on = settings.mode == ClusterMode::Pushed;
         let own = if settings.node_id.is_empty() { run_id } else { &settings.node_id };
         let mut cluster = ClusterNode::with(own.to_owned(), settings, Vec::new(), 0);
-        if is_on && let Some(kept) = file::read(&settings.config_file)? {
+        if cluster.is_on
+            && let Some(kept) = file::read(&settings.config_file)?
+        {
             let id = if settings.node_id.is_empty() { kept.id } else { settings.node_id.clone() };
-            cluster = ClusterNode::with(id, settings, kept.groups, kept.revision);
-            cluster.is_configured.store(true, Relaxed);
+            let is_pushed = settings.mode == ClusterMode::Pushed;
+            let (groups, revision) = if is_pushed { (kept.groups, kept.revision) } else { (Vec::new(), 0) };
+            cluster = ClusterNode::with(id, settings, groups, revision);
+            cluster.is_configured.store(is_pushed, Relaxed);
+        }
+        if settings.mode == ClusterMode::Stored {
+            cluster.store = Some(MapStore::new(&settings.store, &settings.name)?);
+            // The file keeps the id alone: what a node serves is in the store.
+            file::write(&settings.config_file, &cluster.id, 0, b"[]")
+                .map_err(|why| format!("cluster-config-file {}: {why}", settings.config_file.display()))?;
         }
         Ok(cluster)
     }
 
     fn with(id: String, settings: &Settings, groups: Vec<NodeGroup>, revision: u64) -> ClusterNode {
-        let map = Arc::new(SlotMap::new(groups, &id, revision));
+        let map = Arc::new(pushed_map(groups, &id, revision));
         ClusterNode {
-            is_on: settings.mode == ClusterMode::Pushed,
+            is_on: settings.mode.has_slots(),
+            store: None,
+            store_revision: AtomicU64::new(0),
             id,
             file: settings.config_file.clone(),
             state: Mutex::new(MapState { map, behind: 0, then: Vec::new() }),
             pushing: Mutex::new(()),
             is_configured: AtomicBool::new(false),
+            courier: Courier::default(),
             redirects: Redirects::default(),
         }
     }
@@ -114,17 +148,17 @@ impl ClusterNode {
     ) -> Result<(), String> {
         let _pushing = lock(&self.pushing);
         file::write(&self.file, &self.id, self.map().revision() + 1, json)?;
-        self.adopt(shared, groups, then);
+        self.adopt(shared, |revision| pushed_map(groups, &self.id, revision), then);
         Ok(())
     }
 
-    /// Replaces the map by one of `groups`. `then` runs when every thread routes by it: from then on nothing is done under
-    /// the map before.
-    pub fn adopt(&self, shared: &'static Shared, groups: Vec<NodeGroup>, then: Then) {
+    /// Replaces the map by the one that `make` returns for its revision. `then` runs when every thread routes by it: from
+    /// then on nothing is done under the map before.
+    pub fn adopt(&self, shared: &'static Shared, make: impl FnOnce(u64) -> SlotMap, then: Then) {
         {
             let mut state = lock(&self.state);
-            let map = SlotMap::new(groups, &self.id, state.map.revision() + 1);
-            tracing::info!("the cluster has {} groups, map {}", map.groups().len(), map.revision());
+            let map = make(state.map.revision() + 1);
+            tracing::debug!("the cluster has {} groups, map {}", map.groups().len(), map.revision());
             state.map = Arc::new(map);
             state.behind = shared.handles.len();
             state.then.push(then);
@@ -132,6 +166,17 @@ impl ClusterNode {
         }
         let revision = self.map().revision();
         shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::ClusterMap(revision)));
+    }
+
+    /// Runs `then` when every thread routes by the latest map: at once, or with the last of them.
+    pub fn when_taken(&self, shared: &'static Shared, then: Then) {
+        {
+            let mut state = lock(&self.state);
+            if state.behind > 0 {
+                return state.then.push(then);
+            }
+        }
+        then(shared);
     }
 
     /// Notes that a thread routes by the map of this revision. Runs what waits for the last of them.
@@ -151,6 +196,12 @@ impl ClusterNode {
         then.into_iter().for_each(|then| then(shared));
         sweep::begin(shared, revision);
     }
+}
+
+/// A map of pushed groups, whose changes have the map's number.
+fn pushed_map(mut groups: Vec<NodeGroup>, me: &str, revision: u64) -> SlotMap {
+    groups.iter_mut().for_each(|group| group.epoch = revision);
+    SlotMap::new(groups, me, revision)
 }
 
 /// The map as one thread routes by it.

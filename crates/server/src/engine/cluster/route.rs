@@ -7,14 +7,15 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_cluster::answers::AddressForm;
-use darter_cluster::{Ask, Node, Routing, slot_of};
+use darter_cluster::{Ask, Node, NodeRole, Routing, slot_of};
 use darter_command::{Flags, Marks};
 use darter_config::Endpoint as Form;
 use darter_wire::{Args, Span};
 
+use super::moving::TRY_AGAIN;
 use crate::conn::window::Prepared;
 use crate::registry::Entry;
-use crate::session::{Queued, Session};
+use crate::session::{Gate, Queued, Session};
 use crate::thread_state::ThreadState;
 
 /// An error line without its `-`.
@@ -62,7 +63,17 @@ pub fn refusal(
     } else {
         ask(local, session, entry, args)
     };
-    line(local, &ask)
+    line(local, &ask).or_else(|| refusal_in_handover(local, &ask))
+}
+
+/// Refuses writes while a replica takes over from this node, until the map says so.
+fn refusal_in_handover(local: &ThreadState, ask: &Ask) -> Option<Line> {
+    let leads = matches!(local.cluster.map.place(), NodeRole::Master(_));
+    let hands_over = local.shared.cluster.store.is_some() && leads && local.follows();
+    (hands_over && ask.slot.is_some() && ask.writes).then(|| {
+        local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
+        Cow::Borrowed(LEADER_CHANGES.as_bytes())
+    })
 }
 
 /// The same for the commands of an EXEC, with its shards held.
@@ -74,11 +85,26 @@ pub fn refusal_of_queue(local: &ThreadState, session: &Session, queued: &[Queued
 /// The same for a command that has waited: by the thread that runs it now.
 #[cold]
 pub fn refusal_after_wait(local: &ThreadState, entry: &'static Entry, args: Args<'_>) -> Option<Line> {
-    let mut ask = Ask { writes: writes(entry), is_pubsub: is_pubsub(entry), ..Ask::default() };
-    // Reads of a replica were admitted as such.
-    ask.reads_replica = true;
-    add(local, &mut ask, entry, args);
-    line(local, &ask)
+    line(local, &ask_of_admitted(local, &[(entry, args)]))
+}
+
+/// The slots of commands that were admitted before: reads of a replica as such, and clients that asked as such.
+pub fn ask_of_admitted(local: &ThreadState, calls: &[(&'static Entry, Args<'_>)]) -> Ask {
+    let mut ask = Ask { is_pubsub: true, reads_replica: true, is_asking: true, ..Ask::default() };
+    for (entry, args) in calls {
+        ask.writes |= writes(entry);
+        ask.is_pubsub &= is_pubsub(entry);
+        ask.moves_keys |= entry.spec.has(Marks::MOVES_KEYS);
+        add(local, &mut ask, entry, *args);
+    }
+    ask
+}
+
+/// Returns true if the keys of a command must be looked at with their shards held.
+#[cold]
+pub fn must_look(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+    let verdict = verdict(local, &ask(local, session, entry, args));
+    matches!(verdict, Routing::Leaving(..) | Routing::Arriving)
 }
 
 /// Why a command of a script is not run.
@@ -91,7 +117,8 @@ pub fn refusal_in_script(
 ) -> Option<Line> {
     let ask = ask(local, session, entry, args);
     let text = match verdict(local, &ask) {
-        Routing::Serve => {
+        // Of a slot that moves the keys are looked at next.
+        Routing::Serve | Routing::Leaving(..) | Routing::Arriving => {
             let own = local.cluster.rules.crosses_own;
             let next = ask.slot.filter(|_| !slots.crosses && !own)?;
             if *slots.used.get_or_insert(next) == next {
@@ -103,7 +130,7 @@ pub fn refusal_in_script(
         Routing::DownForWrites => {
             "ERR Script attempted to execute a write command while the cluster is down and readonly"
         }
-        _ => "ERR Script attempted to access a non local key in a cluster node",
+        _ => NOT_LOCAL,
     };
     Some(Cow::Borrowed(text.as_bytes()))
 }
@@ -142,6 +169,8 @@ fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args
         writes: writes(entry),
         is_pubsub: is_pubsub(entry),
         reads_replica: session.reads_replica,
+        is_asking: session.gate.has(Gate::ASKING) || entry.spec.flags.any(Flags::ASKING),
+        moves_keys: entry.spec.has(Marks::MOVES_KEYS),
         ..Ask::default()
     };
     add(local, &mut ask, entry, args);
@@ -149,7 +178,8 @@ fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args
 }
 
 fn ask_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> Ask {
-    let mut ask = Ask { is_pubsub: true, reads_replica: session.reads_replica, ..Ask::default() };
+    let is_asking = session.gate.has(Gate::ASKING);
+    let mut ask = Ask { is_pubsub: true, reads_replica: session.reads_replica, is_asking, ..Ask::default() };
     for Queued { entry, args } in queued {
         ask.writes |= writes(entry);
         ask.is_pubsub &= is_pubsub(entry);
@@ -175,7 +205,9 @@ fn is_pubsub(entry: &Entry) -> bool {
 fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
     let redirects = &local.shared.cluster.redirects;
     let (count, line) = match verdict(local, ask) {
-        Routing::Serve => return None,
+        // The keys of a slot that moves are looked at with their shards held.
+        Routing::Serve | Routing::Leaving(..) | Routing::Arriving => return None,
+        Routing::TryAgain => (&redirects.try_again, Cow::Borrowed(TRY_AGAIN.as_bytes())),
         Routing::Down => (&redirects.down, Cow::Borrowed(DOWN.as_bytes())),
         Routing::DownForWrites => (&redirects.down, Cow::Borrowed(DOWN_FOR_WRITES.as_bytes())),
         Routing::Unbound => (&redirects.down, Cow::Borrowed(UNBOUND.as_bytes())),
@@ -200,6 +232,10 @@ pub fn endpoint(form: Form) -> AddressForm {
     }
 }
 
+/// A script has named a key that is another node's.
+pub const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
+
+const LEADER_CHANGES: &str = "TRYAGAIN The master of this slot is being replaced";
 const DOWN: &str = "CLUSTERDOWN The cluster is down";
 const DOWN_FOR_WRITES: &str = "CLUSTERDOWN The cluster is down and only accepts read commands";
 const UNBOUND: &str = "CLUSTERDOWN Hash slot not served";

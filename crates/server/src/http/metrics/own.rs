@@ -1,5 +1,6 @@
 //! Our own families: distributions, threads, errors, and what Prometheus expects of any process.
 
+use darter_cluster::MoveWay;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
@@ -167,14 +168,31 @@ pub(super) const OWN: &[Family] = &[
             out.with("state", "own", own);
             out.with("state", "other", map.bound_len() - own);
             out.with("state", "unbound", map.owners().len() - map.bound_len());
+            let moves = |way: MoveWay| map.moves().iter().filter(|one| one.way == way).count();
+            out.with("state", "migrating", moves(MoveWay::Migrating));
+            out.with("state", "importing", moves(MoveWay::Importing));
         },
     ),
     many("darter_cluster_redirects_total", Kind::Counter, "Commands refused for their slots.", |s, out| {
         let redirects = &s.shared.cluster.redirects;
         out.with("kind", "moved", redirects.moved.load(Relaxed));
+        out.with("kind", "ask", redirects.ask.load(Relaxed));
+        out.with("kind", "tryagain", redirects.try_again.load(Relaxed));
         out.with("kind", "crossslot", redirects.cross.load(Relaxed));
         out.with("kind", "down", redirects.down.load(Relaxed));
     }),
+    counter("darter_cluster_store_errors_total", "Questions that the cluster's store did not answer.", |s| {
+        s.shared.cluster.store.as_ref().map_or(0, |store| store.errors.load(Relaxed)) as f64
+    }),
+    gauge(
+        "darter_cluster_map_age_seconds",
+        "Time since the store last confirmed the map of the cluster.",
+        |s| {
+            let seen_ms = s.shared.cluster.store.as_ref().map_or(0, |store| store.seen_ms.load(Relaxed));
+            let age_ms = crate::thread_state::unix_ms().saturating_sub(seen_ms);
+            if seen_ms == 0 { 0.0 } else { age_ms as f64 / 1000.0 }
+        },
+    ),
     many("darter_cpu_seconds_total", Kind::Counter, "Processor time by mode.", |s, out| {
         out.with("mode", "user", s.cpu.user.as_secs_f64());
         out.with("mode", "system", s.cpu.system.as_secs_f64());

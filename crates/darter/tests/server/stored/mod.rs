@@ -1,0 +1,265 @@
+//! A cluster whose map is in an etcd: the store, its nodes, a client that follows redirections, and `redis-cli --cluster`.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::harness::folder::Folder;
+use crate::harness::{Client, PATIENCE, Server, Value, wait_until};
+
+/// An etcd of one server.
+pub struct Etcd {
+    process: Option<Child>,
+    port: u16,
+    peers: u16,
+    folder: Folder,
+}
+
+impl Etcd {
+    /// Starts one; `None`, with a message, where none is installed.
+    pub fn start(name: &str) -> Option<Etcd> {
+        let free =
+            || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+        let (port, peers) = (free(), free());
+        let mut etcd = Etcd { process: None, port, peers, folder: Folder::new(&format!("etcd-{name}")) };
+        if etcd.go_on() {
+            return Some(etcd);
+        }
+        eprintln!("SKIPPED: etcd is not installed");
+        None
+    }
+
+    /// Starts it again with what it has kept; false: it is not installed.
+    pub fn go_on(&mut self) -> bool {
+        let (url, peer) =
+            (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peers));
+        let process = Command::new("etcd")
+            .args(["--data-dir", self.folder.text(), "--listen-client-urls", &url])
+            .args(["--advertise-client-urls", &url, "--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match process {
+            Ok(process) => self.process = Some(process),
+            Err(error) if error.kind() == ErrorKind::NotFound => return false,
+            Err(error) => panic!("{error}"),
+        }
+        wait_until("etcd listens", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+        true
+    }
+
+    /// Kills it; what it has written stays.
+    pub fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// As `cluster_store` names it.
+    pub fn place(&self) -> String {
+        format!("etcd://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Servers whose map is in one etcd, each in a folder.
+pub struct StoredNodes {
+    /// The store; it ends after the servers.
+    pub etcd: Etcd,
+    /// The servers.
+    pub servers: Vec<Server>,
+    folders: Vec<Folder>,
+    name: String,
+}
+
+impl StoredNodes {
+    /// Starts `count` of them that have met nobody; `None`: there is no etcd here.
+    pub fn start(name: &str, count: usize) -> Option<StoredNodes> {
+        let etcd = Etcd::start(name)?;
+        let mut nodes = StoredNodes { etcd, servers: Vec::new(), folders: Vec::new(), name: name.to_owned() };
+        (0..count).for_each(|_| nodes.add());
+        Some(nodes)
+    }
+
+    /// As [`StoredNodes::start`], joined with the slots spread evenly.
+    pub fn create(name: &str, count: usize) -> Option<StoredNodes> {
+        let nodes = StoredNodes::start(name, count)?;
+        let mut args = vec!["create".to_owned()];
+        args.extend((0..count).map(|at| nodes.address(at)));
+        args.push("--cluster-yes".to_owned());
+        nodes.tool(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        Some(nodes)
+    }
+
+    /// Starts one more.
+    pub fn add(&mut self) {
+        let folder = Folder::new(&format!("stored-{}-{}", self.name, self.servers.len()));
+        let flags = ["--cluster_mode=yes", "--cluster_store", &self.etcd.place(), "--dir", folder.text()];
+        let server = Server::start(
+            &[&flags[..], &["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"]]
+                .concat(),
+        );
+        wait_until("the node is in the map", || {
+            matches!(server.client().call(&["CLUSTER", "NODES"]), Value::Text(text) if text.contains("myself"))
+                && server.client().info::<u64>("cluster", "cluster_store_revision") > 0
+        });
+        self.servers.push(server);
+        self.folders.push(folder);
+    }
+
+    /// A connection to one of them.
+    pub fn client(&self, at: usize) -> Client {
+        self.servers[at].client()
+    }
+
+    /// The address of one of them.
+    pub fn address(&self, at: usize) -> String {
+        format!("127.0.0.1:{}", self.servers[at].port())
+    }
+
+    /// The id of one of them.
+    pub fn id(&self, at: usize) -> String {
+        text(self.client(at).call(&["CLUSTER", "MYID"]))
+    }
+
+    /// Runs `redis-cli --cluster` with these words, which must succeed; returns its output.
+    pub fn tool(&self, words: &[&str]) -> String {
+        let (is_fine, said) = tool(words);
+        assert!(is_fine, "{words:?}: {said}");
+        said
+    }
+
+    /// Waits until every one of them has the same map.
+    pub fn agree(&self) {
+        wait_until("all nodes agree", || {
+            let revision = |server: &Server| server.client().info::<u64>("cluster", "cluster_store_revision");
+            let first = revision(&self.servers[0]);
+            self.servers.iter().all(|server| revision(server) == first)
+        });
+    }
+
+    /// Waits until every one of them has the same map, and `redis-cli --cluster check` is content.
+    pub fn settle(&self) {
+        self.agree();
+        let said = self.tool(&["check", &self.address(0)]);
+        assert!(said.contains("All 16384 slots covered"), "{said}");
+    }
+}
+
+/// Runs `redis-cli --cluster`; returns its success and its output.
+pub fn tool(words: &[&str]) -> (bool, String) {
+    let process = Command::new("redis-cli")
+        .arg("--cluster")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut process = process.expect("redis-cli runs");
+    // `fix` asks in spite of `--cluster-yes`.
+    let _ = process.stdin.take().expect("its input").write_all(b"yes\nyes\nyes\n");
+    let done = process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    (done.status.success(), said)
+}
+
+/// The text of an answer.
+pub fn text(value: Value) -> String {
+    match value {
+        Value::Error(text) | Value::Status(text) | Value::Text(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+/// A client that follows redirections, as those of Redis Cluster do.
+pub struct ClusterClient {
+    clients: HashMap<u16, Client>,
+    owners: HashMap<String, u16>,
+    seed: u16,
+}
+
+/// MOVED in a row for one command: clients give up after three to sixteen.
+const MOVED_MAX: usize = 6;
+
+impl ClusterClient {
+    /// A client that knows one node.
+    pub fn new(port: u16) -> ClusterClient {
+        ClusterClient { clients: HashMap::new(), owners: HashMap::new(), seed: port }
+    }
+
+    fn client(&mut self, port: u16) -> &mut Client {
+        self.clients.entry(port).or_insert_with(|| Client::connect(port))
+    }
+
+    /// Runs commands about the keys of one tag, as a transaction if there are several.
+    pub fn run(&mut self, tag: &str, commands: &[&[&str]]) -> Value {
+        let began = Instant::now();
+        let mut port = *self.owners.get(tag).unwrap_or(&self.seed);
+        let (mut asks, mut moved) = (false, 0);
+        loop {
+            assert!(
+                began.elapsed() < PATIENCE && moved <= MOVED_MAX,
+                "{commands:?} is sent round in circles"
+            );
+            let client = self.client(port);
+            if asks {
+                assert_eq!(client.call(&["ASKING"]), Value::ok());
+            }
+            let answer = match commands {
+                [one] => client.call(one),
+                all => transaction(client, all),
+            };
+            asks = false;
+            let Value::Error(line) = &answer else { return answer };
+            let words: Vec<&str> = line.split(' ').collect();
+            let place = || words[2].rsplit_once(':').expect("an address").1.parse().expect("a port");
+            match words[0] {
+                "MOVED" => {
+                    moved += 1;
+                    port = place();
+                    self.owners.insert(tag.to_owned(), port);
+                }
+                "ASK" => {
+                    port = place();
+                    moved = 0;
+                    asks = commands.len() == 1;
+                    // A transaction is no business of ASKING: it waits for the end of the move.
+                    if !asks {
+                        port = *self.owners.get(tag).unwrap_or(&self.seed);
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                }
+                "TRYAGAIN" => {
+                    moved = 0;
+                    port = *self.owners.get(tag).unwrap_or(&self.seed);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                _ => return answer,
+            }
+        }
+    }
+
+    /// Runs one command about a key.
+    pub fn call(&mut self, tag: &str, command: &[&str]) -> Value {
+        self.run(tag, &[command])
+    }
+}
+
+fn transaction(client: &mut Client, commands: &[&[&str]]) -> Value {
+    let all: Vec<&[&str]> = [&[&["MULTI"][..]][..], commands, &[&["EXEC"][..]]].concat();
+    client.send_all(&all);
+    let answers: Vec<Value> = all.iter().map(|_| client.read()).collect();
+    let refused = answers.iter().find(|answer| matches!(answer, Value::Error(_))).cloned();
+    refused.unwrap_or_else(|| answers.last().cloned().expect("an answer"))
+}

@@ -1,0 +1,190 @@
+//! What changes owners and leaders: a slot goes to another master by its owner alone, a replica takes its master's place.
+//!
+//! Called by CLUSTER SETSLOT NODE and CLUSTER FAILOVER, on threads that may wait. A slot is given up only while it is marked
+//! as migrating and no key of it is left: from then on its owner makes no key in it, so the count stays 0.
+
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use darter_base::crc::key_slot;
+use darter_cluster::change::{MapAnswer, SlotState};
+use darter_cluster::{MapChange, MoveWay, NodeRole};
+use darter_latch::Grant;
+use darter_store::Position;
+use darter_txn::LockSet;
+
+use super::map_store::{Outcome, UNREACHED};
+use super::peer;
+use crate::engine::origin::Origin;
+use crate::job::{Body, Job, Shards};
+use crate::replication::takeover;
+use crate::shared::Shared;
+use crate::thread_state::ThreadState;
+
+/// What a change of owner or leader comes to, and what follows. Errors: the error line.
+pub type AfterHandover = Box<dyn FnOnce(&'static Shared, Result<MapAnswer, String>) + Send>;
+
+/// Gives `slot` to the master `id`: as its owner, or by asking the owner. For a thread that may wait.
+pub fn give(shared: &'static Shared, slot: u16, id: &str, then: AfterHandover) {
+    // The owner is looked for in the map as it is now.
+    let given = change(shared, Vec::new()).and_then(|_| give_now(shared, slot, id));
+    then(shared, given);
+}
+
+fn give_now(shared: &'static Shared, slot: u16, id: &str) -> Result<MapAnswer, String> {
+    let map = shared.cluster.map();
+    let owner = map.owner(slot).and_then(|at| map.groups().get(at));
+    let target = map.find(id.as_bytes()).map(|(group, _)| group.id.clone());
+    let set = |state: SlotState| change(shared, vec![MapChange::SetSlot(slot, state)]).and_then(one);
+    let to_target = || set(SlotState::Owner(id.to_owned()));
+    let new_place = map.find(id.as_bytes()).map(|(_, node)| (node.ip.clone(), node.port));
+    let Some(owner) = owner.filter(|owner| target.as_ref() != Some(&owner.id)) else { return to_target() };
+    if target.is_none() {
+        return to_target();
+    }
+    if map.own_group().is_none_or(|own| own.id != owner.id) {
+        let number = slot.to_string();
+        let words: [&[u8]; 5] = [b"CLUSTER", b"SETSLOT", number.as_bytes(), b"NODE", id.as_bytes()];
+        peer::ask(shared, &owner.master.ip, owner.master.port, &words)?;
+        // This node answers when it routes by the change too.
+        change(shared, Vec::new())?;
+        return match map.move_of(slot) {
+            Some(_) => to_target(),
+            None => Ok(MapAnswer::Done),
+        };
+    }
+    if !matches!(map.place(), NodeRole::Master(_)) {
+        return to_target();
+    }
+    let is_marked = map
+        .move_of(slot)
+        .is_some_and(|own| own.way == MoveWay::Migrating && Some(&own.other) == target.as_ref());
+    let held = || {
+        format!(
+            "ERR Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot."
+        )
+    };
+    if !is_marked {
+        if is_left(shared, slot)? {
+            return Err(held());
+        }
+        set(SlotState::Migrating(id.to_owned()))?;
+    }
+    if is_left(shared, slot)? {
+        if !is_marked {
+            set(SlotState::Stable)?;
+        }
+        return Err(held());
+    }
+    let given =
+        change_early(shared, vec![MapChange::SetSlot(slot, SlotState::Owner(id.to_owned()))]).and_then(one);
+    // The new owner serves before this node sends clients there for good: until then they come with ASKING.
+    if let (Ok(_), Some((ip, port))) = (&given, new_place)
+        && let Err(why) = peer::ask(shared, &ip, port, &[b"DARTER", b"MAP"])
+    {
+        tracing::warn!("the new owner of slot {slot} may not know it yet: {why}");
+    }
+    change(shared, Vec::new())?;
+    given
+}
+
+fn one(answers: Vec<Result<MapAnswer, String>>) -> Result<MapAnswer, String> {
+    let answer = answers.into_iter().next().unwrap_or(Ok(MapAnswer::Done));
+    answer.map_err(|why| format!("ERR {why}"))
+}
+
+/// Makes changes and waits until they are in the store.
+fn change_early(shared: &'static Shared, changes: Vec<MapChange>) -> Outcome {
+    let store = shared.cluster.store.as_ref().ok_or_else(|| UNREACHED.to_owned())?;
+    let (tell, hear) = sync_channel(1);
+    store.change_early(changes, Box::new(move |_, outcome| drop(tell.send(outcome))));
+    hear.recv().unwrap_or_else(|_| Err(UNREACHED.to_owned()))
+}
+
+/// Makes changes and waits until this server routes by them.
+fn change(shared: &'static Shared, changes: Vec<MapChange>) -> Outcome {
+    let store = shared.cluster.store.as_ref().ok_or_else(|| UNREACHED.to_owned())?;
+    let (tell, hear) = sync_channel(1);
+    store.change(changes, Box::new(move |_, outcome| drop(tell.send(outcome))));
+    hear.recv().unwrap_or_else(|_| Err(UNREACHED.to_owned()))
+}
+
+/// Returns true if a key of a slot is left, once no key can be made in it but those that are on their way.
+fn is_left(shared: &'static Shared, slot: u16) -> Result<bool, String> {
+    // A key that is on its way may be missing for a moment and come again.
+    let before = shared.migrations.custody_of_slot(slot);
+    let keys = count(shared, slot)?;
+    Ok(keys > 0 || before.is_none() || shared.migrations.custody_of_slot(slot) != before)
+}
+
+/// Counts the keys of a slot in all databases, some index lines at a time; those whose time is up count too. A key that is
+/// made or moves within the index meanwhile may be missed or count twice: 0 is sure once no key can be made.
+fn count(shared: &'static Shared, slot: u16) -> Result<usize, String> {
+    let mut keys = 0;
+    for cell in shared.cells {
+        let (mut db, mut at) = (0, Position::START);
+        while let Some((found, next)) = count_lines(shared, cell.id(), slot, (db, at))? {
+            keys += found;
+            (db, at) = next;
+        }
+    }
+    Ok(keys)
+}
+
+/// Where a count of a shard is: the database, and the place in it.
+type CountPlace = (usize, Position);
+
+/// Index lines that are looked at with their shard held.
+const LINES_AT_ONCE: usize = 256;
+
+/// The keys of a slot in the next lines of a shard, and where to go on; `None`: there are no more lines.
+fn count_lines(
+    shared: &'static Shared,
+    shard: u16,
+    slot: u16,
+    (db, at): CountPlace,
+) -> Result<Option<(usize, CountPlace)>, String> {
+    let (tell, hear) = sync_channel(1);
+    let call = move |_: &mut ThreadState, grant: &mut Shards| {
+        let part = grant.get_mut(shard).filter(|part| db < part.shard.dbs_len());
+        let counted = part.map(|part| {
+            let (mut keys, mut next) = (0, Some(at));
+            for _ in 0..LINES_AT_ONCE {
+                let Some(at) = next else { break };
+                next = part.shard.scan(db, at, |record| keys += usize::from(key_slot(record.key()) == slot));
+            }
+            (keys, next.map_or((db + 1, Position::START), |at| (db, at)))
+        });
+        let _ = tell.send(counted);
+    };
+    let body = Body::Call(Some(Box::new(call)));
+    let origin = Origin::nobody(shared.home_of(shard));
+    Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue_from_outside(shared);
+    hear.recv().map_err(|_| "ERR the server ends".to_owned())
+}
+
+/// Between attempts to change the map.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Takes the place of this replica's master, which follows then, and notes it in the map.
+///
+/// Errors: there can be no more threads.
+pub fn lead(shared: &'static Shared, then: AfterHandover) -> std::io::Result<()> {
+    // Writers of the old master wait up to this long for the replica to have everything.
+    let timeout = Duration::from_millis(shared.settings.live().cluster.failover_ms);
+    let wish = takeover::Wish { timeout, saves: false };
+    takeover::begin(shared, wish, move |shared, is_done| {
+        if !is_done {
+            return then(shared, Err("ERR the master did not hand over".to_owned()));
+        }
+        // The old master serves no more: the map is changed as soon as that can be.
+        loop {
+            match change(shared, vec![MapChange::Lead]) {
+                Ok(answers) => return then(shared, one(answers)),
+                Err(why) => tracing::warn!("this node leads now, but the map does not say so: {why}"),
+            }
+            thread::sleep(PAUSE);
+        }
+    })
+}

@@ -1,0 +1,259 @@
+//! The map of the cluster in a store (`cluster_store`): one thread that reads it, and changes it by compare-and-set.
+//!
+//! Commands leave changes with [`MapStore::change`]; a change is answered when every thread of this server routes by it.
+//! Others tell of their changes, and what is missed is found by looking. While the store cannot be asked, changes are refused and the map stays as it is.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_cluster::{Health, MapChange, Node};
+use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
+
+use super::courier;
+use super::ledger::{Answers, LedgerFault, MapLedger};
+use crate::shared::Shared;
+use crate::sync::lock;
+
+/// Answers of changes, one by one, or the line that refuses all.
+pub type Outcome = Result<Answers, String>;
+/// Receives an outcome.
+pub type AfterChange = Box<dyn FnOnce(&'static Shared, Outcome) + Send>;
+
+/// The refusal while the store cannot be asked.
+pub const UNREACHED: &str = "CLUSTERDOWN the cluster's store cannot be reached";
+
+/// Changes that are made together, or none: then the map is only read again.
+struct Work {
+    changes: Vec<MapChange>,
+    when: AnswerTime,
+    then: AfterChange,
+}
+
+/// When a change is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AnswerTime {
+    /// Once every thread of this server routes by it.
+    Routed,
+    /// Once it is in the store: this server goes on as before for up to [`GRACE`].
+    Written,
+}
+
+/// What the threads share of the store.
+pub struct MapStore {
+    place: EtcdPlace,
+    key: String,
+    sender: Sender<Work>,
+    receiver: Mutex<Option<Receiver<Work>>>,
+    /// The last question was answered.
+    pub is_reached: AtomicBool,
+    /// Questions that were not answered.
+    pub errors: AtomicU64,
+    /// When the map was last known to be the latest, Unix ms.
+    pub seen_ms: AtomicU64,
+}
+
+/// Between looks at the map, and while slots move.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_WHILE_MOVING: Duration = Duration::from_millis(20);
+/// The new owner of a slot takes the map within this time, before the old one does.
+const GRACE: Duration = Duration::from_secs(1);
+/// The store answers within this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl MapStore {
+    /// The map of the cluster `name` at `place`. Errors: what is wrong with the place.
+    pub fn new(place: &str, name: &str) -> Result<MapStore, String> {
+        let place = EtcdPlace::parse(place).map_err(|why| format!("cluster_store: {why}"))?;
+        if place.is_encrypted {
+            return Err("cluster_store: https is not in this version".to_owned());
+        }
+        let (sender, receiver) = channel();
+        Ok(MapStore {
+            place,
+            key: format!("/darter/{name}/map"),
+            sender,
+            receiver: Mutex::new(Some(receiver)),
+            is_reached: AtomicBool::new(false),
+            errors: AtomicU64::new(0),
+            seen_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes changes of this node in one step: `then` gets what each answers. A refused change leaves the others in force
+    /// and itself undone. Without changes the map is read again.
+    pub fn change(&self, changes: Vec<MapChange>, then: AfterChange) {
+        // The thread that receives lives as long as the process.
+        let _ = self.sender.send(Work { changes, when: AnswerTime::Routed, then });
+    }
+
+    /// As [`MapStore::change`], but answered before this server routes by it: others may do so first. The next call, or a
+    /// second, ends that.
+    pub fn change_early(&self, changes: Vec<MapChange>, then: AfterChange) {
+        let _ = self.sender.send(Work { changes, when: AnswerTime::Written, then });
+    }
+
+    /// Starts the thread; to be called once, when the port is known.
+    ///
+    /// Errors: there can be no more threads.
+    pub fn start(&'static self, shared: &'static Shared) -> io::Result<()> {
+        let Some(receiver) = lock(&self.receiver).take() else { return Ok(()) };
+        let store = Box::new(Etcd::new(self.place.clone(), &self.key, PATIENCE, dial()));
+        let body = move || {
+            shared.snapshots.roam();
+            let mut keeper =
+                MapKeeper { shared, own: self, ledger: MapLedger::new(store), routed: 0, held_until: None };
+            keeper.look();
+            loop {
+                keeper.work(&receiver);
+            }
+        };
+        thread::Builder::new().name("darter-map".to_owned()).spawn(body).map(drop)
+    }
+}
+
+fn dial() -> Dial {
+    Box::new(|host, port| {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(Duration::from_millis(50)))?;
+                    stream.set_write_timeout(Some(PATIENCE))?;
+                    return Ok(Box::new(stream) as Box<dyn Carrier>);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    })
+}
+
+/// The thread's own.
+struct MapKeeper {
+    shared: &'static Shared,
+    own: &'static MapStore,
+    ledger: MapLedger,
+    // the revision that this server routes by, and until when it keeps to that
+    routed: u64,
+    held_until: Option<Instant>,
+}
+
+impl MapKeeper {
+    fn work(&mut self, receiver: &Receiver<Work>) {
+        let is_moving = !self.ledger.map().moves.is_empty();
+        match receiver.recv_timeout(if is_moving { LOOK_WHILE_MOVING } else { LOOK }) {
+            Ok(Work { changes, when, then }) => self.change(&changes, when, then),
+            Err(RecvTimeoutError::Timeout) => self.look(),
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
+        }
+    }
+
+    /// Has this server route by a map that others have made, and makes this node known under its address.
+    fn look(&mut self) {
+        let looked = self.ledger.look();
+        if self.note(looked).is_err() || self.held_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.settle(Box::new(|_| ()));
+        let node = own_node(self.shared);
+        let map = self.ledger.map();
+        let known = map.place_of(&node.id).and_then(|place| map.group(place));
+        let known = known.and_then(|group| group.nodes().find(|known| known.id == node.id));
+        let is_known = known.is_some_and(|known| {
+            let ip = if node.ip.is_empty() { known.ip.clone() } else { node.ip.clone() };
+            *known == Node { ip, ..node.clone() }
+        });
+        if !is_known {
+            self.change(&[MapChange::Register(node)], AnswerTime::Routed, Box::new(|_, _| ()));
+        }
+    }
+
+    fn change(&mut self, changes: &[MapChange], when: AnswerTime, then: AfterChange) {
+        let before = self.ledger.revision();
+        let changed = self.ledger.change(self.shared.cluster.id(), changes);
+        match self.note(changed) {
+            Ok(answers) => {
+                // A word to the others saves them the time until they look.
+                if !changes.is_empty() && self.ledger.revision() != before {
+                    courier::tell_of_map(self.shared, &self.ledger.map().joined);
+                }
+                if when == AnswerTime::Written {
+                    self.held_until = Some(Instant::now() + GRACE);
+                    return then(self.shared, Ok(answers));
+                }
+                self.settle(Box::new(move |shared| then(shared, Ok(answers))));
+            }
+            Err(line) => {
+                self.settle(Box::new(|_| ()));
+                then(self.shared, Err(line));
+            }
+        }
+    }
+
+    /// Runs `then` when this server routes by the map that was read last.
+    fn settle(&mut self, then: super::Then) {
+        let cluster = &self.shared.cluster;
+        let revision = self.ledger.revision();
+        self.held_until = None;
+        if revision == self.routed {
+            return cluster.when_taken(self.shared, then);
+        }
+        self.routed = revision;
+        cluster.store_revision.store(revision, Relaxed);
+        let map = self.ledger.map();
+        cluster.adopt(self.shared, |number| map.view(cluster.id(), number), then);
+    }
+
+    /// Notes whether the store has answered. Errors: the line for those who asked.
+    fn note<T>(&self, answer: Result<T, LedgerFault>) -> Result<T, String> {
+        let is_reached = !matches!(answer, Err(LedgerFault::Unreached(_)));
+        let was_reached = self.own.is_reached.swap(is_reached, Relaxed);
+        if is_reached {
+            self.own.seen_ms.store(crate::thread_state::unix_ms(), Relaxed);
+            if !was_reached {
+                tracing::info!("the cluster's store answers");
+            }
+        }
+        answer.map_err(|fault| match fault {
+            LedgerFault::Unreached(why) => {
+                if self.own.errors.fetch_add(1, Relaxed) == 0 || was_reached {
+                    tracing::warn!("the cluster's store cannot be reached: {why}");
+                }
+                UNREACHED.to_owned()
+            }
+            LedgerFault::Damaged(why) => {
+                if self.own.errors.fetch_add(1, Relaxed) == 0 {
+                    tracing::error!("the map of the cluster is damaged: {why}");
+                }
+                format!("ERR the map of the cluster is damaged: {why}")
+            }
+            LedgerFault::Contended => "TRYAGAIN the map of the cluster changes all the time".to_owned(),
+        })
+    }
+}
+
+/// This node as the settings describe it. Its address is empty if nothing names it: then it is the one that others meet.
+fn own_node(shared: &Shared) -> Node {
+    let live = shared.settings.live();
+    let settings = &live.cluster;
+    let is_one = |word: &str| word.parse::<std::net::IpAddr>().is_ok_and(|ip| !ip.is_unspecified());
+    let bound = match live.bind.as_slice() {
+        [one] if is_one(one) => one.clone(),
+        _ => String::new(),
+    };
+    let ip = if settings.announce_ip.is_empty() { bound } else { settings.announce_ip.clone() };
+    let own_port = u16::try_from(shared.port.load(Relaxed)).unwrap_or(0);
+    let port = if settings.announce_port == 0 { own_port } else { settings.announce_port };
+    let bus_port = match settings.announce_bus_port {
+        0 => port.wrapping_add(10_000),
+        bus_port => bus_port,
+    };
+    let hostname = settings.announce_hostname.clone();
+    Node { id: shared.cluster.id().to_owned(), ip, port, bus_port, hostname, health: Health::Online }
+}

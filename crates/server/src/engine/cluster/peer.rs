@@ -1,0 +1,65 @@
+//! A question to another node of the cluster, on a connection of its own.
+//!
+//! Called by threads that may wait: CLUSTER MEET asks who is there, CLUSTER SETSLOT passes a change on to the slot's owner.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use darter_replica::stream;
+
+use crate::replication::link;
+use crate::replication::wire::Wire;
+use crate::shared::Shared;
+
+/// The other node answers within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Logs in at a node as at a master, sends a command, and returns the one line or text of its answer, and this node's address
+/// as seen on the connection.
+///
+/// Errors: the node cannot be reached, does not answer, or refuses; without a code in the first two.
+pub fn ask(
+    shared: &'static Shared,
+    host: &str,
+    port: u16,
+    words: &[&[u8]],
+) -> Result<(String, IpAddr), String> {
+    let live = shared.settings.live();
+    let failed = |error: std::io::Error| format!("ERR {host}:{port} cannot be reached: {error}");
+    let mut wire = Wire::connect(host, port, &live.tls).map_err(failed)?;
+    let own = wire.handle().and_then(|socket| socket.local_addr()).map_err(failed)?.ip().to_canonical();
+    let (login, _, _) = link::own_place(shared, &live);
+    let mut bytes = Vec::new();
+    if !login.is_empty() {
+        let words: Vec<&[u8]> =
+            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
+        stream::write(&mut bytes, &words);
+    }
+    stream::write(&mut bytes, words);
+    wire.send(&bytes).map_err(failed)?;
+    if !login.is_empty() {
+        answer(&mut wire)?;
+    }
+    Ok((answer(&mut wire)?, own))
+}
+
+fn answer(wire: &mut Wire) -> Result<String, String> {
+    let line = line(wire)?;
+    let (kind, rest) = line.split_at_checked(1).unwrap_or_default();
+    match kind {
+        "-" => Err(rest.to_owned()),
+        "$" => self::line(wire),
+        _ => Ok(rest.to_owned()),
+    }
+}
+
+fn line(wire: &mut Wire) -> Result<String, String> {
+    let began = Instant::now();
+    loop {
+        match wire.line().map_err(|error| format!("ERR {error}"))? {
+            Some(line) => return Ok(String::from_utf8_lossy(&line).into_owned()),
+            None if began.elapsed() > PATIENCE => return Err("ERR the other node does not answer".to_owned()),
+            None => drop(wire.fill().map_err(|error| format!("ERR {error}"))?),
+        }
+    }
+}
