@@ -53,7 +53,7 @@ struct Connection {
     by_hand: bool, // its bytes are left to the caller
 }
 
-/// What is in flight for a connection's next bytes.
+/// The request in flight for a connection's next bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Receiving {
     Nothing,
