@@ -214,7 +214,7 @@ fn paths_lead_to_what_the_reference_finds() {
     assert_eq!(found(&json!({"a": {"a": 5}}), "$..a"), "{\"a\":5} 5");
 }
 
-/// What an expression computes, one after the other.
+/// The values of an expression, one after the other.
 fn computed(value: &Value, text: &str) -> String {
     let bytes = doc(value);
     let doc = Doc::new(&bytes);

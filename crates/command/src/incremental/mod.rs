@@ -274,10 +274,10 @@ impl Ctx<'_> {
         names: &[&[u8]],
         begin: BeginRead<'_>,
         operation: Box<dyn Operation>,
-        resp3: bool,
+        reply: &Reply<'_>,
     ) -> bool {
         let Some(reads) = self.begin_reads(names.iter().copied(), begin) else { return false };
-        self.leave_incremental(reads, operation, resp3, None);
+        self.leave_incremental(reads, (operation, reply.is_resp3()), None);
         true
     }
 
@@ -300,7 +300,7 @@ impl Ctx<'_> {
             }
             return false;
         };
-        self.leave_incremental(reads, operation, resp3, staged);
+        self.leave_incremental(reads, (operation, resp3), staged);
         true
     }
 
@@ -331,8 +331,7 @@ impl Ctx<'_> {
     fn leave_incremental(
         &mut self,
         reads: VecDeque<Read>,
-        operation: Box<dyn Operation>,
-        resp3: bool,
+        (operation, resp3): (Box<dyn Operation>, bool),
         staged: Option<StagedWrite>,
     ) {
         let incremental = Incremental {

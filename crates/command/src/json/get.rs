@@ -98,7 +98,7 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     match text {
         JsonText::Now(text) => reply.bulk_long(&text),
         JsonText::Later(parts) => {
-            if !long_get::leave(ctx, args.at(1), parts, wanted.style, reply.is_resp3()) {
+            if !long_get::leave(ctx, args.at(1), parts, wanted.style, reply) {
                 return Err(Fault::OutOfMemory);
             }
         }

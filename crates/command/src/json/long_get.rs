@@ -68,7 +68,7 @@ pub(super) fn leave(
     name: &[u8],
     parts: Vec<LaterPart>,
     style: Style<'_>,
-    resp3: bool,
+    reply: &Reply<'_>,
 ) -> bool {
     let mut parts: VecDeque<TextPart> = parts.into_iter().map(|LaterPart(part)| part).collect();
     let owned = OwnedStyle {
@@ -99,7 +99,7 @@ pub(super) fn leave(
         &[name],
         &mut |_, shard, db, key| shard.begin_frozen(db, key, step.take()?),
         Box::<TextAnswer>::default(),
-        resp3,
+        reply,
     )
 }
 

@@ -326,7 +326,7 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
     }
     let names = names(ctx, &filter);
     let with_latest = asks_for_latest(args);
-    if ctx.may_slice && leave(ctx, &names, &query, with_latest, &asked, reply) {
+    if ctx.may_slice && leave(ctx, &names, &query, args, &asked, reply) {
         return Ok(());
     }
     match asked.group {
@@ -340,7 +340,7 @@ fn leave(
     ctx: &mut Ctx<'_>,
     names: &BTreeSet<Box<[u8]>>,
     query: &Query,
-    with_latest: bool,
+    args: Args<'_>,
     asked: &Asked<'_>,
     reply: &mut Reply<'_>,
 ) -> bool {
@@ -353,7 +353,7 @@ fn leave(
     });
     let resp3 = reply.is_resp3();
     for name in names {
-        let source = visit(ctx, name, with_latest, |series, _, latest| {
+        let source = visit(ctx, name, asks_for_latest(args), |series, _, latest| {
             blocks += series.blocks_within(query.from, query.to) + 1;
             let group = match &groups {
                 Some(groups) => series.label(&groups.label)?,
@@ -390,7 +390,7 @@ fn leave(
             )
         }
     };
-    ranging::leave(ctx, sources, shape, resp3)
+    ranging::leave(ctx, sources, shape, reply)
 }
 
 /// The reply for a series before its rows.

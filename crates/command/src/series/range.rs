@@ -79,7 +79,7 @@ fn range(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>)
             head: Vec::new(),
             group: Box::default(),
         };
-        if ranging::leave(ctx, vec![source], ranging::RangeShape::One, reply.is_resp3()) {
+        if ranging::leave(ctx, vec![source], ranging::RangeShape::One, reply) {
             return Ok(());
         }
     }

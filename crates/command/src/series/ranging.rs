@@ -75,7 +75,12 @@ struct Ranging {
 }
 
 /// Leaves the answer about these series to slices; false if that is impossible.
-pub(super) fn leave(ctx: &mut Ctx<'_>, sources: Vec<SeriesSource>, shape: RangeShape, resp3: bool) -> bool {
+pub(super) fn leave(
+    ctx: &mut Ctx<'_>,
+    sources: Vec<SeriesSource>,
+    shape: RangeShape,
+    reply: &Reply<'_>,
+) -> bool {
     let too_many = Arc::new(AtomicBool::new(false));
     let width = sources.first().and_then(|source| source.query.buckets.as_ref()).map_or(1, |b| b.kinds.len());
     let queries: Vec<(Box<[u8]>, Query)> =
@@ -109,7 +114,7 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, sources: Vec<SeriesSource>, shape: RangeS
             is_done
         })
     };
-    ctx.read_later(&names, &mut begin, Box::new(ranging), resp3)
+    ctx.read_later(&names, &mut begin, Box::new(ranging), reply)
 }
 
 fn words(row: &[u8]) -> impl Iterator<Item = [u8; WORD]> {
