@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::harness::{Client, Value};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, partner, signal, wait_until};
 use darter_base::rng::Rng;
 
 /// Changes of roles, unless `DARTER_ROLE_CHANGES` says how many.
@@ -221,8 +221,7 @@ impl Sentinels {
                 folder.display()
             );
             std::fs::write(&file, text).expect("written");
-            let process =
-                Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn();
+            let process = Command::new(partner()).arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn();
             processes.push((process.expect("it starts"), port));
         }
         Some(Sentinels { processes, folder })

@@ -60,12 +60,17 @@ pub struct Redis {
     folder: PathBuf,
 }
 
+/// The server that stands for Redis: `DARTER_PARTNER` names a newer one, or one of Valkey.
+pub fn partner() -> String {
+    std::env::var("DARTER_PARTNER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 impl Redis {
     /// Starts one; `None` where none is installed.
     pub fn start(flags: &[&str]) -> Option<Redis> {
-        let version = Command::new("redis-server").arg("--version").output();
+        let version = Command::new(partner()).arg("--version").output();
         let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
-        if !text.starts_with("Redis server v=") {
+        if !text.starts_with("Redis server v=") && !text.starts_with("Valkey server v=") {
             eprintln!("SKIPPED: redis-server is not installed, or is none of Redis: {text}");
             return None;
         }
@@ -74,7 +79,7 @@ impl Redis {
         drop(listener);
         let folder = std::env::temp_dir().join(format!("darter-nodes-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let process = Command::new("redis-server")
+        let process = Command::new(partner())
             .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
             .args(["--repl-diskless-sync-delay", "0", "--logfile", "log"])
             .args(flags)
