@@ -50,7 +50,7 @@ fn records(bytes: &[u8]) {
     // A record of impossible length ends the session.
     let _ = merger.drain(|head, body| {
         out.clear();
-        let counted = former.commands(body, head.clock_ms, |_, _| {});
+        let counted = former.commands(body, head.clock_ms, |_| {});
         // A few bytes may stand for messages of gigabytes that are not kept.
         if counted.as_ref().is_ok_and(|len| *len > 16 << 20) {
             return;

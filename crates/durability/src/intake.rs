@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::lock;
@@ -32,13 +32,27 @@ struct Queue {
     held_bytes: usize,
     is_lost: bool,
     is_poked: bool,
+    // who waits: a condition variable makes a system call for nobody, too
+    takers: u32,
+    resting: u32,
+}
+
+/// Records of a thread, one behind the other.
+#[derive(Debug)]
+pub struct NotedRecords {
+    /// The thread's slot.
+    pub slot: u16,
+    /// The records.
+    pub bytes: Vec<u8>,
+    /// Sequence of the last.
+    pub last: u64,
 }
 
 /// What is taken at once.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Records of a thread, by the number of its slot.
-    pub records: VecDeque<(u16, Vec<u8>)>,
+    /// Records, those of a thread in their order.
+    pub records: VecDeque<NotedRecords>,
     /// Sequences that nobody is given: from, to.
     pub jumps: Vec<(u64, u64)>,
     /// More came than was taken, and it was dropped.
@@ -53,6 +67,12 @@ const REST_MAX: Duration = Duration::from_millis(10);
 const TAKEN_BYTES_MAX: usize = 4 << 20;
 
 impl Queue {
+    /// Forgets all but who waits; returns what waited.
+    fn empty(&mut self) -> Waiting {
+        let Queue { takers, resting, .. } = *self;
+        std::mem::replace(self, Queue { takers, resting, ..Queue::default() }).waiting
+    }
+
     fn is_empty(&self) -> bool {
         self.waiting.records.is_empty() && self.waiting.jumps.is_empty()
     }
@@ -84,7 +104,7 @@ impl Intake {
     /// Begins to take records, or ends it; what waits is dropped.
     pub fn switch(&self, on: bool) {
         let mut queue = lock(&self.queue);
-        let old = std::mem::take(&mut *queue);
+        let old = queue.empty();
         self.is_on.store(on, SeqCst);
         drop(queue);
         drop(old);
@@ -92,13 +112,12 @@ impl Intake {
 
     /// Takes records again after some were lost; those that are noted from now on come.
     pub fn resume(&self) {
-        let old = std::mem::take(&mut *lock(&self.queue));
+        let old = lock(&self.queue).empty();
         drop(old);
     }
 
-    /// Hands over records of the thread with this slot, one behind the other; returns whether the thread should rest
-    /// before it brings more.
-    pub fn give(&self, slot: u16, records: Vec<u8>) -> bool {
+    /// Hands over records of a thread; returns whether the thread should rest before it brings more.
+    pub fn give(&self, records: NotedRecords) -> bool {
         let mut queue = lock(&self.queue);
         if !self.is_on() || queue.is_lost {
             return false;
@@ -108,21 +127,30 @@ impl Intake {
             dropped = Some(std::mem::take(&mut queue.waiting));
             (queue.bytes, queue.is_lost) = (0, true);
         } else {
-            queue.bytes += records.capacity();
-            queue.waiting.records.push_back((slot, records));
+            queue.bytes += records.bytes.capacity();
+            queue.waiting.records.push_back(records);
         }
         let is_full = self.is_full(&queue);
-        drop(queue);
-        self.wake.notify_one();
+        self.wake_taker(queue);
         drop(dropped);
         is_full
     }
 
     /// Waits until half of the room is free, for [`REST_MAX`] at most. The caller holds no shard.
     pub fn rest(&self) {
-        let queue = lock(&self.queue);
+        let mut queue = lock(&self.queue);
+        queue.resting += 1;
         let is_full = |queue: &mut Queue| !queue.is_lost && self.is_full(queue);
-        drop(self.room.wait_timeout_while(queue, REST_MAX, is_full));
+        let waited = self.room.wait_timeout_while(queue, REST_MAX, is_full);
+        waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.resting -= 1;
+    }
+
+    fn wake_taker(&self, queue: MutexGuard<'_, Queue>) {
+        let waits = queue.takers > 0;
+        drop(queue);
+        if waits {
+            self.wake.notify_one();
+        }
     }
 
     fn is_full(&self, queue: &Queue) -> bool {
@@ -146,8 +174,9 @@ impl Intake {
 
     /// Wakes who waits: something else has happened.
     pub fn poke(&self) {
-        lock(&self.queue).is_poked = true;
-        self.wake.notify_one();
+        let mut queue = lock(&self.queue);
+        queue.is_poked = true;
+        self.wake_taker(queue);
     }
 
     /// Bytes that wait here.
@@ -158,8 +187,12 @@ impl Intake {
     /// Waits until something was handed over or somebody has poked, for up to `patience`.
     pub fn wait(&self, patience: Duration) {
         let is_idle = |queue: &mut Queue| queue.is_empty() && !queue.is_poked && !queue.is_lost;
-        let waited = self.wake.wait_timeout_while(lock(&self.queue), patience, is_idle);
-        waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.is_poked = false;
+        let mut queue = lock(&self.queue);
+        queue.takers += 1;
+        let waited = self.wake.wait_timeout_while(queue, patience, is_idle);
+        let mut queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        queue.takers -= 1;
+        queue.is_poked = false;
     }
 
     /// Whether nothing waits.
@@ -179,12 +212,12 @@ impl Intake {
         };
         let mut taken_bytes = 0;
         while taken_bytes < TAKEN_BYTES_MAX {
-            let Some((slot, records)) = queue.waiting.records.pop_front() else { break };
-            taken_bytes += records.capacity();
-            taken.records.push_back((slot, records));
+            let Some(records) = queue.waiting.records.pop_front() else { break };
+            taken_bytes += records.bytes.capacity();
+            taken.records.push_back(records);
         }
         queue.bytes -= taken_bytes.min(queue.bytes);
-        if !self.is_full(&queue) {
+        if queue.resting > 0 && !self.is_full(&queue) {
             self.room.notify_all();
         }
         // They are in memory still while they are formed.
@@ -197,11 +230,15 @@ impl Intake {
 mod tests {
     use super::*;
 
+    fn some(slot: u16, bytes: usize) -> NotedRecords {
+        NotedRecords { slot, bytes: vec![7; bytes], last: 1 }
+    }
+
     fn filled(pieces: usize) -> Intake {
         let intake = Intake::bounded(1000);
         intake.switch(true);
         for _ in 0..pieces {
-            intake.give(3, vec![7; 100]);
+            intake.give(some(3, 100));
         }
         intake
     }
@@ -210,15 +247,15 @@ mod tests {
     fn what_waits_is_bounded_and_lost_as_a_whole() {
         let intake = filled(10);
         assert_eq!(intake.bytes(), 1000);
-        intake.give(3, vec![7; 100]);
+        intake.give(some(3, 100));
         intake.jump(|| (1, 2));
         assert_eq!(intake.bytes(), 0, "nothing of a stream with a hole is of use");
         let taken = intake.take(0);
         assert!(taken.is_lost && taken.records.is_empty() && taken.jumps.is_empty());
-        intake.give(3, vec![7; 100]);
+        intake.give(some(3, 100));
         assert!(intake.take(0).is_lost, "until somebody begins anew");
         intake.resume();
-        intake.give(4, vec![8; 100]);
+        intake.give(some(4, 100));
         let taken = intake.take(0);
         assert_eq!((taken.is_lost, taken.records.len(), intake.bytes()), (false, 1, 0));
     }
@@ -227,17 +264,17 @@ mod tests {
     fn what_waits_for_older_records_counts() {
         let intake = filled(5);
         assert_eq!(intake.take(600).records.len(), 5);
-        intake.give(3, vec![7; 100]);
+        intake.give(some(3, 100));
         assert!(intake.take(1000).is_lost, "taken pieces count until the next look");
         intake.resume();
-        intake.give(3, vec![7; 100]);
+        intake.give(some(3, 100));
         assert_eq!(intake.take(0).records.len(), 1);
     }
 
     #[test]
     fn one_large_piece_is_no_reason_to_lose_anything() {
         let intake = filled(9);
-        intake.give(3, vec![7; 1_000_000]);
+        intake.give(some(3, 1_000_000));
         assert_eq!(intake.take(0).records.len(), 10);
     }
 
@@ -245,7 +282,7 @@ mod tests {
     fn who_brings_more_than_is_taken_rests_for_a_moment() {
         let intake = filled(5);
         intake.rest();
-        assert!(intake.give(3, vec![7; 100]), "half of the room is taken");
+        assert!(intake.give(some(3, 100)), "half of the room is taken");
         // Nobody takes anything: it goes on all the same.
         intake.rest();
         std::thread::scope(|scope| {
@@ -253,7 +290,7 @@ mod tests {
             intake.take(0);
         });
         intake.take(0);
-        assert!(!intake.give(3, vec![7; 100]));
+        assert!(!intake.give(some(3, 100)));
     }
 
     #[test]
@@ -267,7 +304,7 @@ mod tests {
             });
             (5, 9)
         });
-        intake.give(3, vec![7; 100]);
+        intake.give(some(3, 100));
         assert_eq!(intake.take_jumps(), [(5, 9)]);
         let taken = intake.take(0);
         assert_eq!((taken.jumps.len(), taken.records.len()), (0, 1), "told once");
@@ -277,7 +314,7 @@ mod tests {
     fn nothing_is_kept_while_it_is_off() {
         let intake = filled(3);
         intake.switch(false);
-        intake.give(3, vec![7; 100]);
+        intake.give(some(3, 100));
         assert_eq!((intake.bytes(), intake.take(0).records.len()), (0, 0));
     }
 }

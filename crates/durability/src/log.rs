@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use darter_persist::files::{Disk, Files};
 use darter_persist::journal::part;
-use darter_persist::journal::record::{Draft, HEAD_BYTES, Head};
+use darter_persist::journal::record::{self, Draft, HEAD_BYTES, Head};
 use darter_persist::journal::tail::STUCK;
 
+use super::intake::NotedRecords;
 use super::segment::{Segment, Way};
 use super::{Fsync, Journal, JournalHost, NONE, lock};
 
@@ -56,8 +57,9 @@ pub struct ThreadLog<F: Files = Disk> {
     /// How records are to come into new segments.
     way: Way,
     retry_at: Option<Instant>,
-    /// Records that replication has not been given yet.
+    /// Records that replication has not been given yet, and the sequence of the last.
     fed: Vec<u8>,
+    fed_last: u64,
     should_rest: bool,
 }
 
@@ -97,6 +99,7 @@ impl<F: Files> ThreadLog<F> {
             way: Way::Direct,
             retry_at: None,
             fed: Vec::new(),
+            fed_last: 0,
             should_rest: false,
         }
     }
@@ -143,6 +146,30 @@ impl<F: Files> ThreadLog<F> {
     /// Adds to the open record, or makes a record. The caller holds the shards of the change, so that the sequences of
     /// records about one key have the order of its changes.
     pub fn append(&mut self, journal: &Journal<F>, clock_ms: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        self.append_counted(journal, clock_ms, 0, write);
+    }
+
+    /// [`ThreadLog::append`] of a `SET` without options.
+    pub fn append_set(
+        &mut self,
+        journal: &Journal<F>,
+        clock_ms: u64,
+        db: usize,
+        (key, value): (&[u8], &[u8]),
+    ) {
+        let resp_bytes = if journal.intake.is_on() && db == 0 { resp_len(&[b"set", key, value]) } else { 0 };
+        self.append_counted(journal, clock_ms, resp_bytes, |out| part::write_set(out, db, key, value));
+    }
+
+    /// Adds to the open record, or makes a record whose RESP form has so many bytes; 0: that is not known.
+    #[inline]
+    fn append_counted(
+        &mut self,
+        journal: &Journal<F>,
+        clock_ms: u64,
+        resp_bytes: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         if let Some(body) = &mut self.group {
             return write(body);
         }
@@ -156,7 +183,8 @@ impl<F: Files> ThreadLog<F> {
             let draft = Draft::begin(&mut self.fed);
             write(&mut self.fed);
             let sequence = journal.next.fetch_add(1, SeqCst);
-            return draft.end(&mut self.fed, sequence, clock_ms);
+            self.fed_last = sequence;
+            return draft.end_counted(&mut self.fed, (sequence, clock_ms), resp_bytes);
         }
         if !self.is_open || journal.generation.load(SeqCst) != self.generation {
             self.open_current(journal);
@@ -169,7 +197,10 @@ impl<F: Files> ThreadLog<F> {
         crate::crash::machine::took(sequence);
         draft.finish(&mut self.buffer, sequence, clock_ms);
         if journal.intake.is_on() {
+            self.fed_last = sequence;
+            let fed = self.fed.len();
             self.fed.extend_from_slice(self.buffer.get(begin..).unwrap_or_default());
+            record::count(self.fed.get_mut(fed..).unwrap_or_default(), resp_bytes);
         }
         // Asked for last, so that whatever has its place behind the cut of a base is in no segment that goes when the base
         // is there, should its caller hold no shard. What has it before the cut does no harm behind it.
@@ -192,7 +223,8 @@ impl<F: Files> ThreadLog<F> {
             return part::write_message(body, args);
         }
         let begin = self.fed.len();
-        self.append(journal, clock_ms, |out| part::write_message_len(out, resp_len(args)));
+        let resp_bytes = resp_len(args);
+        self.append_counted(journal, clock_ms, resp_bytes, |out| part::write_message_len(out, resp_bytes));
         let Some((head, _)) = self.fed.get(begin..).and_then(<[u8]>::split_first_chunk::<HEAD_BYTES>) else {
             return;
         };
@@ -200,7 +232,7 @@ impl<F: Files> ThreadLog<F> {
         self.fed.truncate(begin);
         let draft = Draft::begin(&mut self.fed);
         part::write_message(&mut self.fed, args);
-        draft.finish(&mut self.fed, head.sequence, head.clock_ms);
+        draft.end_counted(&mut self.fed, (head.sequence, head.clock_ms), resp_bytes);
     }
 
     /// Copies what is in the buffer into the ring, if there is one.
@@ -275,9 +307,11 @@ impl<F: Files> ThreadLog<F> {
     #[inline]
     fn feed(&mut self, journal: &Journal<F>) {
         if !self.fed.is_empty() {
-            // As much as this turn has noted the next one may.
-            let next = Vec::with_capacity(self.fed.len().min(EARLY_BYTES));
-            self.should_rest |= journal.intake.give(self.slot, std::mem::replace(&mut self.fed, next));
+            // As much as this turn has noted the next one may; the record that fills a piece goes beyond it.
+            let next = Vec::with_capacity((self.fed.len() + self.fed.len() / 8).min(EARLY_BYTES / 8 * 9));
+            let bytes = std::mem::replace(&mut self.fed, next);
+            let records = NotedRecords { slot: self.slot, bytes, last: self.fed_last };
+            self.should_rest |= journal.intake.give(records);
         }
     }
 

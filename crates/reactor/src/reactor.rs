@@ -175,6 +175,14 @@ impl Reactor {
         }
     }
 
+    /// Like [`Reactor::send`] for two pieces, one behind the other.
+    pub fn send_two(&mut self, token: Token, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        match self.socket(token) {
+            Some(socket) => sys::send_two(socket.raw_fd(), first, second),
+            None => Err(stale()),
+        }
+    }
+
     /// Like [`Reactor::send`] for many connections with few system calls: appends the result of each piece to `took`.
     /// Returns false if the driver has no such calls: then nothing was sent, and `took` is unchanged.
     pub fn send_many(&mut self, pieces: &[(Token, &[u8])], took: &mut Vec<io::Result<usize>>) -> bool {

@@ -70,6 +70,24 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// [`send`] of two pieces, one behind the other, with one call.
+pub(crate) fn send_two(fd: RawFd, first: &[u8], second: &[u8]) -> io::Result<usize> {
+    let piece =
+        |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut pieces = [piece(first), piece(second)];
+    // SAFETY: all fields of a message are numbers and pointers, for which zero means that there is nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = 2;
+    loop {
+        // SAFETY: the kernel reads both pieces, which are borrowed for the call, and writes to nothing.
+        let n = unsafe { libc::sendmsg(fd, &raw const message, SEND_FLAGS) };
+        if let Some(done) = sent(n) {
+            return done;
+        }
+    }
+}
+
 /// Reads the result of a send; `None` asks to repeat it after a signal.
 #[inline]
 fn sent(n: libc::ssize_t) -> Option<io::Result<usize>> {

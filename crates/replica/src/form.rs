@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use darter_persist::entry::{Entries, Entry};
 use darter_persist::journal::Damage;
-use darter_persist::journal::part::{ArgList, Part, Parts};
+use darter_persist::journal::part::{self, Loss, Part, Parts};
 use darter_persist::rdb::Rewriter;
 
 use crate::rewording::{Reworded, Word, reword};
@@ -23,10 +23,26 @@ pub struct Former {
     commands: Vec<u8>,
 }
 
+/// A command of a record's form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Formed<'a> {
+    /// Its database.
+    pub db: u64,
+    /// Its words.
+    pub words: &'a [&'a [u8]],
+    /// It is a DEL of a key that the master has removed by itself, and why.
+    pub loss: Option<Loss>,
+}
+
 /// Takes the commands of a record, one after the other.
 trait Sheet {
     /// Takes a command of a database.
     fn add(&mut self, db: u64, words: &[&[u8]]);
+
+    /// Takes the removal of a key.
+    fn add_loss(&mut self, db: u64, key: &[u8], _: Loss) {
+        self.add(db, &[b"DEL", key]);
+    }
 
     /// The database of the last one.
     fn db(&self) -> u64;
@@ -90,12 +106,22 @@ impl<F> CountedForm<F> {
     }
 }
 
-impl<F: FnMut(u64, &[&[u8]])> Sheet for CountedForm<F> {
-    fn add(&mut self, db: u64, words: &[&[u8]]) {
-        self.select(db);
+impl<F: FnMut(Formed<'_>)> CountedForm<F> {
+    fn take(&mut self, command: Formed<'_>) {
+        self.select(command.db);
         self.count += 1;
-        self.len += stream::len_of(words);
-        (self.each)(db, words);
+        self.len += stream::len_of(command.words);
+        (self.each)(command);
+    }
+}
+
+impl<F: FnMut(Formed<'_>)> Sheet for CountedForm<F> {
+    fn add(&mut self, db: u64, words: &[&[u8]]) {
+        self.take(Formed { db, words, loss: None });
+    }
+
+    fn add_loss(&mut self, db: u64, key: &[u8], loss: Loss) {
+        self.take(Formed { db, words: &[b"DEL", key], loss: Some(loss) });
     }
 
     fn db(&self) -> u64 {
@@ -112,9 +138,8 @@ impl Former {
     ///
     /// Errors: the body does not hold what it says; nothing is appended then.
     pub fn write(&mut self, body: &[u8], clock_ms: u64, out: &mut Vec<u8>) -> Result<(), Damage> {
-        if let Some(args) = plain(body) {
-            stream::begin(out, args.len());
-            args.iter().for_each(|word| stream::write_word(out, word));
+        if let Some(words) = part::plain_set(body) {
+            stream::write(out, &words);
             return Ok(());
         }
         let mut commands = std::mem::take(&mut self.commands);
@@ -136,7 +161,7 @@ impl Former {
         done
     }
 
-    /// Shows `each` the commands of a record, with their databases; returns the number of bytes that [`Former::write`] would
+    /// Shows `each` the commands of a record; returns the number of bytes that [`Former::write`] would
     /// append.
     ///
     /// Errors: the body does not hold what it says; `each` may have seen some of it.
@@ -144,12 +169,10 @@ impl Former {
         &mut self,
         body: &[u8],
         clock_ms: u64,
-        mut each: impl FnMut(u64, &[&[u8]]),
+        mut each: impl FnMut(Formed<'_>),
     ) -> Result<u64, Damage> {
-        if let Some(args) = plain(body) {
-            let mut words = args.iter();
-            let words = [(); 3].map(|()| words.next().unwrap_or_default());
-            each(0, &words);
+        if let Some(words) = part::plain_set(body) {
+            each(Formed { db: 0, words: &words, loss: None });
             return Ok(stream::len_of(&words));
         }
         let mut sheet = CountedForm { each, len: 0, db: 0, count: 0 };
@@ -178,7 +201,7 @@ impl Former {
                     Reworded::Nothing => {}
                 }
             }
-            Part::Gone { db, key } => sheet.add(db, &[b"DEL", key]),
+            Part::Gone { db, key, loss } => sheet.add_loss(db, key, loss),
             Part::Value { db, entry } => {
                 let damage = Damage { offset: 0, what: "a value in a record is damaged" };
                 let entry = Entries::new(entry).next().and_then(Result::ok).ok_or(damage.clone())?;
@@ -222,19 +245,9 @@ impl Former {
     }
 }
 
-/// The words of a record that is one `SET key value` in database 0, as most are.
-#[inline]
-fn plain(body: &[u8]) -> Option<ArgList<'_>> {
-    let mut parts = Parts::new(body);
-    let Ok(Some(Part::Command { db: 0, only_key: None, args })) = parts.try_next() else { return None };
-    let is_set = args.len() == 3 && args.iter().next().is_some_and(|name| name == b"set");
-    (is_set && parts.is_done()).then_some(args)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_persist::journal::part;
 
     fn form(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let (mut body, mut out) = (Vec::new(), Vec::new());
@@ -246,12 +259,12 @@ mod tests {
         former.write(&body, 1_000, &mut out).expect("a whole body");
         assert_eq!(out, again, "it depends on the record alone");
         let (mut seen, mut db) = (Vec::new(), 0);
-        let counted = former.commands(&body, 1_000, |of, words| {
-            if of != db {
-                db = of;
+        let counted = former.commands(&body, 1_000, |formed| {
+            if formed.db != db {
+                db = formed.db;
                 seen.push(format!("SELECT {db}"));
             }
-            let words = words.iter().map(|word| word.escape_ascii().to_string());
+            let words = formed.words.iter().map(|word| word.escape_ascii().to_string());
             seen.push(words.collect::<Vec<_>>().join(" "));
         });
         assert_eq!(counted, Ok(out.len() as u64), "the length is known without the bytes");
@@ -280,7 +293,7 @@ mod tests {
     fn a_record_of_one_command_is_one() {
         assert_eq!(form(|out| part::write_set(out, 0, b"k", b"v")), "set k v");
         assert_eq!(form(|out| command(out, 3, &[b"incr", b"n"])), "SELECT 3; incr n; SELECT 0");
-        assert_eq!(form(|out| part::write_gone(out, 0, b"k")), "DEL k");
+        assert_eq!(form(|out| part::write_gone(out, 0, b"k", Loss::Expired)), "DEL k");
         assert_eq!(form(|out| command(out, 0, &[b"pexpire", b"k", b"5"])), "PEXPIREAT k 1005");
         assert_eq!(form(|out| part::write_members(out, 0, b"k")), "");
     }
@@ -289,7 +302,7 @@ mod tests {
     fn a_record_of_several_commands_is_a_transaction() {
         let said = form(|out| {
             part::write_set(out, 1, b"k", b"v");
-            part::write_gone(out, 0, b"x");
+            part::write_gone(out, 0, b"x", Loss::Removed);
         });
         assert_eq!(said, "MULTI; SELECT 1; set k v; SELECT 0; DEL x; EXEC");
     }
@@ -335,12 +348,12 @@ mod tests {
         for bytes in [1, 8, 13, 15, 19, (4 << 30) + 1, u64::MAX] {
             let (mut former, mut out) = (Former::default(), Vec::new());
             assert!(former.write(&body(bytes), 0, &mut out).is_err() && out.is_empty(), "{bytes}");
-            assert!(former.commands(&body(bytes), 0, |_, _| {}).is_err(), "{bytes}");
+            assert!(former.commands(&body(bytes), 0, |_| {}).is_err(), "{bytes}");
         }
         for bytes in (20..2_000).chain([14, 65_536, 100_000, 1_000_006]) {
             let (mut former, mut out) = (Former::default(), Vec::new());
             assert_eq!(former.write(&body(bytes), 0, &mut out), Ok(()));
-            assert_eq!(former.commands(&body(bytes), 0, |_, _| {}), Ok(out.len() as u64));
+            assert_eq!(former.commands(&body(bytes), 0, |_| {}), Ok(out.len() as u64));
             assert_eq!(out.len() as u64, bytes);
         }
     }

@@ -116,33 +116,64 @@ pub fn write(out: &mut Vec<u8>, mut head: FrameHead, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
+/// The head of a frame as it came: what follows is believed when it fits the checksum.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Announced {
+    /// What it says.
+    pub head: FrameHead,
+    bytes: [u8; HEAD_BYTES],
+}
+
+impl Announced {
+    /// Reads the head that `bytes` begin with. `None`: more bytes are needed.
+    ///
+    /// Errors: no head of this version. A length is believed only up to [`BODY_BYTES_MAX`].
+    pub fn read(bytes: &[u8]) -> Result<Option<Announced>, BadFrame> {
+        let Some(first) = bytes.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        let word = |at: usize| {
+            first.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
+        };
+        let long = |at: usize| {
+            first.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u64::from_le_bytes(*w))
+        };
+        let kind = FrameKind::of(first[0]).ok_or(BadFrame("a frame of a kind that is not known"))?;
+        let (flags, len) = (first[1], word(4));
+        if flags & !MORE != 0 {
+            return Err(BadFrame("a frame with flags that are not known"));
+        }
+        if len as usize > BODY_BYTES_MAX || word(8) != len {
+            return Err(BadFrame("a frame whose length cannot be"));
+        }
+        let flow = u16::from_le_bytes([first[2], first[3]]);
+        let (term, committed, clock_ms) = (long(16), long(24), long(32));
+        let head = FrameHead { kind, flags, flow, len, term, committed, clock_ms };
+        Ok(Some(Announced { head, bytes: *first }))
+    }
+
+    /// Checks the whole frame.
+    ///
+    /// Errors: head or body is not what was sent.
+    pub fn check(&self, body: &[u8]) -> Result<(), BadFrame> {
+        let mut crc = BodySum::of(body).0;
+        crc.update(&self.bytes[..12]);
+        crc.update(&self.bytes[16..]);
+        let said = self.bytes.get(12..).and_then(|rest| rest.first_chunk()).map(|w| u32::from_le_bytes(*w));
+        if body.len() != self.head.len as usize || said != Some(crc.value()) {
+            return Err(BadFrame("a frame whose checksum is wrong"));
+        }
+        Ok(())
+    }
+}
+
 /// Reads the frame that `bytes` begin with: its head, and its body. `None`: more bytes are needed.
 ///
-/// Errors: no frame of this version, or a damaged one. A length is believed only up to [`BODY_BYTES_MAX`].
+/// Errors: no frame of this version, or a damaged one.
 pub fn read(bytes: &[u8]) -> Result<Option<(FrameHead, &[u8])>, BadFrame> {
-    let Some((first, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
-    let word =
-        |at: usize| first.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w));
-    let long =
-        |at: usize| first.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u64::from_le_bytes(*w));
-    let kind = FrameKind::of(first[0]).ok_or(BadFrame("a frame of a kind that is not known"))?;
-    let (flags, len) = (first[1], word(4));
-    if flags & !MORE != 0 {
-        return Err(BadFrame("a frame with flags that are not known"));
-    }
-    if len as usize > BODY_BYTES_MAX || word(8) != len {
-        return Err(BadFrame("a frame whose length cannot be"));
-    }
-    let Some(body) = rest.get(..len as usize) else { return Ok(None) };
-    let flow = u16::from_le_bytes([first[2], first[3]]);
-    let head = FrameHead { kind, flags, flow, len, term: long(16), committed: long(24), clock_ms: long(32) };
-    let mut crc = BodySum::of(body).0;
-    crc.update(&first[..12]);
-    crc.update(&first[16..]);
-    if crc.value() != word(12) {
-        return Err(BadFrame("a frame whose checksum is wrong"));
-    }
-    Ok(Some((head, body)))
+    let Some(announced) = Announced::read(bytes)? else { return Ok(None) };
+    let rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
+    let Some(body) = rest.get(..announced.head.len as usize) else { return Ok(None) };
+    announced.check(body)?;
+    Ok(Some((announced.head, body)))
 }
 
 /// Joins the pieces of content that is longer than a frame ([`MORE`]). Records and blocks come from different threads of a
@@ -153,6 +184,11 @@ pub struct Joiner {
 }
 
 impl Joiner {
+    /// Returns true if the frame with this head has all of its content, so that nobody need copy it.
+    pub fn is_whole(&self, head: &FrameHead) -> bool {
+        head.flags & MORE == 0 && self.parts.get(head.kind as usize).is_none_or(Vec::is_empty)
+    }
+
     /// Takes the body of a frame; returns the whole content if this was its last piece.
     ///
     /// Errors: the content is longer than [`CONTENT_BYTES_MAX`].

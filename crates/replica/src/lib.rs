@@ -14,5 +14,6 @@ pub mod history;
 pub mod merge;
 pub mod records;
 pub mod rewording;
+pub mod shared_bytes;
 pub mod stream;
 pub mod transfer;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 
 use darter_persist::journal::record::{HEAD_BYTES, Head};
+
+use crate::shared_bytes::SharedBytes;
 
 /// Brings the records of several lanes into the order of their sequences. Each lane has its own in that order.
 #[derive(Debug)]
@@ -34,10 +35,23 @@ impl fmt::Display for BadRecord {
     }
 }
 
+/// A record that is next.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRecord<'a> {
+    /// Its head.
+    pub head: Head,
+    /// All of its bytes, the head included.
+    pub bytes: &'a [u8],
+    /// The records among which it came.
+    pub chunk: &'a SharedBytes,
+    /// Where it begins among them.
+    pub at: usize,
+}
+
 /// Records one behind the other, of which those before `at` are taken.
 #[derive(Debug)]
 struct Chunk {
-    bytes: Arc<[u8]>,
+    bytes: SharedBytes,
     at: usize,
 }
 
@@ -63,7 +77,7 @@ impl Merger {
     }
 
     /// Takes records of a lane.
-    pub fn push(&mut self, lane: usize, bytes: Arc<[u8]>) {
+    pub fn push(&mut self, lane: usize, bytes: SharedBytes) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             self.bytes += bytes.len();
             lane.push_back(Chunk { bytes, at: 0 });
@@ -79,17 +93,16 @@ impl Merger {
     ///
     /// Errors: a chunk holds something else than whole records; it stays where it is.
     pub fn drain(&mut self, mut each: impl FnMut(Head, &[u8])) -> Result<(), BadRecord> {
-        self.drain_while(|head, record| {
-            each(head, record.get(HEAD_BYTES..).unwrap_or_default());
+        self.drain_while(|record| {
+            each(record.head, record.bytes.get(HEAD_BYTES..).unwrap_or_default());
             true
         })
     }
 
-    /// Calls `each` with the head and all bytes of every record that is next, up to the first gap, or until it says false: that
-    /// record is the last then.
+    /// Calls `each` with every record that is next, up to the first gap, or until it says false: that record is the last then.
     ///
     /// Errors: as [`Merger::drain`].
-    pub fn drain_while(&mut self, mut each: impl FnMut(Head, &[u8]) -> bool) -> Result<(), BadRecord> {
+    pub fn drain_while(&mut self, mut each: impl FnMut(NextRecord<'_>) -> bool) -> Result<(), BadRecord> {
         while self.next < self.limit {
             let mut moved = false;
             for (number, lane) in self.lanes.iter_mut().enumerate() {
@@ -127,7 +140,7 @@ fn drain_lane(
     lane: &mut VecDeque<Chunk>,
     (next, limit): (&mut u64, u64),
     waiting: &mut usize,
-    each: &mut impl FnMut(Head, &[u8]) -> bool,
+    each: &mut impl FnMut(NextRecord<'_>) -> bool,
 ) -> Result<Drained, &'static str> {
     let mut moved = Drained::Nothing;
     let mut pop = |lane: &mut VecDeque<Chunk>| {
@@ -151,8 +164,9 @@ fn drain_lane(
         if head.sequence > *next || *next >= limit {
             return Ok(moved);
         }
-        let record = rest.get(..HEAD_BYTES + len).unwrap_or_default();
-        let goes_on = head.sequence < *next || each(head, record);
+        let bytes = rest.get(..HEAD_BYTES + len).unwrap_or_default();
+        let record = NextRecord { head, bytes, chunk: &chunk.bytes, at: chunk.at };
+        let goes_on = head.sequence < *next || each(record);
         chunk.at += HEAD_BYTES + len;
         if head.sequence == *next {
             *next += 1;
@@ -170,14 +184,14 @@ mod tests {
     use super::*;
     use darter_persist::journal::record::Draft;
 
-    fn records(sequences: &[u64]) -> Arc<[u8]> {
+    fn records(sequences: &[u64]) -> SharedBytes {
         let mut out = Vec::new();
         for sequence in sequences {
             let draft = Draft::begin(&mut out);
             out.extend_from_slice(sequence.to_string().as_bytes());
             draft.finish(&mut out, *sequence, 5);
         }
-        Arc::from(out)
+        out.into()
     }
 
     fn drained(merger: &mut Merger) -> Vec<u64> {
@@ -197,13 +211,13 @@ mod tests {
             let mut merger = Merger::new(2, 4);
             let mut bytes = records(&[4, 5]).to_vec();
             bytes[at] = value;
-            merger.push(1, Arc::from(bytes));
+            merger.push(1, bytes.into());
             let bad = merger.drain(|_, _| {}).expect_err("what follows is no record");
             assert_eq!((bad.lane, bad.next <= 5), (1, true), "{bad}");
             assert!(merger.drain(|_, _| {}).is_err(), "nothing behind it is taken");
         }
         let mut merger = Merger::new(1, 4);
-        merger.push(0, Arc::from(&records(&[4, 5])[..HEAD_BYTES * 2]));
+        merger.push(0, records(&[4, 5]).part(0..HEAD_BYTES * 2));
         assert_eq!(merger.drain(|_, _| {}).expect_err("half a record").what, "a record is cut off");
     }
 
@@ -229,9 +243,9 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..3 {
             merger
-                .drain_while(|head, record| {
-                    assert_eq!(record.len(), HEAD_BYTES + 1);
-                    seen.push(head.sequence);
+                .drain_while(|record| {
+                    assert_eq!(record.bytes, &record.chunk[record.at..record.at + HEAD_BYTES + 1]);
+                    seen.push(record.head.sequence);
                     !seen.len().is_multiple_of(2)
                 })
                 .expect("whole records");

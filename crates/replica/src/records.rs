@@ -5,29 +5,35 @@
 //! reads from a sequence on; nothing here does I/O.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 use darter_persist::journal::record::{HEAD_BYTES, Head};
 
 use crate::form::Former;
 use crate::frame::BodySum;
 use crate::merge::Merger;
+use crate::shared_bytes::SharedBytes;
 
 /// Records of one lane, one behind the other, shared by all who send them.
 #[derive(Clone, Debug)]
 pub struct RecordChunk {
     /// The records.
-    pub bytes: Arc<[u8]>,
-    /// Checksum of the bytes.
-    pub sum: BodySum,
+    pub bytes: SharedBytes,
     /// Sequence of the last record.
     pub last: u64,
+    // once somebody has asked for it
+    sum: OnceLock<BodySum>,
 }
 
 impl RecordChunk {
-    /// Records, the last of which has the sequence `last`. Cost: sums them.
-    pub fn new(bytes: Arc<[u8]>, last: u64) -> RecordChunk {
-        RecordChunk { sum: BodySum::of(&bytes), bytes, last }
+    /// Records, the last of which has the sequence `last`.
+    pub fn new(bytes: SharedBytes, last: u64) -> RecordChunk {
+        RecordChunk { bytes, last, sum: OnceLock::new() }
+    }
+
+    /// Checksum of the bytes. Cost: reads them, once for all who ask.
+    pub fn sum(&self) -> &BodySum {
+        self.sum.get_or_init(|| BodySum::of(&self.bytes))
     }
 }
 
@@ -296,6 +302,11 @@ impl StreamNumbers {
         }
     }
 
+    /// Returns true if all sequences are the same in both.
+    pub fn are_those_of_journal(&self) -> bool {
+        self.shift == 0 && self.jumps.is_empty()
+    }
+
     /// The sequence in the stream of one of the journal.
     pub fn stream_of(&self, journal: u64) -> u64 {
         let jumped = self.jumps.iter().map(|(from, to)| journal.min(*to).saturating_sub(*from));
@@ -337,14 +348,14 @@ mod tests {
     use darter_persist::journal::part;
     use darter_persist::journal::record::Draft;
 
-    fn records(sequences: &[u64]) -> (Arc<[u8]>, u64) {
+    fn records(sequences: &[u64]) -> (SharedBytes, u64) {
         let mut out = Vec::new();
         for sequence in sequences {
             let draft = Draft::begin(&mut out);
             part::write_set(&mut out, 0, b"k", sequence.to_string().as_bytes());
             draft.finish(&mut out, *sequence, 5);
         }
-        (Arc::from(out), *sequences.last().expect("one"))
+        (out.into(), *sequences.last().expect("one"))
     }
 
     fn add(log: &mut Records, lane: usize, sequences: &[u64]) {
@@ -425,7 +436,7 @@ mod tests {
         let mut bytes = bytes.to_vec();
         assert_eq!(renumber(&mut bytes, |sequence| sequence + 100), 109);
         let mut merger = Merger::new(1, 103);
-        merger.push(0, Arc::from(bytes));
+        merger.push(0, SharedBytes::from(bytes));
         let mut seen = Vec::new();
         merger.drain(|head, _| seen.push(head.sequence)).expect("whole records");
         assert_eq!(seen, [103, 104]);

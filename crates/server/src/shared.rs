@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
+use darter_replica::shared_bytes::SharedBytes;
 use darter_txn::{Part, Router};
 
 use crate::acl::Acl;
@@ -104,7 +105,7 @@ pub enum ThreadMessage {
         /// What the body is.
         head: Box<[u8]>,
         /// Shared by all replicas.
-        body: Arc<[u8]>,
+        body: SharedBytes,
     },
     /// A published message for the subscribers this thread has.
     Publish(Arc<Message>),

@@ -232,7 +232,7 @@ impl Worker {
     /// Does what a message asks for; more of its kind may be taken from those that are `unread`.
     fn open(&mut self, message: ThreadMessage, unread: &mut Peekable<impl Iterator<Item = ThreadMessage>>) {
         let Worker { local, event_loop: Some(event_loop), deadlines, .. } = self else { return };
-        let EventLoop { conns, dirty, closed, .. } = &mut **event_loop;
+        let EventLoop { reactor, conns, dirty, closed, .. } = &mut **event_loop;
         match message {
             ThreadMessage::Connection(socket, kind) => event_loop.adopt(local, socket, kind),
             ThreadMessage::Move => {
@@ -250,10 +250,11 @@ impl Worker {
             }
             ThreadMessage::Frame { token, client, head, body } => {
                 if let Some(conn) = find(conns, token).filter(|conn| conn.session.id == client) {
-                    let out = conn.messages();
-                    out.extend_from_slice(&head);
-                    out.extend_from_slice(&body);
-                    mark_dirty(conn, dirty);
+                    match output::send_frame(local, reactor, conn, (&head, &body)) {
+                        // The end of the turn shows others what it has sent.
+                        true => mark_dirty(conn, dirty),
+                        false => closed.push((token, false)),
+                    }
                 }
             }
             ThreadMessage::Publish(first) => match &*pubsub::run::take(first, unread) {

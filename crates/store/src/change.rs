@@ -129,13 +129,35 @@ pub struct JournalNote {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Noted {
     /// The server removed it by itself: the command that ran does not say so.
-    Lost,
+    Lost(Loss),
     /// The server removed dead members of it by itself, or all of it with the last of them.
     LostMembers,
     /// The command removed it: this is written in the command's place.
     Removed,
     /// The command did what these words do at any time: they are written in the command's place.
     Said(JournalWords, Vocabulary),
+}
+
+/// Why a key has gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Its time was up.
+    Expired,
+    /// It made room for others.
+    Evicted,
+    /// Somebody removed it, here or by moving it to another server.
+    Removed,
+}
+
+impl Loss {
+    /// What listeners are told.
+    pub fn event(self) -> Event {
+        match self {
+            Loss::Expired => Event::EXPIRED,
+            Loss::Evicted => Event::EVICTED,
+            Loss::Removed => Event::DEL,
+        }
+    }
 }
 
 impl Noted {
@@ -236,8 +258,10 @@ impl ChangeLog {
         if self.listeners.any(Listeners::JOURNAL) {
             self.is_changed = true;
             self.is_touched = true;
-            if event.class.0 & (Class::EXPIRED.0 | Class::EVICTED.0) != 0 {
-                self.note(db, key, Noted::Lost);
+            if event.class.0 & Class::EXPIRED.0 != 0 {
+                self.note(db, key, Noted::Lost(Loss::Expired));
+            } else if event.class.0 & Class::EVICTED.0 != 0 {
+                self.note(db, key, Noted::Lost(Loss::Evicted));
             }
         }
         if self.listeners.0 & !Listeners::BY_COMMAND.0 != 0 {
@@ -280,7 +304,7 @@ impl ChangeLog {
         if self.listeners.any(Listeners::JOURNAL) {
             self.is_changed = true;
             self.is_touched = true;
-            self.note(db, key, Noted::Lost);
+            self.note(db, key, Noted::Lost(Loss::Removed));
         }
         if self.listeners.0 & !Listeners::BY_COMMAND.0 != 0 {
             self.keep(db, key, event);

@@ -89,6 +89,18 @@ pub fn set_looked(
     Ok(())
 }
 
+/// `SET key value` that nobody waits for.
+///
+/// Errors: no room; the old value stays.
+#[inline]
+pub fn set_unanswered(shard: &mut Shard, place: Place, key: Key<'_>, value: &[u8]) -> Result<(), Fault> {
+    let look = shard.look(place.db, key);
+    if !shard.overwrite_plain(place.db, key, look, value, SET_EVENT) {
+        shard.set_looked(place.db, key, look, value, place.now_ms, SET_EVENT)?;
+    }
+    Ok(())
+}
+
 /// One key of `MSET`.
 ///
 /// Errors: no room; the old value stays.

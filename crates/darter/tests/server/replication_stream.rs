@@ -236,3 +236,78 @@ fn an_offset_that_is_told_counts_each_change_that_was_answered() {
         before = told;
     }
 }
+
+/// Reads messages about events of keys until `is_last` is among them; the events in order, with the keys.
+fn events_until(client: &mut Client, is_last: impl Fn(&str, &str) -> bool) -> Vec<(String, String)> {
+    let mut events = Vec::new();
+    loop {
+        let Value::Array(message) = client.read() else { panic!("no message") };
+        let [_, _, Value::Text(channel), Value::Text(key)] = &message[..] else { panic!("{message:?}") };
+        let event = channel.rsplit(':').next().unwrap_or_default().to_owned();
+        let ends = is_last(&event, key);
+        events.push((event, key.clone()));
+        if ends {
+            return events;
+        }
+    }
+}
+
+#[test]
+fn keys_that_expire_or_are_evicted_keep_their_events_on_replicas() {
+    let flags = ["--notify-keyspace-events", "EA"];
+    let (master, middle, last) = (Node::ours(&[]), Node::ours(&flags), Node::ours(&flags));
+    let mut from = master.client();
+    follow(&mut middle.client(), master.port());
+    follow(&mut last.client(), middle.port());
+    let mut listeners = [middle.client(), last.client()];
+    for listener in &mut listeners {
+        listener.call(&["PSUBSCRIBE", "__keyevent@*__:*"]);
+    }
+    let filler = "x".repeat(10_000);
+    for n in 0..300 {
+        from.call(&["SET", &format!("filler-{n}"), &filler]);
+    }
+    from.call(&["SELECT", "3"]);
+    from.call(&["SET", "brief", "1", "PX", "1"]);
+    wait_until("its end", || from.call(&["EXISTS", "brief"]) == Value::Int(0));
+    from.call(&["SELECT", "0"]);
+    let used: u64 = from.info("memory", "used_memory");
+    from.call(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+    from.call(&["CONFIG", "SET", "maxmemory", &(used - 1_000_000).to_string()]);
+    wait_until("an eviction", || from.info::<u64>("stats", "evicted_keys") > 0);
+    from.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    from.call(&["SET", "end", "1"]);
+    from.call(&["DEL", "end"]);
+    for listener in &mut listeners {
+        let events = events_until(listener, |event, key| (event, key) == ("del", "end"));
+        let of = |wanted: &str| -> Vec<String> {
+            events.iter().filter(|(event, _)| event == wanted).map(|(_, key)| key.clone()).collect()
+        };
+        assert_eq!(of("expired"), ["brief"]);
+        let evicted = of("evicted");
+        assert!(!evicted.is_empty() && evicted.iter().all(|key| key.starts_with("filler-")), "{evicted:?}");
+        assert_eq!(of("del"), ["end"], "nothing else was deleted");
+    }
+    for node in [&middle, &last] {
+        assert_equal(&mut from, &mut node.client());
+    }
+}
+
+#[test]
+fn a_replica_that_outgrows_its_memory_leaves_and_says_so() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    let used: u64 = to.info("memory", "used_memory");
+    to.call(&["CONFIG", "SET", "maxmemory", &(used + 1_000_000).to_string()]);
+    let value = "x".repeat(100_000);
+    for n in 0..(used / 3 / 100_000 + 40) {
+        from.call(&["SET", &n.to_string(), &value]);
+    }
+    wait_until("the end of the link", || field(&mut to, "master_link_status") == "down");
+    assert!(matches!(to.call(&["SET", "k", "v"]), Value::Error(_)), "it is a replica still");
+    // With more room it begins anew.
+    to.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    follow(&mut to, master.port());
+    assert_equal(&mut from, &mut to);
+}

@@ -5,6 +5,8 @@
 
 use darter_base::varint;
 
+pub use darter_store::change::Loss;
+
 use super::Damage;
 
 const COMMAND: u8 = 1;
@@ -15,6 +17,8 @@ const VALUE: u8 = 5;
 const MESSAGE: u8 = 7;
 const POSITION: u8 = 8;
 const STREAM: u8 = 9;
+const EXPIRED: u8 = 10;
+const EVICTED: u8 = 11;
 
 /// One step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +32,14 @@ pub enum Part<'a> {
         /// Its arguments, the name first.
         args: ArgList<'a>,
     },
-    /// A key that expired or was evicted.
+    /// A key that the server removed by itself.
     Gone {
         /// Its database.
         db: u64,
         /// Its name.
         key: &'a [u8],
+        /// Why it has gone.
+        loss: Loss,
     },
     /// A key as it was afterwards, whatever was there before.
     Value {
@@ -137,6 +143,16 @@ pub fn write_set(out: &mut Vec<u8>, db: usize, key: &[u8], value: &[u8]) {
     write_text(out, value);
 }
 
+/// The words of a body that is one [`write_set`] in database 0 and no more.
+#[inline]
+pub fn plain_set(body: &[u8]) -> Option<[&[u8]; 3]> {
+    let mut rest = body.strip_prefix(&[COMMAND, 0, 3, 3])?;
+    let (name, after) = rest.split_first_chunk::<3>()?;
+    rest = after;
+    let (key, value) = (take_text(&mut rest)?, take_text(&mut rest)?);
+    (name == b"set" && rest.is_empty()).then_some([name, key, value])
+}
+
 /// Appends a command that a waiting client had sent and that now looked at `only_key`, or at all its keys.
 pub fn write_served<'a>(
     out: &mut Vec<u8>,
@@ -162,8 +178,12 @@ fn write_args<'a>(out: &mut Vec<u8>, db: usize, args_len: usize, args: impl Iter
 }
 
 /// Appends a key that the server removed by itself.
-pub fn write_gone(out: &mut Vec<u8>, db: usize, key: &[u8]) {
-    out.push(GONE);
+pub fn write_gone(out: &mut Vec<u8>, db: usize, key: &[u8], loss: Loss) {
+    out.push(match loss {
+        Loss::Removed => GONE,
+        Loss::Expired => EXPIRED,
+        Loss::Evicted => EVICTED,
+    });
     varint::write(out, db as u64);
     write_text(out, key);
 }
@@ -277,7 +297,9 @@ fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
             let (db, args) = take_args(rest)?;
             Some(Part::Command { db, only_key: Some(only_key), args })
         }
-        GONE => Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)? }),
+        GONE => take_gone(rest, Loss::Removed),
+        EXPIRED => take_gone(rest, Loss::Expired),
+        EVICTED => take_gone(rest, Loss::Evicted),
         VALUE => Some(Part::Value { db: varint::take(rest)?, entry: take_text(rest)? }),
         MEMBERS => Some(Part::Members { db: varint::take(rest)?, key: take_text(rest)? }),
         MESSAGE => {
@@ -295,6 +317,10 @@ fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
         }
         _ => None,
     }
+}
+
+fn take_gone<'a>(rest: &mut &'a [u8], loss: Loss) -> Option<Part<'a>> {
+    Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)?, loss })
 }
 
 fn take_args<'a>(rest: &mut &'a [u8]) -> Option<(u64, ArgList<'a>)> {

@@ -33,6 +33,15 @@ impl Draft {
         }
     }
 
+    /// Ends a record that is for replicas and for no file: in the place of its checksum stands how many bytes its RESP form
+    /// has, 0 if that is not known.
+    #[inline]
+    pub fn end_counted(self, out: &mut [u8], place: (u64, u64), resp_bytes: u64) {
+        let start = self.start;
+        self.end(out, place.0, place.1);
+        count(out.get_mut(start..).unwrap_or_default(), resp_bytes);
+    }
+
     /// Ends the record, with its checksum.
     #[inline]
     pub fn finish(self, out: &mut [u8], sequence: u64, clock_ms: u64) {
@@ -44,6 +53,14 @@ impl Draft {
         if let Some((place, summed)) = record.split_first_chunk_mut() {
             *place = darter_base::crc::crc32c(summed).to_le_bytes();
         }
+    }
+}
+
+/// Puts the number of bytes of a record's RESP form in the place of its checksum; 0: it is not known.
+#[inline]
+pub fn count(record: &mut [u8], resp_bytes: u64) {
+    if let Some(place) = record.first_chunk_mut() {
+        *place = u32::try_from(resp_bytes).unwrap_or(0).to_le_bytes();
     }
 }
 
@@ -90,6 +107,12 @@ impl Head {
         };
         let crc = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         Head { crc, body_len: field(4), sequence: field(12), clock_ms: field(20) }
+    }
+
+    /// Bytes of the RESP form of a record that never was in a file ([`count`]); 0: not known.
+    #[inline]
+    pub fn resp_bytes(&self) -> u64 {
+        self.crc.into()
     }
 
     /// Whether head and body are what was written.

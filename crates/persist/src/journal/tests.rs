@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use darter_base::rng::Rng;
+use darter_store::change::Loss;
 
 use super::check::{check_dir, check_segment};
 use super::folder::{self, segment_name};
@@ -117,7 +118,7 @@ fn parts_are_read_as_they_were_written() {
     let mut body = Vec::new();
     part::write_command(&mut body, 3, 3, [b"set".as_slice(), b"", &[0xff; 300]].into_iter());
     part::write_served(&mut body, 0, b"key", 2, [b"blpop".as_slice(), b"key"].into_iter());
-    part::write_gone(&mut body, 1, b"gone");
+    part::write_gone(&mut body, 1, b"gone", Loss::Evicted);
     part::write_members(&mut body, 2, b"members");
     let mut parts = Parts::new(&body);
     let Ok(Some(Part::Command { db: 3, only_key: None, args })) = parts.try_next() else { panic!() };
@@ -127,7 +128,7 @@ fn parts_are_read_as_they_were_written() {
     );
     let Ok(Some(Part::Command { db: 0, only_key: Some(b"key"), args })) = parts.try_next() else { panic!() };
     assert_eq!(args.len(), 2);
-    assert_eq!(parts.try_next(), Ok(Some(Part::Gone { db: 1, key: b"gone" })));
+    assert_eq!(parts.try_next(), Ok(Some(Part::Gone { db: 1, key: b"gone", loss: Loss::Evicted })));
     assert_eq!(parts.try_next(), Ok(Some(Part::Members { db: 2, key: b"members" })));
     assert_eq!(parts.try_next(), Ok(None));
     for len in 1..body.len() {

@@ -185,6 +185,37 @@ fn flush_held(
     Flushed { goes_on: was_full && !conn.is_held_back(), ..Flushed::NOTHING_SENT }
 }
 
+/// Gives a connection a frame in two pieces. A long one goes past its output, so that nobody copies it here, if nothing else is
+/// on its way there; what the kernel does not take waits in the output. False: the connection is broken.
+pub fn send_frame(
+    local: &mut ThreadState,
+    reactor: &mut Reactor,
+    conn: &mut Conn,
+    (head, body): (&[u8], &[u8]),
+) -> bool {
+    let is_plain = conn.output.is_empty() && conn.channel.is_none() && conn.session.reading.is_none();
+    let is_free = !conn.awaits_writable && !local.journal.holds && conn.session.direct_push.is_none();
+    let mut took = 0;
+    if body.len() >= DIRECT_BYTES_MIN && is_plain && is_free && local.send_left >= DIRECT_BYTES_MIN {
+        let part = body.get(..local.send_left).unwrap_or(body);
+        let Ok(n) = reactor.send_two(conn.token, head, part) else { return false };
+        local.send_left = local.send_left.saturating_sub(n);
+        took = n;
+        count_sent(local, conn, n);
+        if n < head.len() + part.len() {
+            conn.awaits_writable = true;
+            reactor.want_writable(conn.token);
+        }
+    }
+    let out = conn.messages();
+    out.extend_from_slice(head.get(took..).unwrap_or_default());
+    out.extend_from_slice(body.get(took.saturating_sub(head.len())..).unwrap_or_default());
+    true
+}
+
+/// Shorter frames are gathered in the output: a call into the kernel for each is dearer than the copy.
+const DIRECT_BYTES_MIN: usize = 16 << 10;
+
 /// Returns the wait of a connection's output: members of the group must get what they are to acknowledge, and a connection
 /// that has asked for no data shows none.
 pub fn held_for(shared: &Shared, conn: &mut Conn) -> HeldFor {
@@ -224,14 +255,8 @@ fn note_sent(
     handed: io::Result<(usize, bool)>,
 ) -> bool {
     let Ok((n, is_full)) = handed else { return false };
-    local.stats().output_bytes.add(n as u64);
-    local.stats().writes.add(1);
-    conn.session.usage.output_bytes += n as u64;
+    count_sent(local, conn, n);
     conn.sent += n;
-    if n > 0 {
-        conn.stuck_since_ms = local.now_ms;
-        conn.info.active_ms.store(local.now_ms, Relaxed);
-    }
     if is_full {
         conn.awaits_writable = true;
         reactor.want_writable(conn.token);
@@ -251,6 +276,17 @@ fn note_sent(
         conn.sent = 0;
     }
     true
+}
+
+/// Counts bytes that the kernel took.
+fn count_sent(local: &ThreadState, conn: &mut Conn, n: usize) {
+    local.stats().output_bytes.add(n as u64);
+    local.stats().writes.add(1);
+    conn.session.usage.output_bytes += n as u64;
+    if n > 0 {
+        conn.stuck_since_ms = local.now_ms;
+        conn.info.active_ms.store(local.now_ms, Relaxed);
+    }
 }
 
 /// Stops reading from a connection that cannot keep up with itself, and starts again when it can.

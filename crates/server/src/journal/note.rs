@@ -6,7 +6,7 @@ use darter_command::spec::Effect;
 use darter_persist::entry;
 use darter_persist::journal::part;
 use darter_store::Shard;
-use darter_store::change::{JournalNote, Noted, Vocabulary};
+use darter_store::change::{JournalNote, Loss, Noted, Vocabulary};
 use darter_txn::ShardSet;
 
 use crate::engine::{commit, plan};
@@ -25,7 +25,7 @@ pub fn note_set(local: &mut ThreadState, shard: &mut Shard, db: usize, key: &[u8
         return false;
     }
     let (clock_ms, journal) = (local.now_ms, &local.shared.journal);
-    local.journal.append(journal, clock_ms, |out| part::write_set(out, db, key, value));
+    local.journal.append_set(journal, clock_ms, db, (key, value));
     true
 }
 
@@ -61,7 +61,8 @@ pub fn note(local: &mut ThreadState, mut set: ShardSet<'_>, ran: Option<Ran<'_>>
                     write_value(out, &set, note.db, &note.key, clock_ms);
                 }
                 Noted::LostMembers => part::write_members(out, note.db, &note.key),
-                Noted::Lost | Noted::Removed => part::write_gone(out, note.db, &note.key),
+                Noted::Lost(loss) => part::write_gone(out, note.db, &note.key, *loss),
+                Noted::Removed => part::write_gone(out, note.db, &note.key, Loss::Removed),
                 Noted::Said(words, _) => part::write_command(out, note.db, words.len(), words.iter()),
             }
         }
@@ -106,7 +107,7 @@ pub(super) fn write_value(out: &mut Vec<u8>, set: &ShardSet<'_>, db: usize, name
     let key = set.router().key(name);
     let shard = &set.part(key).shard;
     match shard.peek(db, key, now_ms) {
-        None => part::write_gone(out, db, name),
+        None => part::write_gone(out, db, name, Loss::Removed),
         Some(record) => {
             let mut value = Vec::new();
             entry::write(shard, record, &mut value);

@@ -99,7 +99,7 @@ impl Player {
                     let owned = owned(args);
                     self.command(db, only_key, owned.args())?;
                 }
-                Part::Gone { db, key } => {
+                Part::Gone { db, key, .. } => {
                     self.at(db, key, |place| {
                         place.remove();
                     })?;

@@ -3,19 +3,19 @@
 //! The clock stands still at zero while a batch runs: nothing expires by itself on a replica. Commands of streams note
 //! times and get the clock of this machine.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::sync_channel;
 
 use darter_command::Fault;
+use darter_command::spec::Inlined;
+use darter_command::string::kernel;
 use darter_latch::Grant;
 use darter_persist::entry::{self, Entries};
 use darter_replica::form::Former;
 use darter_replica::merge::Merger;
-use darter_replica::records::RecordChunk;
-use darter_store::change::Class;
-use darter_store::{Event, Keyed};
-use darter_txn::LockSet;
+use darter_store::change::{Class, Loss};
+use darter_store::{Event, Key, Keyed};
+use darter_txn::{LockSet, ShardSet};
 use darter_wire::Args;
 
 use super::State;
@@ -31,7 +31,7 @@ use crate::pubsub;
 use crate::registry::Entry;
 use crate::shared::Shared;
 use crate::snapshot;
-use crate::thread_state::{ThreadState, unix_ms};
+use crate::thread_state::ThreadState;
 use crate::tracking;
 use crate::worker::lock;
 
@@ -41,73 +41,60 @@ const RESTORED: Event = Event::new(Class::GENERIC, "restore");
 const TRIM_BYTES: u64 = 1 << 20;
 /// Steps whose keys are asked for together.
 const AHEAD: usize = 32;
-/// Time between two looks at a load.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// What became of a batch.
-enum Done {
+pub enum Done {
     /// It was run.
     Ran,
     /// The link was ended before, and nothing was run.
     Stopped,
     /// Nothing may be applied now.
-    Later(Batch),
+    Later,
 }
 
-/// Runs a batch on whichever thread gets the shards; returns when that is done. False: the link was ended before, and
-/// nothing was run.
+/// Runs a batch with its shards held.
 ///
 /// Errors: a command is unknown here; what came before it was run.
-pub fn apply(shared: &'static Shared, info: &Arc<LinkCard>, mut batch: Batch) -> Result<bool, String> {
-    let wanted = batch.plan(shared, unix_ms());
-    loop {
-        // DEBUG RELOAD and the like: nobody else reaches a shard meanwhile.
-        while (shared.snapshots.loading.is_on() || shared.replication.is_held()) && !info.is_stopped() {
-            std::thread::sleep(LOOK);
-        }
-        let known = info.clone();
-        let ran = with_shards(shared, wanted.clone(), move |local, grant| {
-            let replication = &local.shared.replication;
-            let _applying = lock(&replication.applying);
-            if known.is_stopped() {
-                return Ok(Done::Stopped);
-            }
-            if replication.is_held() {
-                return Ok(Done::Later(batch));
-            }
-            let ran = run(local, grant, &batch);
-            let mut state = replication.state();
-            if ran.is_ok() {
-                append(&mut state, &batch);
-            } else {
-                // Some of it may have run: what is here is no state that the master had.
-                state.is_continuous = false;
-            }
-            // Who follows is to get it, and what is too old is to go; else the next look is soon enough.
-            let backlog_bytes = local.live.replication.backlog_bytes;
-            let kept_bytes = state.backlog.len().max(state.records.bytes());
-            let is_due = !state.replicas.is_empty() || kept_bytes > backlog_bytes + TRIM_BYTES;
-            drop(state);
-            if is_due {
-                local.shared.journal.intake.poke();
-            }
-            ran.map(|()| Done::Ran)
-        });
-        match ran.unwrap_or_else(|| Err("the server ends".to_owned()))? {
-            Done::Ran => return Ok(true),
-            Done::Stopped => return Ok(false),
-            Done::Later(again) => batch = again,
-        }
+pub fn apply(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    info: &LinkCard,
+    batch: &Batch,
+) -> Result<Done, String> {
+    let replication = &local.shared.replication;
+    let _applying = lock(&replication.applying);
+    if info.is_stopped() {
+        return Ok(Done::Stopped);
     }
+    if replication.is_held() || local.shared.snapshots.loading.is_on() {
+        return Ok(Done::Later);
+    }
+    let ran = run(local, grant, batch);
+    let mut state = replication.state();
+    if ran.is_ok() {
+        append(&mut state, batch);
+    } else {
+        // Some of it may have run: what is here is no state that the master had.
+        state.is_continuous = false;
+    }
+    // Who follows is to get it, and what is too old is to go; else the next look is soon enough.
+    let backlog_bytes = local.live.replication.backlog_bytes;
+    let kept_bytes = state.backlog.len().max(state.records.bytes());
+    let is_due = !state.replicas.is_empty() || kept_bytes > backlog_bytes + TRIM_BYTES;
+    drop(state);
+    if is_due {
+        local.shared.journal.intake.poke();
+    }
+    ran.map(|()| Done::Ran)
 }
 
 /// Has what was run follow in the stream of this server.
 fn append(state: &mut State, batch: &Batch) {
-    let Some(own) = &batch.records else { return state.backlog.append(batch.stream()) };
+    let Some(last) = batch.records.last() else { return state.backlog.append(batch.stream()) };
     let mut bytes = Vec::new();
     if state.wants_resp() {
         let mut merger = Merger::new(1, state.records.next());
-        merger.push(0, own.bytes.clone());
+        batch.records.iter().for_each(|chunk| merger.push(0, chunk.bytes.clone()));
         let mut former = Former::default();
         // What was cut into a batch is whole.
         let _ = merger.drain(|head, body| drop(former.write(body, head.clock_ms, &mut bytes)));
@@ -118,8 +105,8 @@ fn append(state: &mut State, batch: &Batch) {
         false => state.backlog.skip(batch.len as u64),
     }
     let end = state.offset();
-    state.records.push(0, RecordChunk::new(own.bytes.clone(), own.last));
-    state.records.settle(own.last + 1, end);
+    batch.records.iter().for_each(|chunk| state.records.push(0, chunk.clone()));
+    state.records.settle(last.last + 1, end);
 }
 
 /// Calls `act` with all shards held, on whichever thread that is; `None` when the server ends before.
@@ -127,24 +114,11 @@ pub fn with_all_shards<T: Send + 'static>(
     shared: &'static Shared,
     act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
 ) -> Option<T> {
-    with_shards(shared, LockSet::all(shared.router.shards_len()), act)
-}
-
-/// The same with some of them.
-fn with_shards<T: Send + 'static>(
-    shared: &'static Shared,
-    mut wanted: LockSet,
-    act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
-) -> Option<T> {
     let (tell, hear) = sync_channel(1);
     let call = move |local: &mut ThreadState, grant: &mut Shards| {
         let _ = tell.send(act(local, grant));
     };
-    if wanted.is_empty() {
-        // A job belongs to a shard.
-        wanted = LockSet::one(0);
-    }
-    let body = Body::Call(Some(Box::new(call)));
+    let (body, wanted) = (Body::Call(Some(Box::new(call))), LockSet::all(shared.router.shards_len()));
     Job::new(Origin::nobody(0), body, wanted, Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok()
 }
@@ -187,6 +161,10 @@ fn run(local: &mut ThreadState, grant: &mut Shards, batch: &Batch) -> Result<(),
                 ran = Err(why.clone());
                 break;
             }
+            Act::Run { entry, hash: Some(hash), .. } if entry.inlined == Inlined::Set && args.len() == 3 => {
+                set_plainly(local, grant, (db, *hash), entry, args);
+            }
+            Act::Lose(hash, loss) => lose(local, grant, Key { bytes: args.at(1), hash: *hash }, (db, *loss)),
             Act::Run { entry, hash, notes_times } => {
                 if let Some(marks) = marks.take()
                     && put_marked(local, grant, db, marks, args)
@@ -236,6 +214,7 @@ fn prefetch(local: &ThreadState, grant: &mut Shards, steps: &[Step], db: usize) 
         let steps = steps.iter().take(AHEAD);
         steps.filter_map(|step| match step.act {
             Act::Run { hash, .. } => hash,
+            Act::Lose(hash, _) => Some(hash),
             _ => None,
         })
     };
@@ -249,6 +228,47 @@ fn prefetch(local: &ThreadState, grant: &mut Shards, steps: &[Step], db: usize) 
             part.shard.prefetch_record(db, hash);
         }
     }
+}
+
+/// Runs a SET without options.
+fn set_plainly(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    (db, hash): (usize, u64),
+    entry: &'static Entry,
+    args: Args<'_>,
+) {
+    local.stats().commands[entry.id].calls.add(1);
+    let router = &local.shared.router;
+    let (id, key, value) = (router.shard_of(hash), Key { bytes: args.at(1), hash }, args.at(2));
+    let Some(part) = grant.get_mut(id) else { return };
+    // As the clock stands while a batch runs.
+    let place = kernel::Place { db, now_ms: 0 };
+    if let Err(fault) = kernel::set_unanswered(&mut part.shard, place, key, value) {
+        return tell_failure(local, entry, &fault);
+    }
+    let shard = &mut part.shard;
+    if !shard.changes.has_pending() || note::note_set(local, shard, db, key.bytes, value) {
+        return;
+    }
+    if shard.changes.is_journalled() {
+        let ran = note::Ran { entry, args, db, served: None, reply: b"+OK\r\n" };
+        note::note(local, ShardSet::one(router, id, part), Some(ran));
+    }
+}
+
+/// Removes a key that the master has removed by itself; listeners hear why.
+fn lose(local: &mut ThreadState, grant: &mut Shards, key: Key<'_>, (db, loss): (usize, Loss)) {
+    let router = &local.shared.router;
+    let id = router.shard_of(key.hash);
+    let Some(part) = grant.get_mut(id) else { return };
+    let mut place = Keyed::find(&mut part.shard, db, key, 0);
+    if !place.exists() {
+        return;
+    }
+    place.remove();
+    Keyed::find(&mut part.shard, db, key, 0).changed(loss.event());
+    note::note(local, ShardSet::one(router, id, part), None);
 }
 
 fn run_one(

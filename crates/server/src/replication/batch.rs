@@ -1,13 +1,14 @@
 //! A batch of a master's stream: whole commands, none of them half a transaction, and what is known of each before any
 //! shard is taken. `link` cuts and plans it, `apply` runs it; nothing here runs anything.
 
-use std::sync::Arc;
-
 use darter_persist::journal::record::HEAD_BYTES;
 use darter_replica::form::Former;
-use darter_replica::merge::Merger;
+use darter_replica::merge::{Merger, NextRecord};
+use darter_replica::records::RecordChunk;
 use darter_replica::rewording::{Reworded, counts_from_now, reword};
+use darter_replica::shared_bytes::SharedBytes;
 use darter_replica::stream::{self, Command};
+use darter_store::change::Loss;
 use darter_txn::LockSet;
 use darter_wire::{Args, Span};
 
@@ -25,6 +26,8 @@ const BATCH_BYTES_MAX: usize = 64 << 10;
 pub struct Batch {
     // those of the stream, then words that were put in their place
     bytes: Vec<u8>,
+    // where most words of records are
+    sources: Vec<SharedBytes>,
     /// Bytes of the stream.
     pub len: usize,
     spans: Vec<Span>,
@@ -32,16 +35,8 @@ pub struct Batch {
     pub steps: Vec<Step>,
     /// The master asks how far this server is.
     pub asks_for_ack: bool,
-    /// Of a master of ours: its records.
-    pub records: Option<Own>,
-}
-
-/// The records of a batch.
-pub struct Own {
-    /// One behind the other.
-    pub bytes: Arc<[u8]>,
-    /// The sequence of the last.
-    pub last: u64,
+    /// Of a master of ours: its records in order.
+    pub records: Vec<RecordChunk>,
 }
 
 /// One command.
@@ -50,6 +45,10 @@ pub struct Step {
     pub act: Act,
     // where its words are: first, number
     words: (u32, u32),
+    // what they are words of, OWN_BYTES or a number of `sources`
+    source: u32,
+    // why the key that it removes has gone
+    loss: Loss,
     /// The clock it ran with at a master of ours, Unix ms; 0: not known.
     pub clock_ms: u64,
 }
@@ -77,6 +76,8 @@ pub enum Act {
         /// It notes times, which are those of this machine.
         notes_times: bool,
     },
+    /// A key that the master has removed by itself, and the hash of its name.
+    Lose(u64, Loss),
     /// It cannot be run here.
     Refuse(String),
 }
@@ -111,6 +112,8 @@ impl Batch {
             batch.steps.push(Step {
                 act: Act::Pass,
                 words: (first, command.words.len() as u32),
+                source: OWN_BYTES,
+                loss: Loss::Removed,
                 clock_ms: 0,
             });
             at += command.len;
@@ -128,29 +131,36 @@ impl Batch {
         Ok((batch.len > 0).then_some(batch))
     }
 
-    /// Takes the records that are next; `None`: none is.
+    /// Takes the records that are next; `None`: none is. No byte of most is copied.
     ///
     /// Errors: a record does not hold what it says.
     pub fn of_records(merger: &mut Merger, former: &mut Former) -> Result<Option<Batch>, String> {
-        let (mut batch, mut records, mut last, mut db) = (Batch::default(), Vec::new(), 0, 0);
-        let (mut count, mut failed) = (0, None);
-        let drained = merger.drain_while(|head, record| {
-            records.extend_from_slice(record);
-            last = head.sequence;
-            count += 1;
-            let body = record.get(HEAD_BYTES..).unwrap_or_default();
-            let done = former.commands(body, head.clock_ms, |of, words| {
-                if of != db {
-                    db = of;
-                    batch.add(&[b"SELECT", db.to_string().as_bytes()], head.clock_ms);
+        let (mut batch, mut taken, mut db) = (Batch::default(), BatchRecords::default(), 0);
+        let mut failed = None;
+        let drained = merger.drain_while(|record| {
+            batch.add_source(record.chunk);
+            let (body, clock_ms) = (record.bytes.get(HEAD_BYTES..).unwrap_or_default(), record.head.clock_ms);
+            let done = former.commands(body, clock_ms, |formed| {
+                if formed.db != db {
+                    db = formed.db;
+                    batch.add(&[b"SELECT", db.to_string().as_bytes()], clock_ms);
                 }
-                batch.add(words, head.clock_ms);
+                batch.add(formed.words, clock_ms);
+                if let Some(loss) = formed.loss
+                    && let Some(step) = batch.steps.last_mut()
+                {
+                    step.loss = loss;
+                }
             });
             match done {
                 Ok(len) => batch.len += usize::try_from(len).unwrap_or(usize::MAX),
-                Err(damage) => failed = Some(format!("record {last} of the master is damaged: {damage}")),
+                Err(damage) => {
+                    failed =
+                        Some(format!("record {} of the master is damaged: {damage}", record.head.sequence));
+                }
             }
-            failed.is_none() && count < RECORDS_MAX && records.len() < BATCH_BYTES_MAX
+            taken.add(record);
+            failed.is_none() && taken.count < RECORDS_MAX && taken.len < BATCH_BYTES_MAX
         });
         if let Some(why) = failed.or(drained.err().map(|bad| bad.to_string())) {
             return Err(why);
@@ -158,17 +168,38 @@ impl Batch {
         if db != 0 {
             batch.add(&[b"SELECT", b"0"], 0);
         }
-        batch.records = Some(Own { bytes: records.into(), last });
-        Ok((count > 0).then_some(batch))
+        batch.records = taken.finish();
+        Ok((!batch.records.is_empty()).then_some(batch))
+    }
+
+    /// What follows may be words of a chunk of records.
+    fn add_source(&mut self, chunk: &SharedBytes) {
+        // Those of one thread of the master come one behind the other.
+        if self.sources.last().is_none_or(|last| !last.is_same(chunk)) {
+            self.sources.push(chunk.clone());
+        }
     }
 
     fn add(&mut self, words: &[&[u8]], clock_ms: u64) {
-        let first = self.spans.len() as u32;
-        for word in words {
-            self.spans.push(Span { start: self.bytes.len() as u32, len: word.len() as u32 });
-            self.bytes.extend_from_slice(word);
+        let (first, count) = (self.spans.len(), words.len() as u32);
+        let source = self.sources.last();
+        let places = words.iter().filter_map(|word| {
+            let start = source?.place_of(word)?;
+            Some(Span { start: start as u32, len: word.len() as u32 })
+        });
+        self.spans.extend(places);
+        let source = (self.sources.len() as u32).saturating_sub(1);
+        let (act, loss) = (Act::Pass, Loss::Removed);
+        let mut step = Step { act, words: (first as u32, count), source, loss, clock_ms };
+        if self.spans.len() - first != words.len() {
+            self.spans.truncate(first);
+            step.source = OWN_BYTES;
+            for word in words {
+                self.spans.push(Span { start: self.bytes.len() as u32, len: word.len() as u32 });
+                self.bytes.extend_from_slice(word);
+            }
         }
-        self.steps.push(Step { act: Act::Pass, words: (first, words.len() as u32), clock_ms });
+        self.steps.push(step);
     }
 
     /// The bytes of the stream.
@@ -179,16 +210,26 @@ impl Batch {
     /// The words of a step.
     pub fn args(&self, step: &Step) -> Args<'_> {
         let (first, len) = (step.words.0 as usize, step.words.1 as usize);
-        Args::new(&self.bytes, self.spans.get(first..first + len).unwrap_or_default())
+        let bytes = match self.sources.get(step.source as usize) {
+            Some(chunk) => chunk,
+            None => self.bytes.as_slice(),
+        };
+        Args::new(bytes, self.spans.get(first..first + len).unwrap_or_default())
     }
 
     /// Finds out what the commands are, and which shards they need.
     pub fn plan(&mut self, shared: &Shared, clock_ms: u64) -> LockSet {
         let mut steps = std::mem::take(&mut self.steps);
         let mut plan = Plan { shared, wanted: Wanted::new(shared.router.shards_len()), last: None };
+        // Records of ours say no times that count from now (`Former`).
+        let may_count_from_now = self.records.is_empty();
         for step in &mut steps {
-            step.act = plan.act(self.args(step));
+            step.act = match step.loss {
+                Loss::Removed => plan.act(self.args(step)),
+                loss => plan.lose(self.args(step), loss),
+            };
             if let Act::Run { entry, .. } = step.act
+                && may_count_from_now
                 && entry.spec.has(darter_command::Marks::SAYS_TIMES)
                 && counts_from_now(&self.args(step).iter().collect::<Vec<_>>())
             {
@@ -207,10 +248,66 @@ impl Batch {
         let Reworded::As(words) = reword(&words, None, clock_ms) else { return };
         let words: Vec<Vec<u8>> = words.into_iter().map(|word| word.into_owned()).collect();
         step.words = (self.spans.len() as u32, words.len() as u32);
+        step.source = OWN_BYTES;
         for word in words {
             self.spans.push(Span { start: self.bytes.len() as u32, len: word.len() as u32 });
             self.bytes.extend_from_slice(&word);
         }
+    }
+}
+
+/// Words that are in no chunk of records.
+const OWN_BYTES: u32 = u32::MAX;
+
+/// The records of a batch while they are taken: parts of chunks, or copies where the parts would be short.
+#[derive(Default)]
+struct BatchRecords {
+    count: usize,
+    len: usize,
+    last: u64,
+    part: SharedBytes,
+    copied: Vec<u8>,
+    copied_last: u64,
+    done: Vec<RecordChunk>,
+}
+
+/// Shorter parts of a chunk are copied.
+const PART_BYTES_MIN: usize = 4 << 10;
+
+impl BatchRecords {
+    fn add(&mut self, record: NextRecord<'_>) {
+        let range = record.at..record.at + record.bytes.len();
+        if !self.part.join(record.chunk, range.clone()) {
+            self.end_part();
+            self.part = record.chunk.part(range);
+        }
+        self.count += 1;
+        self.len += record.bytes.len();
+        self.last = record.head.sequence;
+    }
+
+    fn end_part(&mut self) {
+        let part = std::mem::take(&mut self.part);
+        if part.len() < PART_BYTES_MIN {
+            self.copied.extend_from_slice(&part);
+            self.copied_last = self.last;
+            return;
+        }
+        self.end_copied();
+        self.done.push(RecordChunk::new(part, self.last));
+    }
+
+    fn end_copied(&mut self) {
+        let copied = std::mem::take(&mut self.copied);
+        if !copied.is_empty() {
+            self.done.push(RecordChunk::new(copied.into(), self.copied_last));
+        }
+    }
+
+    fn finish(mut self) -> Vec<RecordChunk> {
+        self.end_part();
+        self.end_copied();
+        self.done
     }
 }
 
@@ -247,6 +344,12 @@ struct Plan<'s> {
 }
 
 impl Plan<'_> {
+    fn lose(&mut self, args: Args<'_>, loss: Loss) -> Act {
+        let key = self.shared.router.key(args.at(1));
+        self.wanted.add(self.shared.router.shard_of(key.hash));
+        Act::Lose(key.hash, loss)
+    }
+
     fn act(&mut self, args: Args<'_>) -> Act {
         let name = args.at(0);
         let is = |own: &str| name.eq_ignore_ascii_case(own.as_bytes());

@@ -293,7 +293,7 @@ impl DiskReader {
             return Ok(false);
         };
         // A record that has no form has no bytes, here and everywhere.
-        let len = former.commands(body, head.clock_ms, |_, _| {}).unwrap_or(0);
+        let len = former.commands(body, head.clock_ms, |_| {}).unwrap_or(0);
         take(head.clock_ms, body, head.sequence);
         *at = StreamPoint { journal: head.sequence + 1, stream: at.stream + 1, offset: at.offset + len };
         Ok(true)

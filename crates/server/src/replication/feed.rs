@@ -15,13 +15,14 @@ use darter_replica::form::Former;
 use darter_replica::history::{History, Id};
 use darter_replica::merge::Merger;
 use darter_replica::records::{RecordChunk, Records, StreamNumbers, renumber};
+use darter_replica::shared_bytes::SharedBytes;
 use darter_replica::stream;
 
 use super::disk::{DiskIndex, StreamPoint};
 use super::track::histories;
 use super::{Replication, new_id};
 use crate::backup::Increment;
-use crate::journal::intake::QUEUE_BYTES_MAX;
+use crate::journal::intake::{NotedRecords, QUEUE_BYTES_MAX};
 use crate::shared::Shared;
 use crate::thread_state::unix_ms;
 use crate::worker::lock;
@@ -51,6 +52,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Time between two takes while changes come.
 const NAP: Duration = Duration::from_micros(100);
+/// The same while so much comes in that time that to wake for less is dear.
+const LONG_NAP: Duration = Duration::from_micros(400);
+const MUCH_BYTES: usize = 32 << 10;
 /// Takes from the queue in one go by a thread that serves clients.
 const TAKES_AT_ONCE: usize = 16;
 /// Threads hand over what they have noted within this time, or are busy with something long.
@@ -264,11 +268,13 @@ impl Replication {
         let mut is_lost = waiting.is_lost;
         waiting.jumps.into_iter().for_each(|(from, to)| numbers.jump(from, to));
         let mut lanes = Vec::with_capacity(waiting.records.len());
-        for (slot, mut records) in waiting.records {
-            let last = renumber(&mut records, |sequence| numbers.stream_of(sequence));
-            let records: Arc<[u8]> = records.into();
-            merger.push(usize::from(slot), records.clone());
-            lanes.push((slot, RecordChunk::new(records, last)));
+        for NotedRecords { slot, mut bytes, mut last } in waiting.records {
+            if !numbers.are_those_of_journal() {
+                last = renumber(&mut bytes, |sequence| numbers.stream_of(sequence));
+            }
+            let bytes = SharedBytes::from(bytes);
+            merger.push(usize::from(slot), bytes.clone());
+            lanes.push((slot, RecordChunk::new(bytes, last)));
         }
         // Bytes of the stream are made only for those who want them.
         let (base, forms) = {
@@ -282,6 +288,11 @@ impl Replication {
             if !marks.is_empty() {
                 tell_marks(marks, head.sequence, end);
             }
+            if !forms && head.resp_bytes() != 0 {
+                // Whoever noted it has counted it, and it is no place.
+                end += head.resp_bytes();
+                return;
+            }
             if part::stream_place(body).is_some_and(|place| place.journal == 0) {
                 let journal = numbers.journal_of(head.sequence);
                 *marked = Some(StreamPoint { journal, stream: head.sequence, offset: end });
@@ -289,7 +300,7 @@ impl Replication {
             let before = bytes.len();
             let made = match forms {
                 true => former.write(body, head.clock_ms, bytes).map(|()| (bytes.len() - before) as u64),
-                false => former.commands(body, head.clock_ms, |_, _| {}),
+                false => former.commands(body, head.clock_ms, |_| {}),
             };
             match made {
                 Ok(len) => end += len,
@@ -400,14 +411,15 @@ fn run(shared: &'static Shared) {
     let replication = &shared.replication;
     let (mut patience, mut bytes) = (LOOK, Vec::new());
     let mut looked = Instant::now();
-    let (mut has_fed, mut told) = (false, 0);
+    let (mut has_fed, mut is_much, mut told) = (false, false, 0);
     loop {
         if has_fed && !replication.has_waits() {
             // What comes one by one is taken together, and those who bring it need not wake this thread each time.
-            thread::sleep(NAP);
+            thread::sleep(if is_much { LONG_NAP } else { NAP });
         }
         shared.journal.intake.wait(patience);
-        has_fed = !shared.journal.intake.is_empty();
+        let waiting = shared.journal.intake.bytes();
+        (has_fed, is_much) = (waiting > 0, waiting >= MUCH_BYTES);
         let fed = replication.feed(shared, &mut bytes);
         if fed.is_some_and(|(_, is_lost)| is_lost) {
             replication.begin_anew_after_loss(shared);

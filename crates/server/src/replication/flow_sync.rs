@@ -18,6 +18,7 @@ use darter_persist::native;
 use darter_persist::storage::name::Format;
 use darter_persist::storage::{NewFile, Spool};
 use darter_replica::frame::{FrameKind, SyncEnd};
+use darter_replica::shared_bytes::SharedBytes;
 use darter_wire::Reply;
 
 use super::disk::DiskSync;
@@ -268,7 +269,7 @@ struct OutgoingBlocks {
 #[derive(Default)]
 struct BlockQueue {
     // the file's id in front of each
-    waiting: VecDeque<Arc<[u8]>>,
+    waiting: VecDeque<SharedBytes>,
     bytes: usize,
     // what was stored after them: lengths of blocks, and where the first begins
     stored: VecDeque<u64>,
@@ -280,7 +281,7 @@ struct BlockQueue {
 
 impl OutgoingBlocks {
     /// Takes a block; it is stored if many wait.
-    fn put(&self, block: Arc<[u8]>, folder: &std::path::Path) -> io::Result<()> {
+    fn put(&self, block: SharedBytes, folder: &std::path::Path) -> io::Result<()> {
         let mut queue = lock(&self.queue);
         if queue.is_given_up {
             return Err(io::Error::other("the replica has gone"));
@@ -340,7 +341,7 @@ impl OutgoingBlocks {
 }
 
 enum NextBlock {
-    Block(Arc<[u8]>),
+    Block(SharedBytes),
     Nothing,
     End,
 }
@@ -360,8 +361,10 @@ impl Write for BlockSink {
             self.id = id.to_le_bytes();
         } else if native::is_block(bytes) {
             // One allocation from here to the kernel.
-            let block: Arc<[u8]> = self.id.iter().chain(bytes).copied().collect();
-            self.blocks.put(block, &self.folder)?;
+            let mut block = Vec::with_capacity(self.id.len() + bytes.len());
+            block.extend_from_slice(&self.id);
+            block.extend_from_slice(bytes);
+            self.blocks.put(block.into(), &self.folder)?;
         }
         Ok(bytes.len())
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use darter_replica::frame::{BODY_BYTES_MAX, BodySum, FrameHead, FrameKind, HEAD_BYTES, MORE};
 use darter_replica::history::Id;
 use darter_replica::records::Records;
+use darter_replica::shared_bytes::SharedBytes;
 
 use crate::clients::ClientInfo;
 use crate::shared::{Shared, ThreadMessage};
@@ -81,14 +82,14 @@ impl FlowPipe {
         self.unsent() < BLOCKS_AHEAD_MAX
     }
 
-    fn push(&mut self, shared: &Shared, head: Box<[u8]>, body: Arc<[u8]>) {
+    fn push(&mut self, shared: &Shared, head: Box<[u8]>, body: SharedBytes) {
         self.pushed += (head.len() + body.len()) as u64;
         let (token, client) = (self.info.token, self.info.id);
         shared.handle(self.info.thread).send(ThreadMessage::Frame { token, client, head, body });
     }
 
     /// Sends a frame whose body is shared: no byte of it is copied here unless it is longer than a frame may be.
-    pub fn send_shared(&mut self, shared: &Shared, kind: FrameKind, flow: u16, body: Arc<[u8]>) {
+    pub fn send_shared(&mut self, shared: &Shared, kind: FrameKind, flow: u16, body: SharedBytes) {
         if body.len() > BODY_BYTES_MAX {
             return self.send(shared, kind, flow, &body);
         }
@@ -106,7 +107,7 @@ impl FlowPipe {
             let mut head = head_of(shared, kind, flow);
             head.flags = if at + 1 < pieces { MORE } else { 0 };
             head.len = piece.len() as u32;
-            send_summed(self, shared, head, &BodySum::of(piece), piece.into());
+            send_summed(self, shared, head, &BodySum::of(piece), piece.to_vec().into());
         }
     }
 }
@@ -206,7 +207,7 @@ impl Flows {
                 }
                 let mut head = head_of(shared, FrameKind::Records, lane as u16);
                 head.len = chunk.bytes.len() as u32;
-                send_summed(pipe, shared, head, &chunk.sum, chunk.bytes.clone());
+                send_summed(pipe, shared, head, chunk.sum(), chunk.bytes.clone());
             }
         }
         is_behind
@@ -221,7 +222,7 @@ impl Flows {
 }
 
 /// Sends a frame whose body is shared and summed already: no byte of it is copied here.
-fn send_summed(pipe: &mut FlowPipe, shared: &Shared, head: FrameHead, sum: &BodySum, body: Arc<[u8]>) {
+fn send_summed(pipe: &mut FlowPipe, shared: &Shared, head: FrameHead, sum: &BodySum, body: SharedBytes) {
     let mut out = Vec::with_capacity(HEAD_BYTES);
     head.write(sum, &mut out);
     pipe.push(shared, out.into(), body);

@@ -3,20 +3,21 @@
 //! A thread for each flow reads frames; the thread of the link merges their records and has them applied batch by batch.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_replica::backlog::Backlog;
 use darter_replica::form::Former;
-use darter_replica::frame::{self, FrameKind, Joiner, SyncEnd};
+use darter_replica::frame::{self, Announced, FrameKind, Joiner, SyncEnd};
 use darter_replica::handshake::FlowSession;
 use darter_replica::history::History;
 use darter_replica::merge::Merger;
 use darter_replica::records::Records;
 use darter_replica::stream;
 
-use super::apply;
+use super::applier::Applier;
 use super::batch::Batch;
 use super::inbox::{FlowFailure, Inbox};
 use super::link::{End, Link, Step, own_place};
@@ -32,12 +33,17 @@ const ACK_EVERY: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 /// The same while a full sync is loaded.
 const LOAD_LOOK: Duration = Duration::from_millis(1);
+/// Bytes received at once while the head of a frame is awaited.
+const HEADS_BYTES: usize = 16 << 10;
+/// Room made for the body of a frame before it has come.
+const BODY_ROOM_MAX: usize = 1 << 20;
 /// Bytes taken from the inbox before a batch is run.
 const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 /// The state of a link while records are applied.
 struct Following<'a> {
     inbox: &'a Inbox,
+    applier: Arc<Applier>,
     merger: Merger,
     former: Former,
     acked: Option<Instant>,
@@ -82,8 +88,8 @@ impl Link {
             for (flow, connection) in flows.into_iter().enumerate() {
                 let (inbox, blocks) = (&inbox, blocks.as_ref());
                 let shared = self.shared;
-                let reader =
-                    FlowReader { flow, term: session.term, inbox, blocks, joiner: Joiner::default() };
+                let (term, joiner) = (session.term, Joiner::default());
+                let reader = FlowReader { flow, term, inbox, blocks, joiner, open: None, spare: Vec::new() };
                 let body = move || {
                     shared.snapshots.roam();
                     reader.run(connection);
@@ -162,8 +168,10 @@ impl Link {
         if let Some(group) = &self.shared.group {
             group.note_term(session.term);
         }
+        let applier = Applier::new(self.shared, self.info.clone());
         let mut following = Following {
             inbox,
+            applier,
             merger: Merger::new(usize::from(session.flows), next),
             former: Former::default(),
             acked: None,
@@ -174,9 +182,14 @@ impl Link {
             heard: 0,
             moved: (next, Instant::now()),
         };
-        loop {
-            self.apply_some(wire, &mut following)?;
-        }
+        let ended = loop {
+            if let Err(end) = self.apply_some(wire, &mut following) {
+                break end;
+            }
+        };
+        // The next session begins behind what this one has brought.
+        let _ = following.applier.settle();
+        Err(ended)
     }
 
     /// Waits until all blocks are loaded, and takes the place of what was here.
@@ -234,7 +247,7 @@ impl Link {
             && let Some((lane, records)) = following.inbox.take()?
         {
             taken += records.len();
-            following.merger.push(lane, records.into());
+            following.merger.push(lane, records);
         }
         let committed = following.inbox.committed();
         let batch = match committed {
@@ -243,18 +256,22 @@ impl Link {
                 following.dense = following.merger.next_sequence();
                 batch.map_err(End::Hopeless)?
             }
-            _ => self.next_committed(wire, following, committed)?,
+            _ => {
+                // What is kept is read from what was applied on.
+                following.applier.settle()?;
+                self.next_committed(wire, following, committed)?
+            }
         };
         following.inbox.hold(&following.merger);
         match batch {
             Some(batch) => {
                 let len = batch.len as u64;
-                if !apply::apply(self.shared, &self.info, batch).map_err(End::Hopeless)? {
-                    return Err(End::Stopped);
-                }
+                following.applier.submit(batch)?;
                 self.info.input_bytes.fetch_add(len, Relaxed);
                 following.has_news = true;
             }
+            // What is received next is made ready while this runs; if nothing is, it is acknowledged as soon as it has run.
+            None if taken == 0 && following.applier.is_busy() => following.applier.settle()?,
             None if taken == 0 => {
                 following.inbox.wait(committed, if following.has_news { ACK_NEWS } else { LOOK });
             }
@@ -263,7 +280,7 @@ impl Link {
         self.settle_doubt(committed, following.whole_at);
         let every = if following.has_news { ACK_NEWS } else { ACK_EVERY };
         if following.acked.is_none_or(|at| at.elapsed() >= every) {
-            (following.acked, following.has_news) = (Some(Instant::now()), false);
+            (following.acked, following.has_news) = (Some(Instant::now()), following.applier.is_busy());
             let said = self.acknowledge(following.dense);
             wire.send(&said)?;
         }
@@ -335,6 +352,7 @@ impl Link {
             *heard = news.bytes;
             self.hear();
         }
+        self.look_for_room()?;
         self.look_for_silence()
     }
 
@@ -380,55 +398,90 @@ struct FlowReader<'a> {
     inbox: &'a Inbox,
     blocks: Option<&'a BlockLoad>,
     joiner: Joiner,
+    // a frame of which a part has come
+    open: Option<(Announced, Vec<u8>)>,
+    // room of a block that is loaded, for the next
+    spare: Vec<u8>,
 }
 
 impl FlowReader<'_> {
     fn run(mut self, mut wire: Wire) {
         while !self.inbox.is_over() {
-            let read = self.read(&mut wire);
-            match read.and_then(|has_read| if has_read { Ok(1) } else { wire.fill().map_err(lost) }) {
-                Ok(_) => {}
-                Err(why) => return self.inbox.fail(why),
+            if let Err(why) = self.read(&mut wire) {
+                return self.inbox.fail(why);
             }
         }
     }
 
-    /// Takes the frames that are there; whether there was one.
-    fn read(&mut self, wire: &mut Wire) -> Result<bool, FlowFailure> {
-        let (mut used, mut has_read) = (0, false);
-        let garbled = |what: &str| FlowFailure::Lost(format!("flow {} is garbled: {what}", self.flow));
+    fn garbled(&self, what: &str) -> FlowFailure {
+        FlowFailure::Lost(format!("flow {} is garbled: {what}", self.flow))
+    }
+
+    /// Receives something, and takes the frames that are whole. The body of a long one is received where it is to stay.
+    fn read(&mut self, wire: &mut Wire) -> Result<(), FlowFailure> {
+        if let Some((announced, mut body)) = self.open.take() {
+            let len = announced.head.len as usize;
+            wire.fill_body(&mut body, len).map_err(lost)?;
+            if body.len() == len {
+                return self.take_frame(&announced, body);
+            }
+            self.open = Some((announced, body));
+            return Ok(());
+        }
+        wire.fill_with(HEADS_BYTES).map_err(lost)?;
+        let mut used = 0;
         loop {
             let bytes = wire.received().get(used..).unwrap_or_default();
-            let Some((head, body)) = frame::read(bytes).map_err(|broken| garbled(broken.0))? else { break };
-            if head.term != self.term {
-                return Err(FlowFailure::Lost(format!(
-                    "its term is {} now, and was {}",
-                    head.term, self.term
-                )));
+            let announced = Announced::read(bytes).map_err(|broken| self.garbled(broken.0))?;
+            let Some(announced) = announced else { break };
+            let rest = bytes.get(frame::HEAD_BYTES..).unwrap_or_default();
+            let (len, here) = (announced.head.len as usize, rest.len());
+            used += frame::HEAD_BYTES + len.min(here);
+            if here >= len {
+                self.take_frame(&announced, rest.get(..len).unwrap_or_default().to_vec())?;
+                continue;
             }
-            if usize::from(head.flow) != self.flow {
-                return Err(garbled("a frame of another flow"));
-            }
-            used += frame::HEAD_BYTES + body.len();
-            has_read = true;
-            let len = (frame::HEAD_BYTES + body.len()) as u64;
-            self.inbox.note(|news| {
-                news.bytes += len;
-                news.clock_ms = news.clock_ms.max(head.clock_ms);
-                news.committed = news.committed.max(head.committed);
-            });
-            if let Some(content) = self.joiner.take(&head, body).map_err(|broken| garbled(broken.0))? {
-                self.take(head.kind, content)?;
-            }
+            // A length is believed as far as it has come, and a little further.
+            let is_block = announced.head.kind == FrameKind::Block;
+            let mut body = if is_block { std::mem::take(&mut self.spare) } else { Vec::new() };
+            body.clear();
+            body.reserve(len.min(BODY_ROOM_MAX));
+            body.extend_from_slice(rest);
+            self.open = Some((announced, body));
         }
         wire.use_up(used);
-        Ok(has_read)
+        Ok(())
     }
 
-    fn take(&self, kind: FrameKind, body: Vec<u8>) -> Result<(), FlowFailure> {
-        let garbled = |what: &str| FlowFailure::Lost(format!("flow {} is garbled: {what}", self.flow));
+    fn take_frame(&mut self, announced: &Announced, body: Vec<u8>) -> Result<(), FlowFailure> {
+        announced.check(&body).map_err(|broken| self.garbled(broken.0))?;
+        let head = announced.head;
+        if head.term != self.term {
+            return Err(FlowFailure::Lost(format!("its term is {} now, and was {}", head.term, self.term)));
+        }
+        if usize::from(head.flow) != self.flow {
+            return Err(self.garbled("a frame of another flow"));
+        }
+        let len = (frame::HEAD_BYTES + body.len()) as u64;
+        self.inbox.note(|news| {
+            news.bytes += len;
+            news.clock_ms = news.clock_ms.max(head.clock_ms);
+            news.committed = news.committed.max(head.committed);
+        });
+        if self.joiner.is_whole(&head) {
+            return self.take(head.kind, body);
+        }
+        match self.joiner.take(&head, &body).map_err(|broken| self.garbled(broken.0))? {
+            Some(content) => self.take(head.kind, content),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, kind: FrameKind, body: Vec<u8>) -> Result<(), FlowFailure> {
+        let flow = self.flow;
+        let garbled = |what: &str| FlowFailure::Lost(format!("flow {flow} is garbled: {what}"));
         match kind {
-            FrameKind::Records => self.inbox.put(self.flow, body).map_err(lost),
+            FrameKind::Records => self.inbox.put(self.flow, body.into()).map_err(lost),
             FrameKind::Block => {
                 let blocks = self.blocks.ok_or_else(|| garbled("a block of no full sync"))?;
                 let (id, block) =
@@ -436,6 +489,9 @@ impl FlowReader<'_> {
                 let done = blocks.take(u64::from_le_bytes(*id), block);
                 done.map_err(|why| FlowFailure::Hopeless(format!("its snapshot cannot be loaded: {why}")))?;
                 self.inbox.note(|news| news.blocks += 1);
+                if body.capacity() <= BODY_ROOM_MAX {
+                    self.spare = body;
+                }
                 Ok(())
             }
             FrameKind::Blocks => {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use darter_persist::storage::Spool;
 use darter_replica::frame::SyncEnd;
 use darter_replica::merge::Merger;
+use darter_replica::shared_bytes::SharedBytes;
 
 use crate::worker::lock;
 
@@ -39,7 +40,7 @@ pub struct Inbox {
 }
 
 struct InboxQueue {
-    records: VecDeque<(usize, Vec<u8>)>,
+    records: VecDeque<(usize, SharedBytes)>,
     // what waits of each lane, here and at the link
     waiting: Vec<usize>,
     held: Vec<usize>,
@@ -108,7 +109,7 @@ impl Inbox {
     /// Takes records of a flow; waits while too many of it are here.
     ///
     /// Errors: the file cannot be written.
-    pub fn put(&self, lane: usize, records: Vec<u8>) -> io::Result<()> {
+    pub fn put(&self, lane: usize, records: SharedBytes) -> io::Result<()> {
         let mut queue = lock(&self.queue);
         while !self.is_over() && queue.is_full(lane, self.lane_bytes_max) {
             queue = match self.room.wait_timeout(queue, PATIENCE) {
@@ -139,7 +140,7 @@ impl Inbox {
     /// Takes the records that came first.
     ///
     /// Errors: the file cannot be read.
-    pub fn take(&self) -> io::Result<Option<(usize, Vec<u8>)>> {
+    pub fn take(&self) -> io::Result<Option<(usize, SharedBytes)>> {
         let mut queue = lock(&self.queue);
         if let Some((lane, records)) = queue.records.pop_front() {
             queue.bytes -= records.len();
@@ -160,7 +161,7 @@ impl Inbox {
         }
         drop(queue);
         self.room.notify_all();
-        Ok(Some((lane, records)))
+        Ok(Some((lane, records.into())))
     }
 
     /// Waits for something new, up to `patience`: records, or that more than `committed` is.
@@ -258,7 +259,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
 
-    fn record(sequence: u64, body_bytes: usize) -> std::sync::Arc<[u8]> {
+    fn record(sequence: u64, body_bytes: usize) -> SharedBytes {
         let mut out = Vec::new();
         let draft = darter_persist::journal::record::Draft::begin(&mut out);
         out.resize(out.len() + body_bytes, 7);
@@ -276,11 +277,11 @@ mod tests {
         let inbox = Inbox::new(2, std::env::temp_dir());
         inbox.begin_loading();
         for n in 0..40_u8 {
-            inbox.put(usize::from(n % 2), vec![n; 1 << 20]).expect("a file");
+            inbox.put(usize::from(n % 2), vec![n; 1 << 20].into()).expect("a file");
         }
         assert!(lock(&inbox.queue).stored.len() >= 8, "not all of it is in memory");
         inbox.end_loading();
-        inbox.put(1, vec![40]).expect("nothing to write");
+        inbox.put(1, vec![40].into()).expect("nothing to write");
         for n in 0..32_u8 {
             assert_eq!(taken(&inbox), Some((usize::from(n % 2), n, 1 << 20)));
         }
@@ -292,10 +293,10 @@ mod tests {
     #[test]
     fn a_flow_of_which_much_waits_is_read_no_further_and_others_are() {
         let inbox = Inbox::new(2, std::env::temp_dir());
-        inbox.put(0, vec![0; WINDOW_BYTES / 2]).expect("room");
-        inbox.put(1, vec![1; 10]).expect("room");
+        inbox.put(0, vec![0; WINDOW_BYTES / 2].into()).expect("room");
+        inbox.put(1, vec![1; 10].into()).expect("room");
         std::thread::scope(|scope| {
-            let late = scope.spawn(|| inbox.put(0, vec![2; 10]));
+            let late = scope.spawn(|| inbox.put(0, vec![2; 10].into()));
             assert_eq!(taken(&inbox), Some((0, 0, WINDOW_BYTES / 2)));
             late.join().expect("no panic").expect("room");
         });
@@ -311,6 +312,6 @@ mod tests {
         inbox.hold(&merger);
         assert!(!is_full(0), "what is no longer held holds up nobody");
         inbox.end();
-        inbox.put(0, vec![3; 10]).expect("it waits for nobody who has gone");
+        inbox.put(0, vec![3; 10].into()).expect("it waits for nobody who has gone");
     }
 }

@@ -16,12 +16,14 @@ use darter_replica::stream;
 use darter_replica::transfer::Transfer;
 use darter_txn::LockSet;
 
+use super::applier::{Applier, ApplyEnd};
 use super::apply;
 use super::batch::Batch;
 use super::replicas::{Progress, TELL_EVERY};
 use super::wire::Wire;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
+use crate::limit;
 use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::load;
 use crate::thread_state::unix_ms;
@@ -156,6 +158,15 @@ pub(super) enum End {
 impl From<std::io::Error> for End {
     fn from(error: std::io::Error) -> End {
         End::Lost(error.to_string())
+    }
+}
+
+impl From<ApplyEnd> for End {
+    fn from(end: ApplyEnd) -> End {
+        match end {
+            ApplyEnd::Stopped => End::Stopped,
+            ApplyEnd::Failed(why) => End::Hopeless(why),
+        }
     }
 }
 
@@ -379,6 +390,18 @@ impl Link {
         Ok(())
     }
 
+    /// Ends for good where the data has outgrown `maxmemory` by a quarter: a replica evicts nothing.
+    pub(super) fn look_for_room(&self) -> Step<()> {
+        let max_bytes = self.shared.settings.live().maxmemory;
+        let used_bytes = limit::used_bytes(self.shared);
+        if max_bytes == 0 || used_bytes <= max_bytes.saturating_add(max_bytes / 4) {
+            return Ok(());
+        }
+        Err(End::Hopeless(format!(
+            "{used_bytes} bytes are used here, more than 1.25 x maxmemory ({max_bytes}), and a replica evicts nothing"
+        )))
+    }
+
     pub(super) fn line(&self, wire: &mut Wire) -> Step<Vec<u8>> {
         loop {
             if let Some(line) = wire.line()? {
@@ -522,6 +545,7 @@ impl Link {
     fn follow(&mut self, wire: &mut Wire) -> Step<std::convert::Infallible> {
         let (shared, info) = (self.shared, self.info.clone());
         let (mut acked, mut news) = (None::<Instant>, 0_usize);
+        let applier = Applier::new(shared, info.clone());
         loop {
             let cut = Batch::cut(wire.received());
             let cut =
@@ -530,9 +554,8 @@ impl Link {
             if let Some(batch) = cut {
                 let len = batch.len;
                 is_asked = batch.asks_for_ack;
-                if !apply::apply(shared, &info, batch).map_err(End::Hopeless)? {
-                    return Err(End::Stopped);
-                }
+                applier.submit(batch)?;
+                applier.settle()?;
                 info.input_bytes.fetch_add(len as u64, Relaxed);
                 wire.use_up(len);
                 news += len;
@@ -542,6 +565,7 @@ impl Link {
             let every = if news > 0 { ACK_NEWS } else { ACK_EVERY };
             if is_asked || acked.is_none_or(|at| at.elapsed() >= every) {
                 (acked, news) = (Some(Instant::now()), 0);
+                self.look_for_room()?;
                 let ack = self.ack();
                 wire.send(&ack)?;
             }

@@ -5,6 +5,7 @@
 //! who wait for replicas. Bytes and handshakes are those of the crate `replica`.
 
 pub mod acks;
+mod applier;
 mod apply;
 mod batch;
 pub mod disk;

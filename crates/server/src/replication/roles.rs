@@ -8,6 +8,7 @@ use std::time::Duration;
 use darter_replica::form::Former;
 use darter_replica::history::{History, Id};
 
+use super::applier::Applier;
 use super::apply;
 use super::batch::Batch;
 use super::link::{self, LinkCard, WasMaster};
@@ -169,7 +170,8 @@ pub fn take_over(
 /// Applies what was acknowledged, committed or not: whoever leads now keeps it.
 fn apply_uncommitted(shared: &'static Shared) -> Result<(), String> {
     let replication = &shared.replication;
-    let (nobody, mut former) = (Arc::new(LinkCard::new(String::new(), 0)), Former::default());
+    let mut former = Former::default();
+    let applier = Applier::new(shared, Arc::new(LinkCard::new(String::new(), 0)));
     loop {
         let (history, applied) = {
             let state = replication.state();
@@ -178,7 +180,7 @@ fn apply_uncommitted(shared: &'static Shared) -> Result<(), String> {
         let reader = lock(&replication.uncommitted).reader(history, applied, u64::MAX);
         let Some(mut reader) = reader else { break };
         let Some(batch) = Batch::of_records(&mut reader, &mut former)? else { break };
-        apply::apply(shared, &nobody, batch)?;
+        applier.submit(batch).and_then(|()| applier.settle()).map_err(|end| end.to_string())?;
     }
     lock(&replication.uncommitted).clear();
     Ok(())

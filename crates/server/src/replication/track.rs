@@ -53,7 +53,7 @@ impl StreamTrack {
         if self.mark.is_none() && self.known.is_none() {
             return;
         }
-        let len = self.former.commands(body, head.clock_ms, |_, _| {}).unwrap_or(0);
+        let len = self.former.commands(body, head.clock_ms, |_| {}).unwrap_or(0);
         if let Some(mark) = &mut self.mark {
             mark.records += 1;
             mark.bytes += len;

@@ -5,10 +5,10 @@
 //! with the history they are of.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use darter_replica::history::Id;
 use darter_replica::merge::{BadRecord, Merger};
+use darter_replica::shared_bytes::SharedBytes;
 
 /// See above.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Uncommitted {
 struct UncommittedChunk {
     first: u64,
     last: u64,
-    bytes: Arc<[u8]>,
+    bytes: SharedBytes,
 }
 
 /// Bytes that are looked at for one batch.
@@ -45,11 +45,12 @@ impl Uncommitted {
             self.end = merger.next_sequence();
         }
         let (end, mut bytes, mut first, mut last) = (self.end, Vec::new(), None, 0);
-        merger.drain_while(|head, record| {
-            if head.sequence >= end {
-                first.get_or_insert(head.sequence);
-                last = head.sequence;
-                bytes.extend_from_slice(record);
+        merger.drain_while(|record| {
+            let sequence = record.head.sequence;
+            if sequence >= end {
+                first.get_or_insert(sequence);
+                last = sequence;
+                bytes.extend_from_slice(record.bytes);
             }
             true
         })?;
@@ -134,7 +135,7 @@ mod tests {
         let mut kept = Uncommitted::default();
         let mut behind = merger(5, 6..8);
         assert_eq!(kept.take(id('a'), &mut behind, 5), Ok(5));
-        behind.push(0, Arc::from(Vec::new()));
+        behind.push(0, SharedBytes::default());
         assert!(read(&kept, 5, u64::MAX).is_empty());
     }
 }

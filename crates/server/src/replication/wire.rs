@@ -27,11 +27,10 @@ pub struct Wire {
     stream: Stream,
     // to end the connection by
     handle: TcpStream,
-    // what was received, of which the bytes before `at` are used
+    // what was received is at..end of it, at <= end <= input.len()
     input: Vec<u8>,
     at: usize,
-    // where bytes are received
-    room: Vec<u8>,
+    end: usize,
 }
 
 impl Wire {
@@ -56,7 +55,7 @@ impl Wire {
                         true => Stream::Encrypted(Box::new(Outgoing::over(stream, host, tls, patience)?)),
                         false => Stream::Plain(stream),
                     };
-                    return Ok(Wire { stream, handle, input: Vec::new(), at: 0, room: vec![0; READ_BYTES] });
+                    return Ok(Wire { stream, handle, input: Vec::new(), at: 0, end: 0 });
                 }
                 Err(error) => last = error,
             }
@@ -98,15 +97,14 @@ impl Wire {
 
     /// What was received and not used.
     pub fn received(&self) -> &[u8] {
-        self.input.get(self.at..).unwrap_or_default()
+        self.input.get(self.at..self.end).unwrap_or_default()
     }
 
     /// Passes over bytes that were used.
     pub fn use_up(&mut self, len: usize) {
-        self.at = (self.at + len).min(self.input.len());
-        if self.at == self.input.len() {
-            self.input.clear();
-            self.at = 0;
+        self.at = (self.at + len).min(self.end);
+        if self.at == self.end {
+            (self.at, self.end) = (0, 0);
         }
     }
 
@@ -114,29 +112,43 @@ impl Wire {
     ///
     /// Errors: the connection is closed or broken.
     pub fn fill(&mut self) -> io::Result<usize> {
+        self.fill_with(READ_BYTES)
+    }
+
+    /// [`Wire::fill`] with up to so many bytes.
+    pub fn fill_with(&mut self, bytes_max: usize) -> io::Result<usize> {
         if self.at > READ_BYTES {
-            self.input.drain(..self.at);
-            self.at = 0;
+            self.input.copy_within(self.at..self.end, 0);
+            (self.at, self.end) = (0, self.end - self.at);
         }
-        let room = self.room.get_mut(..).unwrap_or_default();
+        if self.input.len() < self.end + bytes_max {
+            self.input.resize(self.end + bytes_max, 0);
+        }
+        let room = self.input.get_mut(self.end..self.end + bytes_max).unwrap_or_default();
         let read = match &mut self.stream {
             Stream::Plain(stream) => stream.read(room),
             Stream::Encrypted(stream) => stream.read(room),
         };
-        let len = read.as_ref().map_or(0, |len| *len);
-        self.input.extend_from_slice(self.room.get(..len).unwrap_or_default());
+        let len = received(read)?;
+        self.end += len;
+        Ok(len)
+    }
+
+    /// Receives more behind what is in `body`, until that has `len` bytes; nothing that was received before is there still.
+    /// Returns the number of bytes.
+    ///
+    /// Errors: as [`Wire::fill`].
+    pub fn fill_body(&mut self, body: &mut Vec<u8>, len: usize) -> io::Result<usize> {
+        let before = body.len();
+        let lacks = (len - before) as u64;
+        let read = match &mut self.stream {
+            Stream::Plain(stream) => Read::take(stream, lacks).read_to_end(body),
+            Stream::Encrypted(stream) => Read::take(stream, lacks).read_to_end(body),
+        };
         match read {
-            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the master closed the connection")),
-            Ok(len) => Ok(len),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                ) =>
-            {
-                Ok(0)
-            }
-            Err(error) => Err(error),
+            Ok(_) if body.len() < len => received(Ok(0)),
+            // What came before an error stays.
+            read => received(read).map(|_| body.len() - before),
         }
     }
 
@@ -154,5 +166,16 @@ impl Wire {
         let line = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
         self.use_up(end + 1);
         Ok(Some(line))
+    }
+}
+
+/// Tells the end of a connection from a moment without news.
+fn received(read: io::Result<usize>) -> io::Result<usize> {
+    let is_moment =
+        |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted);
+    match read {
+        Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the master closed the connection")),
+        Err(error) if is_moment(error.kind()) => Ok(0),
+        read => read,
     }
 }
