@@ -133,7 +133,7 @@ impl Head {
         head: &[u8; HEAD_LEN],
         stored: &'a [u8],
     ) -> Result<Cow<'a, [u8]>, String> {
-        let computed = crc_of(id, head, stored);
+        let computed = crc_of(id, head, &[stored]);
         if computed != self.crc {
             return Err(format!("its checksum is {computed:08x}, but {:08x} is written", self.crc));
         }
@@ -163,10 +163,10 @@ pub struct Label {
     pub number: u32,
 }
 
-/// Returns true if `bytes` begin with a block that holds facts or keys.
-pub fn is_block(bytes: &[u8]) -> bool {
-    let head = bytes.first_chunk().and_then(|head| Head::read(head, 0).ok());
-    head.is_some_and(|head| head.kind != Kind::Index)
+/// The length of the block that `bytes` begin with, if it holds facts or keys.
+pub fn block_len(bytes: &[u8]) -> Option<usize> {
+    let head = Head::read(bytes.first_chunk()?, 0).ok()?;
+    usize::try_from(head.len()).ok().filter(|_| head.kind != Kind::Index)
 }
 
 /// Returns true if `bytes` begin with a block that is to be read after those before it.
@@ -175,11 +175,7 @@ pub fn is_ordered_block(bytes: &[u8]) -> bool {
 }
 
 /// Builds a block in `out`, which is overwritten. The content is compressed if that makes it shorter.
-#[expect(
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    reason = "the head is as long as its fields, and a block is below 4 GiB"
-)]
+#[expect(clippy::indexing_slicing, reason = "the head is as long as its fields")]
 pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u8>) {
     out.clear();
     let room = if compresses { lz4_flex::block::get_maximum_output_size(raw.len()) } else { 0 };
@@ -199,7 +195,29 @@ pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u
             CODEC_NONE
         }
     };
-    let packed_len = (out.len() - HEAD_LEN) as u32;
+    let mut head = head_of(label, codec, raw.len(), out.len() - HEAD_LEN);
+    let crc = crc_of(id, &head, &[&out[HEAD_LEN..]]);
+    head[HEAD_LEN - 4..].copy_from_slice(&crc.to_le_bytes());
+    out[..HEAD_LEN].copy_from_slice(&head);
+}
+
+/// The head of a block whose content, not compressed, is these parts, one behind the other.
+#[expect(clippy::indexing_slicing, reason = "the head is as long as its fields")]
+pub fn head_of_parts(id: u64, label: Label, parts: &[&[u8]]) -> [u8; HEAD_LEN] {
+    let len = parts.iter().map(|part| part.len()).sum();
+    let mut head = head_of(label, CODEC_NONE, len, len);
+    let crc = crc_of(id, &head, parts);
+    head[HEAD_LEN - 4..].copy_from_slice(&crc.to_le_bytes());
+    head
+}
+
+/// A head with zeros in the place of the checksum.
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "the head is as long as its fields, and a block is below 4 GiB"
+)]
+fn head_of(label: Label, codec: u8, raw_len: usize, packed_len: usize) -> [u8; HEAD_LEN] {
     let mut head = [0; HEAD_LEN];
     let flags = if label.is_ordered { ORDERED } else { 0 };
     let fields: [&[u8]; 8] = [
@@ -208,8 +226,8 @@ pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u
         &flags.to_le_bytes(),
         &label.shard.to_le_bytes(),
         &label.entries.to_le_bytes(),
-        &(raw.len() as u32).to_le_bytes(),
-        &packed_len.to_le_bytes(),
+        &(raw_len as u32).to_le_bytes(),
+        &(packed_len as u32).to_le_bytes(),
         &label.number.to_le_bytes(),
     ];
     let mut at = 0;
@@ -217,15 +235,13 @@ pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u
         head[at..at + field.len()].copy_from_slice(field);
         at += field.len();
     }
-    let crc = crc_of(id, &head, &out[HEAD_LEN..]);
-    head[at..].copy_from_slice(&crc.to_le_bytes());
-    out[..HEAD_LEN].copy_from_slice(&head);
+    head
 }
 
-fn crc_of(id: u64, head: &[u8; HEAD_LEN], stored: &[u8]) -> u32 {
+fn crc_of(id: u64, head: &[u8; HEAD_LEN], stored: &[&[u8]]) -> u32 {
     let mut crc = Crc32c::new();
     crc.update(&id.to_le_bytes());
     crc.update(&head[..HEAD_LEN - 4]);
-    crc.update(stored);
+    stored.iter().for_each(|part| crc.update(part));
     crc.value()
 }

@@ -18,7 +18,7 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use block::{Kind, Place, is_block, is_ordered_block};
+pub use block::{Kind, Place, block_len, is_ordered_block};
 pub use reader::{Block, File, Segment, id_of, walk};
 pub use writer::{Totals, Writer};
 

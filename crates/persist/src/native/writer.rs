@@ -22,6 +22,9 @@ pub struct Totals {
     pub entries: u64,
 }
 
+/// Entries of so many bytes make a block of their own, without a copy, where nothing is compressed.
+const DIRECT_BYTES_MIN: usize = 128 << 10;
+
 /// Writes a file: facts and functions first, then entries.
 ///
 /// Memory: 1 MiB of content and as much compressed, or the longest entry.
@@ -156,10 +159,60 @@ impl<W: Write> Writer<W> {
         for number in [u64::from(db), u64::from(entries), bytes.len() as u64] {
             values::write_length(&mut self.raw, number);
         }
-        self.raw.extend_from_slice(bytes);
         self.entries += entries;
         self.totals.entries += u64::from(entries);
+        if !self.compresses && bytes.len() >= DIRECT_BYTES_MIN {
+            return self.write_out(bytes);
+        }
+        self.raw.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// Writes the block, whose content is what is gathered and these bytes, which are not copied.
+    fn write_out(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if u32::try_from(self.raw.len() + bytes.len()).is_err() {
+            return Err(Error::corrupt(self.offset, "an entry of 4 GiB or more"));
+        }
+        let label = self.label()?;
+        let head = block::head_of_parts(self.id, label, &[&self.raw, bytes]);
+        self.packed.clear();
+        self.packed.extend_from_slice(&head);
+        self.packed.extend_from_slice(&self.raw);
+        self.out.write_all(&self.packed)?;
+        self.out.write_all(bytes)?;
+        self.note_block(label, self.raw.len() + bytes.len(), self.packed.len() + bytes.len());
+        Ok(())
+    }
+
+    fn label(&self) -> Result<Label, Error> {
+        Ok(Label {
+            kind: self.kind,
+            is_ordered: self.is_ordered,
+            shard: self.shard,
+            entries: self.entries,
+            number: u32::try_from(self.places.len())
+                .map_err(|_| Error::corrupt(self.offset, "more than 2^32 blocks"))?,
+        })
+    }
+
+    /// Notes that the block is written, and begins another.
+    fn note_block(&mut self, label: Label, raw_len: usize, len: usize) {
+        self.places.push(Place {
+            kind: self.kind,
+            number: label.number,
+            offset: self.offset,
+            len: len as u64,
+            entries: self.entries,
+            shard: self.shard,
+            is_ordered: self.is_ordered,
+        });
+        self.offset += len as u64;
+        self.totals.raw_bytes += raw_len as u64;
+        self.entries = 0;
+        self.raw.clear();
+        // the room of one long value is not kept
+        self.raw.shrink_to(2 * BLOCK_BYTES);
+        self.packed.shrink_to(2 * BLOCK_BYTES);
     }
 
     /// Makes the current block one of `kind` with room for `len` bytes.
@@ -182,33 +235,10 @@ impl<W: Write> Writer<W> {
         if u32::try_from(self.raw.len()).is_err() {
             return Err(Error::corrupt(self.offset, "an entry of 4 GiB or more"));
         }
-        let label = Label {
-            kind: self.kind,
-            is_ordered: self.is_ordered,
-            shard: self.shard,
-            entries: self.entries,
-            number: u32::try_from(self.places.len())
-                .map_err(|_| Error::corrupt(self.offset, "more than 2^32 blocks"))?,
-        };
+        let label = self.label()?;
         block::pack(self.id, label, &self.raw, self.compresses, &mut self.packed);
         self.out.write_all(&self.packed)?;
-        let len = self.packed.len() as u64;
-        self.places.push(Place {
-            kind: self.kind,
-            number: label.number,
-            offset: self.offset,
-            len,
-            entries: self.entries,
-            shard: self.shard,
-            is_ordered: self.is_ordered,
-        });
-        self.offset += len;
-        self.totals.raw_bytes += self.raw.len() as u64;
-        self.entries = 0;
-        self.raw.clear();
-        // the room of one long value is not kept
-        self.raw.shrink_to(2 * BLOCK_BYTES);
-        self.packed.shrink_to(2 * BLOCK_BYTES);
+        self.note_block(label, self.raw.len(), self.packed.len());
         Ok(())
     }
 

@@ -35,8 +35,10 @@ use crate::worker::lock;
 
 /// Version of the conversation.
 const VERSION: i64 = 1;
-/// OutgoingBlocks in memory that no flow has taken; more go to the file.
-const BLOCKS_BYTES_MAX: usize = 8 << 20;
+/// Blocks in memory that no flow has taken,
+const BLOCKS_BYTES_MAX: usize = 4 << 20;
+/// and keys on their way into blocks: walkers rest at half of it (`snapshot::pipe`), so what goes beyond is of changes.
+const PUSHED_BYTES_MAX: u64 = 16 << 20;
 
 /// Answers DARTER HELLO.
 ///
@@ -236,7 +238,9 @@ fn copy_all(local: &mut ThreadState, control: u64) -> Result<(), Fault> {
     let (made, ended) = (blocks.clone(), blocks.clone());
     let order = Order {
         create: Box::new(move |_| {
-            Ok(Box::new(BlockSink { blocks: made, folder, id: [0; 8] }) as Box<dyn NewFile>)
+            let (id, open) = ([0; 8], Vec::new());
+            Ok(Box::new(BlockSink { shared, blocks: made, folder, id, open, open_len: 0 })
+                as Box<dyn NewFile>)
         }),
         name: format!("a full sync for replica {control}"),
         format: Format::Native,
@@ -259,11 +263,12 @@ enum CutOffset {
     Known(u64),
 }
 
-/// OutgoingBlocks on their way from the snapshot to the flows.
+/// Blocks on their way from the snapshot to the flows.
 #[derive(Default)]
 struct OutgoingBlocks {
     queue: Mutex<BlockQueue>,
     news: Condvar,
+    room: Condvar,
 }
 
 #[derive(Default)]
@@ -280,9 +285,20 @@ struct BlockQueue {
 }
 
 impl OutgoingBlocks {
-    /// Takes a block; it is stored if many wait.
-    fn put(&self, block: SharedBytes, folder: &std::path::Path) -> io::Result<()> {
+    /// Takes a block. While many wait the snapshot goes no further; what changes push out ahead of it is stored.
+    fn put(&self, shared: &Shared, block: SharedBytes, folder: &std::path::Path) -> io::Result<()> {
+        let pushed_bytes = || shared.snapshots.current().map_or(0, |run| run.pipe.waiting_bytes());
         let mut queue = lock(&self.queue);
+        while queue.bytes >= BLOCKS_BYTES_MAX
+            && queue.stored.is_empty()
+            && !queue.is_given_up
+            && pushed_bytes() < PUSHED_BYTES_MAX
+        {
+            queue = match self.room.wait_timeout(queue, PAUSE_MAX) {
+                Ok((queue, _)) => queue,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
         if queue.is_given_up {
             return Err(io::Error::other("the replica has gone"));
         }
@@ -321,6 +337,8 @@ impl OutgoingBlocks {
         }
         if let Some(block) = queue.waiting.pop_front() {
             queue.bytes = queue.bytes.saturating_sub(block.len());
+            drop(queue);
+            self.room.notify_one();
             return Ok(NextBlock::Block(block));
         }
         if let Some(len) = queue.stored.pop_front() {
@@ -348,23 +366,33 @@ enum NextBlock {
 
 /// The file that the snapshot is written to: each block goes on its way, and nothing else.
 struct BlockSink {
+    shared: &'static Shared,
     blocks: Arc<OutgoingBlocks>,
     folder: std::path::PathBuf,
     // of the file, for the checksums of its blocks
     id: [u8; 8],
+    // the id and what has come of a block, and its length with the id
+    open: Vec<u8>,
+    open_len: usize,
 }
 
 impl Write for BlockSink {
-    /// Takes what the writer of snapshots writes at once: the header, a block, the trailer.
+    /// Takes what the writer of snapshots writes at once: the header, a block or the rest of one, the trailer.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(id) = native::id_of(bytes) {
-            self.id = id.to_le_bytes();
-        } else if native::is_block(bytes) {
-            // One allocation from here to the kernel.
-            let mut block = Vec::with_capacity(self.id.len() + bytes.len());
-            block.extend_from_slice(&self.id);
-            block.extend_from_slice(bytes);
-            self.blocks.put(block.into(), &self.folder)?;
+        if self.open.is_empty() {
+            if let Some(id) = native::id_of(bytes) {
+                self.id = id.to_le_bytes();
+            }
+            let Some(len) = native::block_len(bytes) else { return Ok(bytes.len()) };
+            // One copy from the snapshot to the kernel.
+            self.open_len = self.id.len() + len;
+            self.open = Vec::with_capacity(self.open_len);
+            self.open.extend_from_slice(&self.id);
+        }
+        self.open.extend_from_slice(bytes);
+        if self.open.len() >= self.open_len {
+            let block = std::mem::take(&mut self.open);
+            self.blocks.put(self.shared, block.into(), &self.folder)?;
         }
         Ok(bytes.len())
     }
@@ -382,7 +410,7 @@ impl NewFile for BlockSink {
 
 const LOOK: Duration = Duration::from_millis(100);
 /// The longest pause between two looks at flows that are full.
-const PAUSE_MAX: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// The thread of a full sync.
 struct Sending {

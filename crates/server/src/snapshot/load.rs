@@ -34,6 +34,8 @@ use super::naming::Source;
 const PIECES_AHEAD: usize = 4;
 /// The fewest bytes of a file that a key takes, compressed: room is made by it.
 const KEY_BYTES_MIN: u64 = 4;
+/// Where the bytes are not known, the part of memory that stands for them: room for keys takes less than that.
+const KEY_ROOM_PART: u64 = 16;
 /// Time between two lines in the log.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
@@ -383,7 +385,12 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
         Item::Function(code) => return Some(code),
         Item::Sizes { db, keys, .. } => {
             // A file cannot claim more than it has room for.
-            let room = shared.snapshots.loading.total_bytes.load(Relaxed) / KEY_BYTES_MIN;
+            let total_bytes = match shared.snapshots.loading.total_bytes.load(Relaxed) {
+                // A full sync does not say how long it is.
+                0 => shared.limit.max_bytes(&shared.settings.live()) / KEY_ROOM_PART,
+                known => known,
+            };
+            let room = total_bytes / KEY_BYTES_MIN;
             let each = keys.min(room) / shared.cells.len() as u64;
             for id in 0..shared.router.shards_len() {
                 let mut held = lease::take_asleep(&shared.cells[usize::from(id)]);
