@@ -202,7 +202,6 @@ pub fn pack(id: u64, label: Label, raw: &[u8], compresses: bool, out: &mut Vec<u
 }
 
 /// The head of a block whose content, not compressed, is these parts, one behind the other.
-#[expect(clippy::indexing_slicing, reason = "the head is as long as its fields")]
 pub fn head_of_parts(id: u64, label: Label, parts: &[&[u8]]) -> [u8; HEAD_LEN] {
     let len = parts.iter().map(|part| part.len()).sum();
     let mut head = head_of(label, CODEC_NONE, len, len);

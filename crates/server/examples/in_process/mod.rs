@@ -45,7 +45,8 @@ impl InProcess {
             let json =
                 format!(r#"[{{"slot_ranges": {slots}, "master": {{"id": "{id}", "ip": "h", "port": 1}}}}]"#);
             let groups = darter_cluster::parse(json.as_bytes()).expect("a good configuration");
-            shared.cluster.adopt(shared, groups, Box::new(|_| {}));
+            let map = |revision| darter_cluster::SlotMap::new(groups, id, revision);
+            shared.cluster.adopt(shared, map, Box::new(|_| {}));
         }
         InProcess { shared, dir }
     }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -96,11 +96,7 @@ impl Courier {
 /// Sends messages to one node until there have been none for a while.
 fn carry(shared: &'static Shared, host: &str, port: u16, messages: &Receiver<Arc<[u8]>>) {
     let mut wire: Option<Wire> = None;
-    loop {
-        let first = match messages.recv_timeout(IDLE) {
-            Ok(first) => first,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-        };
+    while let Ok(first) = messages.recv_timeout(IDLE) {
         let mut batch = first.to_vec();
         let mut count = 1;
         while batch.len() < BATCH_BYTES
