@@ -233,6 +233,8 @@ impl Link {
                     tracing::error!(
                         "replication from {host}:{port} has ended for good: {why}; REPLICAOF begins it anew"
                     );
+                    // Else REPLICAOF of the same master would find a link there.
+                    self.info.stop();
                     return;
                 }
                 End::Lost(why) | End::Hopeless(why) => {
