@@ -62,8 +62,10 @@ pub fn tables(setting: &Setting) -> String {
 /// A master and its replica, the latter on the client's core.
 fn pair(program: &Program, setting: &Setting) -> io::Result<(Server, Server)> {
     let program = match program {
-        // Else Redis waits for five seconds for more replicas.
-        Program::Redis { .. } => program.clone().with_flags(&["--repl-diskless-sync-delay", "0"]),
+        // Else Redis waits for five seconds for more replicas, and refuses DEBUG POPULATE.
+        Program::Redis { .. } => {
+            program.clone().with_flags(&["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"])
+        }
         _ => program.clone(),
     };
     let master = Server::start(&program, &setting.server_cores)?;
@@ -188,6 +190,9 @@ fn sync(program: &Program, setting: &Setting) -> io::Result<String> {
     let (master, replica) = pair(program, setting)?;
     let keys = ((SYNC_KEYS as f64 * setting.scale) as u64).max(1000);
     master.ask(&["DEBUG", "POPULATE", &keys.to_string(), "key", &SYNC_VALUE_BYTES.to_string()])?;
+    if master.ask(&["DBSIZE"])? != keys.to_string() {
+        return Err(io::Error::other("it has not made the keys"));
+    }
     let (before, is_over) = (usage::resident_quickly(master.pid())?, AtomicBool::new(false));
     let (took, most) = thread::scope(|scope| {
         let watching = scope.spawn(|| {
