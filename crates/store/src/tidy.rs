@@ -68,7 +68,7 @@ const WASTE_MIN_BYTES: usize = 256 << 10;
 /// Most empty pages that a growing shard keeps; the others are given back to the kernel.
 const EMPTY_KEEP_BYTES: usize = 64 << 10;
 /// The same of pages that were in use since the last visit: each costs a fault if it is taken again.
-const REUSED_KEEP_BYTES: usize = 8 << 20;
+const REUSED_KEEP_BYTES: usize = 2 << 20;
 
 impl Shard {
     /// One short piece of tidying over at most `lines_max` index lines; returns true if there is more to do. Records
@@ -84,7 +84,7 @@ impl Shard {
         let keep = if self.tidy.is_at_rest {
             0
         } else {
-            EMPTY_KEEP_BYTES.min(self.arena.committed_bytes() / 16).max(self.tidy.reused_bytes)
+            EMPTY_KEEP_BYTES.max(self.tidy.reused_bytes).min(self.arena.committed_bytes() / 16)
         };
         if empty > keep {
             self.arena.release_empty((empty - keep).div_ceil(4096).min(PAGES_PER_STEP));
@@ -300,6 +300,11 @@ mod tests {
             while shard.tidy(64, false) {}
             shard.arena.empty_bytes()
         };
+        for n in 0..20 {
+            let name = format!("key:{n}");
+            let key = Key { bytes: name.as_bytes(), hash: hasher.hash(name.as_bytes()) };
+            Keyed::find(&mut shard, 0, key, 1).put_text(&vec![b'b'; 1 << 20], Expiry::None).expect("room");
+        }
         let mut kept = 0;
         for n in 0..10 {
             Keyed::find(&mut shard, 0, key, 1).put_text(&vec![b'a'; 1 << 20], Expiry::None).expect("room");

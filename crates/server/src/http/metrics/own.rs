@@ -107,8 +107,9 @@ pub(super) const OWN: &[Family] = &[
     many(
         "darter_failovers_total",
         Kind::Counter,
-        "Changes of the group's leader that concern this server.",
+        "Changes of the master that this server had a part in.",
         |s, out| {
+            out.with("kind", "planned", s.shared.replication.counts.failovers.load(Relaxed));
             if let Some(group) = &s.shared.group {
                 let counts = &group.counts;
                 for (kind, count) in
@@ -154,9 +155,6 @@ pub(super) const OWN: &[Family] = &[
         out.with("where", "memory", state.backlog.len() + state.records.bytes());
         drop(state);
         out.with("where", "queue", s.shared.journal.intake.bytes());
-    }),
-    counter("darter_failovers_total", "Failovers in which this server gave its role away.", |s| {
-        s.shared.replication.counts.failovers.load(Relaxed) as f64
     }),
     many(
         "darter_cluster_slots",
