@@ -265,7 +265,7 @@ impl Conn {
             if input.capacity() <= 64 << 10 {
                 input.clear();
                 self.input = input;
-            } else {
+            } else if self.is_by_hand {
                 local.keep_buffer(input);
             }
         } else {

@@ -106,7 +106,7 @@ pub struct ThreadState {
 /// Capacities of buffers that are used again, in bytes.
 const SPARE_BYTES: RangeInclusive<usize> = 64 << 10..=4 << 20;
 /// Bytes of such buffers that a thread keeps.
-const SPARES_BYTES_MAX: usize = 16 << 20;
+const SPARES_BYTES_MAX: usize = 4 << 20;
 
 impl ThreadState {
     /// The state of thread `thread`.
