@@ -95,13 +95,13 @@ pub fn len_of(words: &[&[u8]]) -> u64 {
 }
 
 /// Returns true if [`write_filler`] can stand for a message of `bytes` bytes. No message is shorter than a PING, longer than two words
-/// of 2 GiB, or of 15 to 19 bytes.
+/// of 512 MiB, or of 15 to 19 bytes.
 pub fn has_filler(bytes: u64) -> bool {
     matches!(bytes, 0 | 14 | 20..=FILLER_BYTES_MAX)
 }
 
-/// More bytes than any message of a server has.
-const FILLER_BYTES_MAX: u64 = 4 << 30;
+/// More bytes than any message of a server has: two words of 512 MiB.
+const FILLER_BYTES_MAX: u64 = (1 << 30) + (1 << 16);
 
 /// Appends a command of `bytes` bytes that changes nothing, in the place of a message that is not kept. Appends nothing unless
 /// [`has_filler`].

@@ -1,6 +1,6 @@
 //! Random commands from the rows themselves: each follows the notation of its [`Spec::syntax`].
 //!
-//! Called by the equivalence test and by the fuzz target `command_sequences`. A source of choices decides, so that a
+//! Called by the equivalence test. A source of choices decides, so that a
 //! sequence follows from a seed or from a fuzzer's bytes. No command that is drawn blocks, sleeps or reads the clock.
 
 use darter_command::syntax::{self, Arg, Kind};
