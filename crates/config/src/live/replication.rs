@@ -46,7 +46,7 @@ pub struct Replication {
 /// A group of servers, of which a store says who leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HighAvailability {
-    /// Where the store is; empty = there is none.
+    /// Address of the store; empty: no group.
     pub store: String,
     /// The name of the group there.
     pub group: String,

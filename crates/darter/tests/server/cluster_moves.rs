@@ -101,7 +101,7 @@ fn clients_are_asked_on_for_keys_that_have_left() {
     assert_eq!(run(&mut source, "DBSIZE"), Value::Int(0));
 }
 
-/// Writes until it is told to stop, and knows of every key what it must be.
+/// A client that writes until the test ends, and knows the value that each key must have.
 fn write_and_check(port: u16, who: u64, stop: &AtomicBool, written: &AtomicU64) {
     let mut rng = Rng::new(who);
     let mut client = ClusterClient::new(port);

@@ -22,7 +22,7 @@ pub enum Expression {
     Signed(Sign, Box<Expression>),
     /// Two numbers combined.
     Arithmetic(Box<Expression>, Arithmetic, Box<Expression>),
-    /// A function of values. `None`: there is none of that name.
+    /// A function of values; `None`: the name is unknown.
     Call(Option<Function>, Vec<Expression>),
     /// A text matches a pattern.
     Matches(Box<Expression>, Pattern),
@@ -48,7 +48,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// The result; `None` if there is none: a division by zero.
+    /// Returns the result; `None` after a division by zero.
     fn of(self, a: Number, b: Number) -> Option<Number> {
         if let (Number::Int(a), Number::Int(b)) = (a, b) {
             let exact = match self {

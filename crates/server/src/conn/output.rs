@@ -219,6 +219,10 @@ const DIRECT_BYTES_MIN: usize = 16 << 10;
 /// Returns the wait of a connection's output: members of the group must get what they are to acknowledge, and a connection
 /// that has asked for no data shows none.
 pub fn held_for(shared: &Shared, conn: &mut Conn) -> HeldFor {
+    // Without a group both waits are one.
+    if shared.group.is_none() {
+        return HeldFor::All;
+    }
     let is_member = conn.info.is_replica.load(Relaxed);
     if is_member || !asks_for_data(shared, conn) { HeldFor::Own } else { HeldFor::All }
 }
@@ -227,6 +231,9 @@ pub fn held_for(shared: &Shared, conn: &mut Conn) -> HeldFor {
 /// commands since the last time count as such.
 fn asks_for_data(shared: &Shared, conn: &mut Conn) -> bool {
     let session = &mut conn.session;
+    if session.has_asked {
+        return true;
+    }
     let usage = session.usage;
     let ran = usage.commands.saturating_sub(std::mem::replace(&mut session.looked_commands, usage.commands));
     let is_harmless = || {

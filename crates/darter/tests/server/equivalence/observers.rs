@@ -1,5 +1,5 @@
-//! Everything that can be seen of commands beside their replies: keyspace events, what caching clients are told, WATCH,
-//! statistics, the stream of a replica, and what is there in the end.
+//! Effects of commands beside their replies: keyspace events, invalidations of caching clients, results of WATCH,
+//! statistics, the stream of a replica, and the data that is left.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -51,7 +51,7 @@ impl Observers {
         }
     }
 
-    /// An empty server, whose counters begin anew.
+    /// Removes all keys and sets the counters to zero.
     pub fn begin(&mut self) {
         for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["CONFIG", "RESETSTAT"]] {
             ask(&mut self.admin, words);
@@ -141,7 +141,7 @@ impl Observers {
         found
     }
 
-    /// Reads the journal again in place of what is there; a replica begins anew then.
+    /// Replaces the data by what the journal holds. A replica needs a full sync after it.
     pub fn reload(&mut self, address: SocketAddr) {
         // Where others have the cores, threads may be too late to let the reload begin.
         const TRIES: usize = 4;

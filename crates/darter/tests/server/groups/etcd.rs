@@ -16,7 +16,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts one; `None`: there is none here.
+    /// Starts an etcd; `None`: the program is not installed.
     pub fn start() -> Option<Etcd> {
         let free =
             || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();

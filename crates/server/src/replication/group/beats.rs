@@ -74,22 +74,9 @@ fn beat(
     wire: &mut Option<Wire>,
     patience: Duration,
 ) -> std::io::Result<()> {
-    let live = shared.settings.live();
     let wire = match wire {
         Some(wire) => wire,
-        empty => {
-            let mut new = Wire::connect_within(host, *port, &live.tls, patience)?;
-            let (login, ..) = own_place(shared, &live);
-            if !login.is_empty() {
-                let words: Vec<&[u8]> =
-                    std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-                let mut out = Vec::new();
-                stream::write(&mut out, &words);
-                new.send(&out)?;
-                lines(&mut new, 1, patience)?;
-            }
-            empty.insert(new)
-        }
+        empty => empty.insert(connect(shared, host, *port, patience)?),
     };
     let beat = group.with_machine(shared, |machine| machine.beat_for(boot_ms(), name));
     let Some(beat) = beat else { return Ok(()) };
@@ -102,6 +89,24 @@ fn beat(
         group.tell(GroupEvent::Actions(actions));
     }
     Ok(())
+}
+
+/// A connection to a member, logged in as a replica is.
+///
+/// Errors: the member cannot be reached within `patience`, or refuses the login.
+pub fn connect(shared: &Shared, host: &str, port: u16, patience: Duration) -> std::io::Result<Wire> {
+    let live = shared.settings.live();
+    let mut wire = Wire::connect_within(host, port, &live.tls, patience)?;
+    let (login, ..) = own_place(shared, &live);
+    if !login.is_empty() {
+        let words: Vec<&[u8]> =
+            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
+        let mut out = Vec::new();
+        stream::write(&mut out, &words);
+        wire.send(&out)?;
+        lines(&mut wire, 1, patience)?;
+    }
+    Ok(wire)
 }
 
 /// Time between two looks at whether the role has changed.

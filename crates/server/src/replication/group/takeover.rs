@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use darter_reactor::process::boot_ms;
 use darter_replica::stream;
 
-use super::{FailoverGroup, GroupEvent, place};
-use crate::replication::{Wire, own_place};
+use super::{FailoverGroup, GroupEvent, beats, place};
 use crate::shared::{Shared, ThreadMessage};
 
 /// Time for members to catch up while writers wait, unless the command says another.
@@ -70,7 +69,9 @@ fn run(
 ) -> Result<(), String> {
     let began = Instant::now();
     // Connected before anybody waits for it.
-    let mut wire = connect(shared, name, timeout).map_err(|error| format!("{name}: {error}"))?;
+    let (host, port) = place::parse(name).ok_or_else(|| format!("{name} is no address"))?;
+    let wire = beats::connect(shared, &host, port, timeout);
+    let mut wire = wire.map_err(|error| format!("{name}: {error}"))?;
     let is_fed = || !shared.replication.is_feeding_before(shared.journal.end());
     wait_for_turns(shared, || {
         shared.journal.intake.poke();
@@ -124,19 +125,4 @@ fn wait_for_turns(shared: &Shared, is_so: impl Fn() -> Result<bool, &'static str
         thread::sleep(LOOK);
     }
     Ok(())
-}
-
-fn connect(shared: &Shared, name: &str, patience: Duration) -> std::io::Result<Wire> {
-    let (host, port) = place::parse(name).ok_or(std::io::ErrorKind::InvalidInput)?;
-    let live = shared.settings.live();
-    let mut wire = Wire::connect_within(&host, port, &live.tls, patience)?;
-    let (login, ..) = own_place(shared, &live);
-    if !login.is_empty() {
-        let words: Vec<&[u8]> =
-            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-        let mut out = Vec::new();
-        stream::write(&mut out, &words);
-        wire.send(&out)?;
-    }
-    Ok(wire)
 }
