@@ -194,8 +194,12 @@ impl Conn {
         Ok(received)
     }
 
-    /// Runs what [`Conn::receive_later`] has kept.
+    /// Runs what [`Conn::receive_later`] has kept, or [`Conn::fill`] has received.
     pub fn go_on(&mut self, local: &mut ThreadState, window: &mut Window) {
+        // As in `receive`: a request that is too long is not run, even when it is all there.
+        if self.input.len() as u64 > local.live.client_query_buffer_limit {
+            return self.refuse_input(local);
+        }
         self.resume(local, window);
         if !self.input.is_empty() {
             self.bound_input(local);

@@ -134,3 +134,26 @@ fn a_client_that_leaves_in_the_middle_of_one_leaves_nothing_behind() {
         assert_eq!(watcher.call(&["EXISTS", "k"]), crate::harness::Value::Int(0));
     }
 }
+
+#[test]
+fn one_that_is_longer_than_the_limit_is_refused_however_it_arrives() {
+    for flags in [&[][..], &["--force_epoll"]] {
+        let server = Server::start(flags);
+        let mut client = server.client();
+        client.call(&["CONFIG", "SET", "client-query-buffer-limit", "1048576"]);
+        let request = encoded(&[b"SET".to_vec(), b"k".to_vec(), vec![b'a'; 1 << 20]]);
+        for piece in [20_000, 100_000, 1 << 20] {
+            let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+            for bytes in request.chunks(piece) {
+                // The last pieces may come when the connection has ended.
+                let _ = stream.write_all(bytes);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("an option");
+            let answer = std::io::Read::read(&mut stream, &mut [0; 64]);
+            assert!(!matches!(answer, Ok(1..)), "{piece}");
+        }
+        assert_eq!(client.call(&["EXISTS", "k"]), crate::harness::Value::Int(0));
+        assert_eq!(client.info::<u64>("stats", "client_query_buffer_limit_disconnections"), 3);
+    }
+}

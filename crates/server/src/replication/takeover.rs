@@ -16,6 +16,9 @@ use crate::shared::Shared;
 /// The master asks the replica to take over within this time after the writers wait.
 const GRACE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(2);
+/// A replica that has just come is on line for the master with its next acknowledgement: until then it is asked again.
+const COMES_ON_LINE: Duration = Duration::from_secs(1);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +65,13 @@ fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     let (port, timeout) = (port.to_string(), wish.timeout.as_millis().max(1).to_string());
     let words: [&[u8]; 6] =
         [b"FAILOVER", b"TO", host.as_bytes(), port.as_bytes(), b"TIMEOUT", timeout.as_bytes()];
-    ask(&mut wire, &words)?;
+    let asked = Instant::now();
+    while let Err(why) = ask(&mut wire, &words) {
+        if asked.elapsed() > COMES_ON_LINE.min(wish.timeout) {
+            return Err(why);
+        }
+        thread::sleep(ASK_AGAIN);
+    }
     let began = Instant::now();
     while replication.is_replica() {
         if began.elapsed() > wish.timeout + GRACE || info.is_stopped() {
