@@ -331,6 +331,7 @@ impl Persistence {
             egress_bytes_per_s_max: v.u64("snapshot_egress_limit_bytes"),
             stop_writes_on_bgsave_error: v.bool("stop-writes-on-bgsave-error"),
             key_save_delay_us: v.i64("rdb-key-save-delay"),
+            key_load_delay_us: v.i64("key-load-delay"),
             native_compression: !matches!(v.choice("compression_mode"), "0" | "NONE"),
             rdbcompression: v.bool("rdbcompression"),
             rdbchecksum: v.bool("rdbchecksum"),

@@ -95,6 +95,8 @@ pub struct Persistence {
     pub stop_writes_on_bgsave_error: bool,
     /// Microseconds to sleep for each saved key; negative: one for this many keys.
     pub key_save_delay_us: i64,
+    /// Microseconds to sleep for each loaded key or command; negative: one for this many.
+    pub key_load_delay_us: i64,
     /// Compress native files.
     pub native_compression: bool,
     /// Compress strings in `.rdb` files.

@@ -48,8 +48,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Persistence, "microseconds to sleep per saved key, for tests"),
     Setting::int("key-load-delay", -I32_MAX - 1, I32_MAX, "0")
         .hidden()
-        .no_effect("loading is not slowed down")
-        .help(Persistence, "microseconds to sleep per loaded key, for tests"),
+        .help(Persistence, "microseconds to sleep per loaded key or journalled command, for tests"),
     Setting::int("loading-process-events-interval-bytes", 1024, I32_MAX, "2097152")
         .hidden()
         .no_effect("clients are served while loading")

@@ -13,6 +13,7 @@ use darter_wire::OwnedArgs;
 use super::replay::Player;
 use super::rewrite;
 use crate::shared::Shared;
+use crate::snapshot::load::rest_after;
 use crate::thread_state::ThreadState;
 use darter_config::Live;
 
@@ -53,7 +54,7 @@ pub fn load(shared: &'static Shared, live: &Live, clock_ms: u64) -> Result<bool,
         let may_be_cut = at == last && live.persistence.aof_load_truncated;
         // Redis writes times as such, so what is dead then is dead.
         player.set_clock(clock_ms);
-        play(&mut player, &path, offset, may_be_cut)?;
+        play(shared, &mut player, &path, offset, may_be_cut)?;
         commands += player.done.commands;
         local = player.finish();
     }
@@ -104,7 +105,13 @@ fn end_of_rdb(path: &Path) -> Result<u64, String> {
 }
 
 /// Plays the commands of a file from `offset` on.
-fn play(player: &mut Player, path: &Path, offset: u64, may_be_cut: bool) -> Result<(), String> {
+fn play(
+    shared: &Shared,
+    player: &mut Player,
+    path: &Path,
+    offset: u64,
+    may_be_cut: bool,
+) -> Result<(), String> {
     let io = |error: std::io::Error| told(path, &error);
     let len = fs::metadata(path).map_err(io)?.len();
     if offset >= len {
@@ -122,6 +129,7 @@ fn play(player: &mut Player, path: &Path, offset: u64, may_be_cut: bool) -> Resu
             Some(Err(damage)) => break damage,
             Some(Ok(args)) => {
                 tape.take(player, &args).map_err(|cause| told(path, &cause))?;
+                rest_after(shared, 1);
                 if tape.open.is_none() {
                     whole = commands.offset();
                 }

@@ -29,6 +29,7 @@ use crate::registry::Entry;
 use crate::replication::position::{Found, Position};
 use crate::replication::track::StreamTrack;
 use crate::shared::Shared;
+use crate::snapshot::load::rest_after;
 use crate::thread_state::ThreadState;
 
 /// Runs commands again over all shards.
@@ -249,7 +250,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let at_dir = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut player = Player::new(local).ok_or("shards are busy before anything runs")?;
     let loading = &shared.snapshots.loading;
-    let (mut told, mut track) = (began, StreamTrack::default());
+    let (mut told, mut track, mut rested) = (began, StreamTrack::default(), 0);
     let (bytes, generation_max) = (files.bytes, files.generation_max);
     for path in &files.baseless {
         tracing::warn!(
@@ -262,6 +263,8 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
         played.map_err(|cause| {
             format!("record {} of the journal cannot be done again: {cause}", head.sequence)
         })?;
+        rest_after(shared, player.done.commands - rested);
+        rested = player.done.commands;
         track.note(head, body, player.position.flatten());
         if player.done.records.is_multiple_of(RECORDS_PER_LOOK) {
             loading.loaded_bytes.store(base_bytes + files.bytes_read(), Relaxed);

@@ -28,7 +28,7 @@ use crate::shared::Shared;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 
-use super::naming::Source;
+use super::{delay, naming::Source};
 
 /// Pieces of the file that wait for a thread, per thread.
 const PIECES_AHEAD: usize = 4;
@@ -649,7 +649,17 @@ fn make<'g>(
     let loading = &shared.snapshots.loading;
     loading.keys.fetch_add(made, Relaxed);
     loading.keys_expired.fetch_add(expired, Relaxed);
+    rest_after(shared, made + expired);
     Ok(())
+}
+
+/// Sleeps for `key-load-delay`: as if `keys` keys took that much longer to load.
+pub fn rest_after(shared: &Shared, keys: u64) {
+    delay::sleep(
+        keys,
+        || shared.settings.live().persistence.key_load_delay_us,
+        || shared.is_stopping.load(Relaxed),
+    );
 }
 
 /// A file that tells how far it is read.

@@ -9,6 +9,7 @@
 pub mod beginning;
 pub mod collector;
 pub mod copy;
+mod delay;
 pub mod ending;
 pub mod folder;
 pub mod history;

@@ -14,6 +14,7 @@ use crate::clock::unix_ms;
 use crate::replication::position::Position;
 use crate::shared::Shared;
 
+use super::delay::{self, NAP};
 use super::pipe::Batch;
 use super::run::{Order, Purpose, Run, Saved};
 
@@ -110,29 +111,11 @@ fn fill<W: io::Write>(
     Ok(())
 }
 
-/// Sleeps for `rdb-key-save-delay`, for tests that want a snapshot to take long. A delay of -N is one microsecond for
-/// N keys.
+/// Sleeps for `rdb-key-save-delay`.
 fn rest_after(shared: &Shared, run: &Run, keys: u32) {
-    let mut slept = Duration::ZERO;
-    loop {
-        // Read each time, so that the run can be ended.
-        let delay = shared.settings.live().persistence.key_save_delay_us;
-        let micros = match u64::try_from(delay) {
-            Ok(delay) => delay.saturating_mul(u64::from(keys)),
-            Err(_) => u64::from(keys) / delay.unsigned_abs().max(1),
-        };
-        let left = Duration::from_micros(micros).saturating_sub(slept);
-        if left.is_zero() || run.pipe.is_broken() || run.is_cancelled() {
-            return;
-        }
-        let nap = left.min(NAP);
-        thread::sleep(nap);
-        slept += nap;
-    }
+    let delay = || shared.settings.live().persistence.key_save_delay_us;
+    delay::sleep(u64::from(keys), delay, || run.pipe.is_broken() || run.is_cancelled());
 }
-
-/// How long a sleep may last before something else is looked at.
-const NAP: Duration = Duration::from_millis(20);
 
 /// Keeps the speed of writing under a limit.
 struct Throttle {
