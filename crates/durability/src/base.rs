@@ -151,8 +151,10 @@ impl<F: Files> Journal<F> {
     }
 
     /// Notes nothing until [`Journal::resume`], not even for replicas: they begin anew after what is read meanwhile. A
-    /// record for them alone would take a sequence that no file has.
+    /// record for them alone would take a sequence that no file has. A record of [`Journal::note_alone`] is whole, in a
+    /// segment that the manifest names, or is not begun.
     pub fn pause(&self) -> Paused {
+        let _nobody = lock(&self.foreign);
         self.is_paused.store(true, Release);
         Paused { was_on: self.is_on.swap(false, std::sync::atomic::Ordering::AcqRel) }
     }

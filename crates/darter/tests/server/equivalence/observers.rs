@@ -112,9 +112,14 @@ impl Observers {
         lines
     }
 
-    /// The lines of INFO stats with these names.
+    /// The lines of INFO stats with these names. KEYS has the transaction hold all shards: of one that another thread holds
+    /// INFO tells what housekeeping saw last.
     fn info(&mut self, names: &[&str]) -> Vec<String> {
-        let info = ask(&mut self.admin, &["INFO", "stats"]);
+        for words in [&["MULTI"][..], &["KEYS", ""], &["INFO", "stats"]] {
+            ask(&mut self.admin, words);
+        }
+        let answers = ask(&mut self.admin, &["EXEC"]);
+        let info = &answers.items().expect("two answers")[1];
         let text = String::from_utf8_lossy(info.bytes().unwrap_or_default()).into_owned();
         let is_wanted = |line: &&str| names.iter().any(|name| line.starts_with(name));
         text.lines().filter(is_wanted).map(str::to_owned).collect()

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// What a test waits for takes no longer, even where other processes have the cores.
@@ -13,12 +13,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub mod browser;
 pub mod folder;
 pub mod journal;
+mod log;
 pub mod raw;
 
 /// A server that ends with the test.
 pub struct Server {
     process: Child,
     port: u16,
+    log: log::Log,
 }
 
 impl Server {
@@ -48,20 +50,20 @@ impl Server {
 
     fn launch(file: Option<&str>, env: &[(&str, &str)], flags: &[&str]) -> Server {
         for _ in 0..5 {
-            let port = free_port();
+            let (port, log) = (free_port(), log::Log::new());
             let mut process = Command::new(env!("CARGO_BIN_EXE_darter"))
                 .args(file)
                 .args(["--bind", "127.0.0.1", "--save", "", "--dbfilename", "", "--port", &port.to_string()])
                 .args(flags)
                 .envs(env.iter().copied())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
+                .stdout(log.output())
+                .stderr(log.output())
                 .spawn()
                 .expect("the server starts");
             let began = Instant::now();
             while began.elapsed() < PATIENCE {
                 if listens(process.id(), port) {
-                    return Server { process, port };
+                    return Server { process, port, log };
                 }
                 if process.try_wait().expect("its state").is_some() {
                     break;
@@ -106,6 +108,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            self.log.show(self.port);
+        }
     }
 }
 
