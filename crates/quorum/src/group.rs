@@ -282,6 +282,11 @@ impl GroupMachine {
         self.next_read_ms = self.next_read_ms.min(now_ms);
     }
 
+    /// Returns true if the leader has asked this server to take its place.
+    pub fn is_invited(&self) -> bool {
+        self.is_invited
+    }
+
     /// Leads whatever may be lost by it: a person wants it so.
     pub fn promote_unclean(&mut self, now_ms: u64) {
         self.forced_ms = Some(now_ms).filter(|_| !self.leads());
@@ -392,6 +397,12 @@ impl GroupMachine {
             self.gave_ms = now_ms;
         }
         Beat { from: self.own.clone(), term: self.term(), echo_ms, standing: self.standing }
+    }
+
+    /// Returns true if a leader is waited for that has no acknowledgement of this server in its term yet: until it has one it
+    /// answers nothing, so it is beaten to at once.
+    pub fn owes_first_echo(&self, name: &str) -> bool {
+        matches!(&self.role, GroupRole::Follows { leader, since_ms, .. } if leader == name && self.gave_ms <= *since_ms)
     }
 
     /// Takes what another server says, and answers.

@@ -480,11 +480,14 @@ impl SimWorld {
     }
 
     fn beat(&mut self, node: usize) {
-        if self.now < self.nodes[node].beat_at {
-            return;
+        let is_due = self.now >= self.nodes[node].beat_at;
+        if is_due {
+            self.nodes[node].beat_at = self.now + CONFIG.beat_ms();
         }
-        self.nodes[node].beat_at = self.now + CONFIG.beat_ms();
-        for peer in self.nodes[node].group.peers() {
+        let group = &self.nodes[node].group;
+        let peers: Vec<String> =
+            group.peers().into_iter().filter(|peer| is_due || group.owes_first_echo(peer)).collect();
+        for peer in peers {
             let local = self.nodes[node].local(self.now);
             let beat = self.nodes[node].group.beat_for(local, &peer);
             let to = index(&peer);
@@ -603,6 +606,29 @@ fn each_wrong_server_is_seen() {
         println!("{mutant:?}: {seen:?}");
         assert!(seen.is_some(), "{mutant:?}");
     }
+}
+
+#[test]
+fn a_new_leader_is_owed_an_acknowledgement_until_it_has_one() {
+    let config = GroupConfig { lease_ms: 1000, ack_timeout_ms: 500, acks: 1, ack: Ack::Memory };
+    let member = |name: &str| GroupMember { name: name.to_owned(), boot: "b".to_owned() };
+    let mut group = GroupMachine::new(config, member("n1:1"), 0);
+    let state = GroupState {
+        term: 2,
+        leader: "n2:1".to_owned(),
+        replid: "r".to_owned(),
+        ack: Ack::Memory,
+        sync: vec![member("n2:1"), member("n1:1")],
+    };
+    assert!(!group.owes_first_echo("n2:1"), "nobody leads");
+    assert_eq!(group.tick(100, &GroupFacts::default()), [GroupAction::Read]);
+    group.read(101, Ok(Some(Versioned { revision: 4, value: state.to_json() })));
+    assert!(group.owes_first_echo("n2:1") && !group.owes_first_echo("n3:1"));
+    let standing = group.beat_for(110, "n2:1").standing;
+    assert!(group.owes_first_echo("n2:1"), "it has shown no clock yet");
+    group.hear_answer(111, &BeatAnswer { from: member("n2:1"), term: 2, clock_ms: 7000, standing });
+    assert_eq!(group.beat_for(112, "n2:1").echo_ms, 7000);
+    assert!(!group.owes_first_echo("n2:1"));
 }
 
 #[test]

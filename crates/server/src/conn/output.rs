@@ -140,6 +140,10 @@ fn flush_held(
     if is_over_limit(local, conn) {
         return Flushed::CLOSED;
     }
+    if local.shared.group.is_some() && !local.journal.holds {
+        // A member may lead later: what was asked for until then is known one command at a time only.
+        asks_for_data(local.shared, conn);
+    }
     let was_full = conn.output.len() - conn.sent > OUTPUT_PAUSE_BYTES;
     let owes = conn.sent < conn.output.len() || conn.channel.as_ref().is_some_and(|channel| channel.owes());
     if owes && !conn.awaits_writable {

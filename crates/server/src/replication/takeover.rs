@@ -74,8 +74,12 @@ fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     }
     let began = Instant::now();
     while replication.is_replica() {
-        if began.elapsed() > wish.timeout + GRACE || info.is_stopped() {
+        if began.elapsed() > wish.timeout + GRACE {
             return Err("the master did not hand over in time".to_owned());
+        }
+        // The link is stopped by a promotion too: there is no master any more then, and in a moment this server is one.
+        if info.is_stopped() && replication.state().master.is_some() {
+            return Err("this server follows another master, or none any more".to_owned());
         }
         thread::sleep(LOOK);
     }

@@ -59,7 +59,9 @@ fn run(shared: &'static Shared, name: &str, place: &(String, u16), is_over: &Ato
             wire = None;
         }
         let changes = group.changes.load(Relaxed);
-        // A new leader serves as soon as it has heard its members, and they hear it.
+        // A new leader serves as soon as its members have acknowledged its clock, which it shows in an answer.
+        let owes = group.with_machine(shared, |machine| machine.owes_first_echo(name));
+        let period = if owes == Some(true) { NAP } else { period };
         while began.elapsed() < period && changes == group.changes.load(Relaxed) {
             thread::sleep(NAP.min(period.saturating_sub(began.elapsed())));
         }

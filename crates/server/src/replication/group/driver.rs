@@ -186,7 +186,10 @@ impl GroupDriver {
                     group.changes.fetch_add(1, SeqCst);
                 }
                 GroupAction::StopFollowing => {
-                    tracing::warn!("the leader of the group is silent");
+                    match group.with_machine(shared, |machine| machine.is_invited()) {
+                        Some(true) => tracing::info!("the leader gives its place to this server"),
+                        _ => tracing::warn!("the leader of the group is silent"),
+                    }
                     roles::stop_following(shared);
                 }
                 GroupAction::Lead { term, replid } => {
