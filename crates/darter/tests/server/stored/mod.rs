@@ -149,9 +149,17 @@ impl StoredNodes {
         });
     }
 
-    /// Waits until every one of them has the same map, and `redis-cli --cluster check` is content.
+    /// Waits until every one of them has the same map and replicas have what their masters have: until then they answer
+    /// `CLUSTER NODES` with -LOADING, as those of Redis do. Then `redis-cli --cluster check` is content.
     pub fn settle(&self) {
         self.agree();
+        wait_until("the replicas follow", || {
+            self.servers.iter().all(|server| {
+                let mut client = server.client();
+                client.info::<String>("replication", "role") == "master"
+                    || client.info::<String>("replication", "master_link_status") == "up"
+            })
+        });
         let said = self.tool(&["check", &self.address(0)]);
         assert!(said.contains("All 16384 slots covered"), "{said}");
     }

@@ -205,9 +205,12 @@ impl MapKeeper {
             return cluster.when_taken(self.shared, then);
         }
         self.routed = revision;
-        cluster.store_revision.store(revision, Relaxed);
         let map = self.ledger.map();
-        cluster.adopt(self.shared, |number| map.view(cluster.id(), number), then);
+        let taken: super::Then = Box::new(move |shared| {
+            shared.cluster.store_revision.fetch_max(revision, Relaxed);
+            then(shared);
+        });
+        cluster.adopt(self.shared, |number| map.view(cluster.id(), number), taken);
     }
 
     /// Notes whether the store has answered. Errors: the line for those who asked.

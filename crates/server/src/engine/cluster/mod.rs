@@ -36,7 +36,7 @@ pub struct ClusterNode {
     is_on: bool,
     /// The store of the map, if it is not pushed.
     pub store: Option<MapStore>,
-    /// The revision of the map in the store.
+    /// The revision of the store's map by which every thread routes.
     pub store_revision: AtomicU64,
     id: String,
     file: PathBuf,
