@@ -13,8 +13,16 @@ fn set_all(client: &mut Client, from: u32, to: u32) {
     }
 }
 
+/// Whether every value is there. Where others have the cores a leader may stop to serve for a moment: it is asked again.
 fn has_all(client: &mut Client, from: u32, to: u32) -> bool {
-    (from..to).all(|n| client.call(&["GET", &format!("key-{n}")]) == Value::Text(n.to_string()))
+    (from..to).all(|n| {
+        let mut answer = Value::Null;
+        wait_until("the leader serves", || {
+            answer = client.call(&["GET", &format!("key-{n}")]);
+            !matches!(answer, Value::Error(_))
+        });
+        answer == Value::Text(n.to_string())
+    })
 }
 
 fn kill_and_return(mut group: Group) {
