@@ -145,7 +145,7 @@ impl Acl {
         self.users().clone()
     }
 
-    /// Who `name` with `password` is, if they may log in. Cost: a SHA-256.
+    /// Returns the user `name` if `password` lets them log in. Cost: a SHA-256.
     ///
     /// For every protocol; a refusal is counted and logged by the caller.
     pub fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {

@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::selector::Selector;
 use crate::user::{Hash, User, hash};
 
-/// What is wrong with a rule.
+/// Error of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleFault {
     /// It is no rule.

@@ -14,7 +14,7 @@ pub const DEFAULT: &str = "default";
 /// SHA-256 of a password.
 pub type Hash = [u8; 32];
 
-/// Who may do what.
+/// A user and their rights.
 #[derive(Clone, Debug)]
 pub struct User {
     /// Without spaces and NULs.

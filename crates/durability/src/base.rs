@@ -18,7 +18,7 @@ use darter_persist::journal::{folder, tail};
 
 use super::{Fsync, IsOnDisk, Journal, JournalHost, Listed, NONE, lock};
 
-/// What is known of rewrites.
+/// State of rewrites.
 #[derive(Default)]
 pub struct Rewrite {
     /// When the one under way began.

@@ -48,7 +48,7 @@ pub struct NotedRecords {
     pub last: u64,
 }
 
-/// What is taken at once.
+/// Records that are taken at once.
 #[derive(Debug, Default)]
 pub struct Waiting {
     /// Records, those of a thread in their order.
@@ -95,7 +95,7 @@ impl Intake {
         }
     }
 
-    /// Whether somebody takes records.
+    /// Returns true if a consumer takes records.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(SeqCst)

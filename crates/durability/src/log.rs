@@ -116,7 +116,7 @@ impl<F: Files> ThreadLog<F> {
         begins
     }
 
-    /// What is noted next is no part of the open record, if one is open.
+    /// Sets the open record aside: the next change is no part of it.
     pub fn set_group_aside(&mut self) -> Option<Vec<u8>> {
         self.group.take()
     }
@@ -323,7 +323,7 @@ impl<F: Files> ThreadLog<F> {
         }
     }
 
-    /// What is in the buffer from `begin` on is of this generation.
+    /// Has the buffer from `begin` on belong to this generation.
     #[cold]
     fn turn_over(&mut self, generation: u64, begin: usize) {
         self.is_quick = false;
@@ -685,7 +685,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether something waits.
+    /// Returns true if a reply waits.
     pub fn is_waiting(self) -> bool {
         self.before != 0
     }

@@ -65,7 +65,7 @@ pub struct SegmentFile<F: Files> {
     direct: Mutex<Option<Arc<Direct<F>>>>,
 }
 
-/// What is not in the file yet.
+/// Records that are not in the file yet.
 struct Tail<F: Files> {
     taker: F::Taker,
     direct: F::File,

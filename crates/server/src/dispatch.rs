@@ -252,7 +252,7 @@ fn run_holding(
     ran
 }
 
-/// What is wrong with a command that is not called as its row says.
+/// Returns the error of a command that is not called as its row says.
 #[cold]
 pub(crate) fn misuse(entry: &Entry, args: Args<'_>) -> Vec<u8> {
     if !entry.spec.accepts(args.len()) {

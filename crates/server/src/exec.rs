@@ -341,7 +341,7 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
     }
 }
 
-/// What is still to come of a command that has run.
+/// Follow-up work of a command that has run.
 #[derive(Default)]
 pub struct After {
     /// It waits for its keys.

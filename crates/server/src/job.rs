@@ -101,7 +101,7 @@ pub struct Job {
     pub origin: Origin,
     /// Its number among those of its thread; 0 where no connection waits for it by number.
     pub number: u32,
-    /// Who begins it takes this.
+    /// Taken by the thread that begins the job.
     pub claim: Option<Arc<Claim>>,
     /// What to do.
     pub body: Body,

@@ -348,7 +348,7 @@ pub struct Shared {
     pub hot_keys: crate::hot_keys::HotKeys,
     /// The backup that is being made (BACKUP).
     pub backup: crate::backup::Backups,
-    /// What is known about snapshots.
+    /// State of snapshots.
     pub snapshots: Snapshots,
     /// The group that this server belongs to, if it does.
     pub group: Option<FailoverGroup>,

@@ -63,7 +63,7 @@ pub struct ThreadState {
     pub told_before: u64,
     /// Some connection of this thread waits for the end of CLIENT PAUSE.
     pub has_postponed: bool,
-    /// Who of this thread's connections is subscribed to what.
+    /// Subscriptions of this thread's connections.
     pub subscribers: Subscribers,
     /// Jobs its connections have posted, around zero.
     pub jobs_posted: u32,

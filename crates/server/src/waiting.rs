@@ -205,7 +205,7 @@ impl BlockedState {
         self.ticket.as_ref().is_none_or(|ticket| ticket.cancel())
     }
 
-    /// Whether somebody tries to serve it this moment.
+    /// Returns true while a thread tries to serve it.
     pub fn is_tried(&self) -> bool {
         self.ticket.as_ref().is_some_and(|ticket| !ticket.is_done())
     }

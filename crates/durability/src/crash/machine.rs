@@ -30,7 +30,7 @@ pub enum Mutant {
     FolderSync,
     /// A sync that fails says nothing.
     SyncError,
-    /// What is stored in a mapped file is lost with the process.
+    /// Stores to a mapped file are lost with the process.
     MappedStores,
     /// Writes are answered before they are synced.
     EarlyAnswer,

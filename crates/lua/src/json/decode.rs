@@ -13,7 +13,7 @@ use mlua::lua_State;
 use super::{MARK, Settings, settings};
 use crate::{push, read, scratch};
 
-/// What is wrong with a text.
+/// Error of a JSON text.
 #[derive(Clone, Copy)]
 enum BadJson {
     /// Something else was expected than what was found at this byte.

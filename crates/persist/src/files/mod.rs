@@ -34,7 +34,7 @@ pub trait Files: Clone + Debug + Send + Sync + 'static {
     /// Errors: of the system; [`OpenMode::Direct`] may be unknown to the file system.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Self::File>;
 
-    /// What is known of a file without opening it.
+    /// Returns the facts of a file without opening it.
     ///
     /// Errors: it is not there.
     fn facts(&self, path: &Path) -> io::Result<FileFacts>;
@@ -173,7 +173,7 @@ pub trait RingTaker<P>: Send + 'static {
     fn take(&mut self, to: u64);
 }
 
-/// What is known of a file without opening it.
+/// Facts of a file that are known without opening it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileFacts {
     /// Bytes.
@@ -189,7 +189,7 @@ pub struct FileFacts {
 pub struct FileSizes {
     /// A ring.
     pub ring: usize,
-    /// What is moved from a ring to its segment at once: a quarter of it.
+    /// Bytes that are moved from a ring to its segment at once: a quarter of it.
     pub window: usize,
     /// Blocks that a segment is given at once.
     pub reserve: u64,

@@ -52,7 +52,7 @@ pub struct Torn {
     pub records: u64,
     /// The last clock of these, Unix milliseconds; 0 without any.
     pub clock_max_ms: u64,
-    /// What is wrong where whole records end, if anything is.
+    /// Damage where whole records end, if there is any.
     pub damage: Option<Damage>,
 }
 

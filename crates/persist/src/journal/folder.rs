@@ -117,7 +117,7 @@ pub struct Journal<F: Files> {
 pub struct Broken {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it; `None` if it is missing.
+    /// Its damage; `None` if the file is missing.
     pub damage: Option<Damage>,
 }
 

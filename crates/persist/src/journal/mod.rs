@@ -26,7 +26,7 @@ use std::fmt;
 pub struct Damage {
     /// Offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// Kind of the damage.
     pub what: &'static str,
 }
 

@@ -31,7 +31,7 @@ impl Verdict {
     }
 }
 
-/// What is in one file.
+/// Contents of one file.
 #[derive(Debug)]
 pub struct CheckedFile {
     /// Its name.
@@ -46,7 +46,7 @@ pub struct CheckedFile {
     pub transactions: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// What is wrong, with its place.
+    /// The damage and its place.
     pub damage: Option<String>,
     // Damage at its end, behind this byte.
     cut_at: Option<u64>,

@@ -88,7 +88,7 @@ pub struct Mark {
     pub last: u64,
 }
 
-/// What is found beside a segment.
+/// The tail of a segment, as it was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     /// There is a tail.
@@ -97,7 +97,7 @@ pub struct Reading {
     pub rest: Option<Rest>,
     /// How far the thread was; `None` after a loss of power, or without a tail.
     pub mark: Option<Mark>,
-    /// What is wrong with the tail.
+    /// Damage of the tail.
     pub damage: Option<Damage>,
 }
 

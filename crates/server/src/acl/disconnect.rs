@@ -51,7 +51,7 @@ fn allows(user: &User, kind: Kind, name: &[u8]) -> bool {
     user.selectors().iter().any(|selector| selector.allows_channel(name, kind == Kind::Pattern))
 }
 
-/// Whether some channel allowed before may not be now: a pattern that is not there any more.
+/// Returns true if a pattern of channels is missing that was allowed before.
 fn loses_channels(before: &User, after: &User) -> bool {
     if after.selectors().iter().any(|selector| selector.has_all_channels()) {
         return false;

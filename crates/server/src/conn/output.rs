@@ -34,7 +34,7 @@ const OUTPUT_KEEP_BYTES: usize = 64 << 10;
 pub const PART_BYTES: usize = 128 << 10;
 /// The most bytes of all long outputs together in one turn: some 100 microseconds of work.
 pub const TURN_BYTES: usize = 4 * PART_BYTES;
-/// What is sent already of an output is dropped when it is so long, and what is left of it short enough to be moved.
+/// Sent bytes of an output are dropped from this length on, if the rest is short enough to be moved.
 const SENT_KEEP_BYTES: usize = 64 << 10;
 const MOVED_BYTES_MAX: usize = 2 << 20;
 

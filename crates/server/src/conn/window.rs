@@ -39,7 +39,7 @@ impl Default for Window {
 /// A command of the window.
 #[derive(Clone, Copy)]
 pub struct Prepared {
-    /// What is known of it.
+    /// Its command and key, resolved.
     pub ready: Resolved,
     // Its arguments where there are no more, else `own[0].start` is the first of them in the window's spans.
     own: [Span; OWN_SPANS],

@@ -1,4 +1,4 @@
-//! What is written of a command while replicas follow: words that Redis 7.0 knows, and that do the same at any time.
+//! Rewrites a command for replicas: words that Redis 7.0 knows, and that do the same at any time.
 //!
 //! A record is the same for files and for replicas. So while somebody follows, ids that the clock has chosen are written
 //! out, claims name what they have claimed, and a command that Redis 7.0 lacks is noted as the values it has left.

@@ -9,7 +9,7 @@ use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::load;
 use crate::thread_state::ThreadState;
 
-/// What is called at the end, on the thread that read.
+/// Called at the end, on the thread that read.
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
 
 /// Begins a reload. From its next turn on, each thread answers clients that the server is loading.

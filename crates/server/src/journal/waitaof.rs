@@ -69,7 +69,7 @@ impl SyncWaiters {
         });
     }
 
-    /// Whether somebody waits for a sync.
+    /// Returns true if a client waits for a sync.
     pub fn has_any(&self) -> bool {
         !lock(&self.0).is_empty()
     }

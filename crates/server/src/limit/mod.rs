@@ -18,7 +18,7 @@ use self::overrun::Overrun;
 use crate::shared::Shared;
 use darter_config::{Live, Policy};
 
-/// What is known of memory as a whole.
+/// Memory of the server as a whole.
 pub struct Limit {
     // Each shard when it last told.
     shares: Box<[Share]>,
@@ -92,7 +92,7 @@ impl Limit {
         self.shares.get(usize::from(id)).map_or(0, |share| share.bytes.load(Relaxed))
     }
 
-    /// Whether some shard, as far as is known, has a key that may go by `rule`.
+    /// Returns true if any shard, as last seen, has a key that `rule` may evict.
     fn may_evict(&self, rule: Rule) -> bool {
         self.shares_that_may(rule).next().is_some()
     }

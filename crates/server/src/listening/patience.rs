@@ -63,7 +63,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Whether somebody at an address says anything.
+/// Returns true if a server at the address answers.
 fn answers(at: &ListenAddr) -> bool {
     let answer = match at {
         ListenAddr::Tcp(at) => TcpStream::connect_timeout(at, ANSWER_MAX).and_then(|stream| {

@@ -23,7 +23,7 @@ pub(super) enum Counted {
     Missing,
     /// Another token is there.
     Exists,
-    /// What is there is no number.
+    /// The stored value is no number.
     NonNumeric,
     NoRoom,
 }

@@ -15,7 +15,7 @@ const END_OF_PREFIX: u8 = b':';
 /// Further prefixes are passed over: what strangers send must not grow without end.
 const PREFIXES_MAX: usize = 10_000;
 
-/// What is noted of a command.
+/// Kinds of calls that are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DetailOperation {
     /// A key was asked for and found.

@@ -34,7 +34,7 @@ pub struct Order {
     pub patience: Duration,
     /// The keys stay here.
     pub copies: bool,
-    /// What is there under the same names is overwritten.
+    /// Existing keys of the same names are overwritten.
     pub replaces: bool,
     /// What AUTH is told there: a password, or a user and a password.
     pub login: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ pub struct Order {
     pub is_node: bool,
     /// The database here.
     pub db: usize,
-    /// Who waits for the answer.
+    /// Client that waits for the answer.
     pub asking: Asking,
 }
 

@@ -135,7 +135,7 @@ pub fn may_hear_of_keys(kind: Kind, name: &[u8]) -> bool {
     }
 }
 
-/// Who gets a message, as [`Directory::find`] finds them.
+/// Receivers of a message, found by [`Directory::find`].
 pub struct Found<'a> {
     /// The message's number.
     pub seq: u64,

@@ -14,7 +14,7 @@ use crate::thread_state::{ThreadState, unix_ms};
 use crate::waiting::{BlockedState, TimeUp};
 use crate::worker::lock;
 
-/// What is waited for.
+/// Acknowledgement that a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
     /// So many replicas have applied it (WAIT).
@@ -94,7 +94,7 @@ fn timed_out(goal: Goal) -> Vec<u8> {
 }
 
 impl Replication {
-    /// Whether somebody waits for replicas.
+    /// Returns true if a client waits for replicas.
     pub fn has_waits(&self) -> bool {
         !lock(&self.waits).0.is_empty()
     }

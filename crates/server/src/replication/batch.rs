@@ -335,7 +335,7 @@ impl Wanted {
     }
 }
 
-/// What is known while steps are looked at.
+/// State while steps are looked at.
 struct Plan<'s> {
     shared: &'s Shared,
     wanted: Wanted,

@@ -13,10 +13,10 @@ use super::{Replication, roles};
 use crate::shared::{Shared, ThreadMessage};
 use crate::worker::lock;
 
-/// What is wanted.
+/// Options of a planned failover.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
-    /// Who is to take over; else whoever has everything first.
+    /// The replica that takes over; if missing, the first that has everything.
     pub to: Option<(String, u16)>,
     /// It takes over at the end of the time, whatever it has.
     pub is_forced: bool,

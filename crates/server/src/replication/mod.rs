@@ -48,7 +48,7 @@ use link::LinkCard;
 use replicas::Replica;
 use uncommitted::Uncommitted;
 
-/// What is known of replication; one for the process.
+/// State of replication; one for the process.
 pub struct Replication {
     is_replica: AtomicBool,
     keeps_dead: AtomicBool,
@@ -116,7 +116,7 @@ pub struct State {
     pub is_continuous: bool,
     /// The database that the stream has selected last, on a replica.
     pub db: usize,
-    /// Who follows.
+    /// Servers that follow this one.
     pub replicas: Vec<Replica>,
     /// Whom this server follows.
     pub master: Option<Arc<LinkCard>>,

@@ -134,7 +134,7 @@ impl Replication {
         });
     }
 
-    /// What is here was loaded from elsewhere: the journal does not lead to it before it has a new base.
+    /// Notes that the data was loaded from elsewhere: the journal does not lead to it before it has a new base.
     pub fn note_loaded(&self, shared: &Shared) {
         self.loaded_generation.store(shared.journal.generation(), SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Who follows this server, and how far each is.
+//! Replicas of this server, and how far each is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -10,7 +10,7 @@ use super::replicas::{self, Progress};
 use crate::shared::Shared;
 use crate::thread_state::unix_ms;
 
-/// What is known of the link to a master.
+/// State of the link to a master.
 pub struct Link {
     /// Its host.
     pub host: String,
@@ -29,7 +29,7 @@ pub struct Link {
     stage: Stage,
 }
 
-/// What is known of the link to the master; `None` on a master.
+/// Returns the state of the link to the master; `None` on a master.
 pub fn link(shared: &Shared) -> Option<Link> {
     let info = shared.replication.state().master.clone()?;
     let now_ms = unix_ms();

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const COMES_ON_LINE: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What is wanted.
+/// Options of a takeover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
     /// The time for this server to catch up, while writers wait.

@@ -31,7 +31,7 @@ use super::start_or_schedule;
 /// What a client wants a copy of; a connection keeps it from REPLCONF to SYNC.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
-    /// What is in it.
+    /// Its contents.
     pub contents: Contents,
     /// A copy once, and no changes after it.
     pub is_backup: bool,
@@ -47,7 +47,7 @@ pub struct Wish {
     pub knows_ids: bool,
 }
 
-/// What is in a copy.
+/// Contents of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Contents {
     /// Everything.

@@ -61,7 +61,7 @@ pub struct Loading {
     found: Mutex<Found>,
 }
 
-/// What is done when a load ends, on the thread that read the file.
+/// Called when a load ends, on the thread that read the file.
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<(), String>) + Send>;
 
 impl Loading {
@@ -145,7 +145,7 @@ pub enum Onto {
     Replaced,
 }
 
-/// What is done with the keys of a file while it is read.
+/// Treatment of the keys of a file while it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
     /// They are made.

@@ -45,7 +45,7 @@ use history::{History, Kept};
 use load::Loading;
 pub use run::{AtCut, Facts, Order, Purpose, Run, Saved, Then};
 
-/// What is known about snapshots; one for the process.
+/// State of snapshots; one for the process.
 #[derive(Default)]
 pub struct Snapshots {
     // where the threads that read and write files may run

@@ -34,7 +34,7 @@ pub enum Purpose {
     Copy,
 }
 
-/// What is to be saved, and where to.
+/// Contents and destination of a snapshot.
 pub struct Order {
     /// Makes the file of that name.
     pub create: Create,
@@ -67,7 +67,7 @@ pub struct Saved {
     pub keys: u64,
 }
 
-/// What is written before the keys.
+/// Facts that are written before the keys.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Keys, and keys with a deadline, of each database.
@@ -164,7 +164,7 @@ impl Run {
         position.and_then(PositionAtCut::wait)
     }
 
-    /// Who is to be told of the end.
+    /// Takes the callbacks that are called at the end.
     pub fn take_then(&self) -> Vec<Then> {
         std::mem::take(&mut *crate::sync::lock(&self.then))
     }

@@ -45,7 +45,7 @@ impl Count {
     }
 }
 
-/// What is counted for each command.
+/// Counters of one command.
 ///
 /// Shape: one cache line, of which the bodies of commands write the first words.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl Stratum {
     }
 }
 
-/// What is known of a command's times on several threads: a call may be counted on one and timed on another.
+/// Times of a command on several threads: a call may be counted on one and timed on another.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
     calls: u64,

@@ -25,7 +25,7 @@ use darter_config::{Live, Tls};
 pub struct Fault {
     /// The setting to blame.
     pub setting: &'static str,
-    /// What is wrong.
+    /// Description of the problem.
     pub text: String,
 }
 
@@ -219,7 +219,7 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, F
     }
 }
 
-/// Who looks at clients' certificates; none when they are not asked for one.
+/// Returns the verifier of clients' certificates; `None` if they are not asked for one.
 fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<dyn ClientCertVerifier>>, Fault> {
     const AUTH: &str = "tls-auth-clients";
     if tls.auth_clients == Some(false) {

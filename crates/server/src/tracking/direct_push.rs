@@ -109,7 +109,7 @@ impl DirectPush {
 }
 
 impl Way {
-    /// What is to be sent before anything else.
+    /// Takes the bytes that must be sent before anything else.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }

@@ -10,7 +10,7 @@ use crate::conn::Conn;
 /// A message that keys have changed.
 #[derive(Debug)]
 pub struct Invalidation {
-    /// Who is told.
+    /// Client that is notified.
     pub to: Tracker,
     /// The keys as an array of strings; nothing means all keys.
     pub keys: Arc<[u8]>,

@@ -10,7 +10,7 @@ use darter_txn::readers::Totals;
 use super::Tracker;
 use super::numbers::Numbers;
 
-/// What is known of tracking clients beside the tables of the shards, which say who has read what. Keys are remembered
+/// Tracking clients, beside the tables of the shards, which say who has read what. Keys are remembered
 /// without their database, as Redis does.
 #[derive(Debug)]
 pub struct Table {
@@ -39,7 +39,7 @@ struct Clients {
 pub struct Prefixed<'a> {
     /// The keys, each once.
     pub keys: Vec<&'a [u8]>,
-    /// Who is told.
+    /// Clients that are notified.
     pub trackers: Vec<Tracker>,
 }
 
