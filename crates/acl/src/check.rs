@@ -1,5 +1,8 @@
 //! Whether a user may make a call. Read-only and without locks: the user is held by the connection.
 
+use std::sync::Arc;
+
+use darter_command::call_keys::Access;
 use darter_command::spec::{ChannelArgs, DatabaseReach};
 use darter_wire::Args;
 
@@ -110,6 +113,13 @@ impl User {
         self.selectors().iter().any(may)
     }
 
+    /// The keys that the user may read by an allowed call that finds its keys itself.
+    pub fn read_rights(self: Arc<User>, catalog: &Catalog, call: CheckedCall<'_>) -> ReadRights {
+        let allows: Vec<bool> =
+            self.selectors().iter().map(|selector| selector.check(catalog, call).is_ok()).collect();
+        ReadRights { user: self, allows }
+    }
+
     /// What an allowed SORT is still refused for: its patterns name keys that no rule can be asked about.
     pub fn check_sort(&self, catalog: &Catalog, call: CheckedCall<'_>) -> Result<(), &'static str> {
         let args = call.args;
@@ -128,6 +138,22 @@ impl User {
             };
         }
         Ok(())
+    }
+}
+
+/// The keys that one call may read: those that a selector gives which allows the call.
+pub struct ReadRights {
+    user: Arc<User>,
+    /// For each selector, whether it allows the call.
+    allows: Vec<bool>,
+}
+
+impl ReadRights {
+    /// Whether `key` may be read.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        let wanted = Access { reads: true, writes: false };
+        let mut selectors = self.user.selectors().iter().zip(&self.allows);
+        selectors.any(|(selector, allows)| *allows && selector.allows_key(key, wanted))
     }
 }
 

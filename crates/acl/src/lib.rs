@@ -18,7 +18,7 @@ mod selector;
 mod user;
 
 pub use catalog::{Catalog, Row};
-pub use check::{CheckedCall, Denied};
+pub use check::{CheckedCall, Denied, ReadRights};
 pub use databases::Databases;
 pub use log::{Context, Log, Refusal};
 pub use pattern::Pattern;

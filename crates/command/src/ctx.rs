@@ -127,6 +127,8 @@ pub struct Ctx<'a> {
     /// The key that became ready, while a waiting command is retried. Only its shard, and that of the destination, is
     /// held then.
     pub only_key: Option<&'a [u8]>,
+    /// Whether the client may read a key that a body has found itself, by labels; `None`: any.
+    pub may_read: Option<Box<dyn Fn(&[u8]) -> bool>>,
     shards: ShardSet<'a>,
     first: Option<Key<'a>>,
 }
@@ -154,6 +156,7 @@ impl<'a> Ctx<'a> {
             staged: None,
             wait: None,
             only_key: None,
+            may_read: None,
             shards,
             first,
         }
@@ -229,6 +232,11 @@ impl<'a> Ctx<'a> {
         self.at_db(to.0, to.1).put_copy(&value)?;
         self.at_db(from.0, from.1).remove();
         Ok(true)
+    }
+
+    /// Returns true if the client may read `name`, which the body has found itself.
+    pub fn may_read(&self, name: &[u8]) -> bool {
+        self.may_read.as_ref().is_none_or(|may_read| may_read(name))
     }
 
     /// Returns true if two keys are in the same shard.

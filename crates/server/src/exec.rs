@@ -16,6 +16,7 @@ use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, Part, ShardSet};
 use darter_wire::{Args, Reply};
 
+use crate::acl::guard;
 use crate::busy_rejection::{self, Waiting};
 use crate::command_log::large;
 use crate::engine::cluster::{moving, route};
@@ -528,6 +529,7 @@ fn run_body<'a>(
 ) -> Left {
     let Run::Data(run) = entry.run else { return Left::default() };
     let mut ctx = context(local, set, origin);
+    ctx.may_read = guard::may_read(local, entry, args, origin.db, origin.client);
     ctx.staged = kept;
     let mut reply = Reply::new(out, origin.resp3);
     let mark = reply.len();

@@ -20,6 +20,10 @@ use crate::reader::is;
 use crate::spec::{Keys, Marks, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault, Reader};
 
+const NO_RIGHT: Fault = Fault::text(
+    "NOPERM TSDB: current user doesn't have read permission to one or more keys that match the specified filter",
+);
+
 const fn spec(name: &'static str, arity: i16) -> Spec {
     Spec::read(name, arity, Keys::None).reach(Reach::All).mark(Marks::READS_BY_LABEL)
 }
@@ -227,6 +231,14 @@ fn names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> BTreeSet<Box<[u8]>> {
     names
 }
 
+/// The same, for a command that answers what the series hold.
+///
+/// Errors: the client may not read one of them.
+fn readable_names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> Result<BTreeSet<Box<[u8]>>, Fault> {
+    let names = names(ctx, matchers);
+    if names.iter().all(|name| ctx.may_read(name)) { Ok(names) } else { Err(NO_RIGHT) }
+}
+
 /// Passes the series at `name`, and the sample of its source's open bucket if the query asks for it, to `visit`.
 fn visit<R>(
     ctx: &Ctx<'_>,
@@ -251,7 +263,7 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         }
     }
     let filter = asked.filter.take().ok_or(arity("ts.mget"))?;
-    let names = names(ctx, &filter);
+    let names = readable_names(ctx, &filter)?;
     let with_latest = asks_for_latest(args);
     begin_entries(reply, names.len());
     for name in &names {
@@ -324,7 +336,7 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
         let text = "ERR TSDB: GROUPBY is not allowed when multiple aggregators are specified";
         return Err(Fault::text(text));
     }
-    let names = names(ctx, &filter);
+    let names = readable_names(ctx, &filter)?;
     let with_latest = asks_for_latest(args);
     if ctx.may_slice && leave(ctx, &names, &query, args, &asked, reply) {
         return Ok(());
@@ -524,10 +536,12 @@ fn query_labels(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         }
         Some(_) => matchers(args.tail(from + 1).iter())?,
     };
-    let (db, now_ms) = (ctx.db, ctx.now_ms);
+    let (db, now_ms, may_read) = (ctx.db, ctx.now_ms, ctx.may_read.take());
+    let may_read = |name: &[u8]| may_read.as_ref().is_none_or(|may_read| may_read(name));
     let mut found: BTreeSet<Box<[u8]>> = BTreeSet::new();
     ctx.each_part(|_, part| {
-        part.shard.each_series(db, &filter, now_ms, &mut |_, view| match label {
+        part.shard.each_series(db, &filter, now_ms, &mut |name, view| match label {
+            _ if !may_read(name) => {}
             Some(label) => found.extend(view.root.label(label).map(Box::from)),
             None => found.extend(view.root.settings.labels.iter().map(|(name, _)| name.clone())),
         });

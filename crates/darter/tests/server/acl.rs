@@ -76,6 +76,57 @@ fn a_user_may_do_what_its_rules_say() {
 }
 
 #[test]
+fn series_that_labels_lead_to_are_checked_one_by_one() {
+    const NO_SERIES: &str =
+        "NOPERM TSDB: current user doesn't have read permission to one or more keys that match";
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut admin = server.client();
+    for line in [
+        "TS.CREATE a1 LABELS group both own x left 1",
+        "TS.CREATE a2 LABELS group both own x",
+        "TS.CREATE b1 LABELS group both own y right 1",
+        "TS.ADD a1 1 5",
+    ] {
+        assert!(!matches!(admin.call(&line.split(' ').collect::<Vec<_>>()), Value::Error(_)), "{line}");
+    }
+    // The second selector reads everything, but allows none of these commands.
+    set_user(&mut admin, "u on nopass +@all %R~a* %W~b* &* (+get ~*)");
+    let mut client = login(&server, "u");
+    let mut ask = |line: &str| client.call(&line.split(' ').collect::<Vec<_>>());
+    for line in [
+        "TS.MGET FILTER group=both",
+        "TS.MGET FILTER own=y",
+        "TS.MRANGE - + FILTER group=both",
+        "TS.MREVRANGE - + FILTER group=both GROUPBY own REDUCE max",
+        "EVAL return(redis.call('TS.MGET','FILTER','own=y')) 0",
+    ] {
+        let answer = text(ask(line));
+        assert!(answer.starts_with(NO_SERIES), "{line}: {answer}");
+    }
+    for (line, len) in [
+        ("TS.MGET FILTER own=x", 2),
+        ("TS.MRANGE - + FILTER own=x", 2),
+        ("TS.MRANGE - + FILTER group=both own=x GROUPBY own REDUCE max", 1),
+        // Names are no secret, as with KEYS.
+        ("TS.QUERYINDEX group=both", 3),
+        ("TS.QUERYLABELS LABELS", 3),
+        ("TS.QUERYLABELS VALUES own", 1),
+        ("TS.QUERYLABELS VALUES own FILTER own=y", 0),
+        ("EVAL return(redis.call('TS.MGET','FILTER','own=x')) 0", 2),
+    ] {
+        let Value::Array(answer) = ask(line) else { panic!("{line}") };
+        assert_eq!(answer.len(), len, "{line}: {answer:?}");
+    }
+    ask("MULTI");
+    ask("TS.MGET FILTER own=y");
+    let Value::Array(answers) = ask("EXEC") else { panic!("EXEC") };
+    assert!(matches!(&answers[..], [Value::Error(line)] if line.starts_with(NO_SERIES)), "{answers:?}");
+    // A right that comes counts from the next call on.
+    set_user(&mut admin, "u %R~b*");
+    assert!(matches!(ask("TS.MGET FILTER group=both"), Value::Array(found) if found.len() == 3));
+}
+
+#[test]
 fn every_key_of_a_pipeline_is_checked() {
     let server = Server::start(&[]);
     let mut admin = server.client();

@@ -1,6 +1,8 @@
 //! What a user may do: the check RIGHTS of the list in `darter_engine::admit`, when a command comes, when EXEC runs it,
 //! from a script, and when its wait ends. Each refusal is counted and logged here.
 
+use std::sync::Arc;
+
 use darter_command::Marks;
 use darter_wire::{Args, Span};
 
@@ -193,21 +195,42 @@ pub fn note_failed_login(
     log(local, Some(session), info, refusal);
 }
 
-/// What patterns of SORT reach, and commands that find their keys by labels.
+/// What a command asks before it answers a key that it has found itself.
+pub type MayRead = Option<Box<dyn Fn(&[u8]) -> bool>>;
+
+/// The keys that `client` may read by a call that finds its keys by labels; `None`: it finds none, or may read every key.
+/// A client that has gone may read none; 0 is the server. Cost: a comparison for other commands.
+#[inline]
+pub fn may_read(local: &ThreadState, entry: &Entry, args: Args<'_>, db: usize, client: u64) -> MayRead {
+    if !entry.spec.has(Marks::READS_BY_LABEL) || client == 0 {
+        return None;
+    }
+    match user_of(local, client) {
+        Some(user) if user.is_unlimited() => None,
+        Some(user) => {
+            let call = CheckedCall { command: entry.id, args, db };
+            let rights = user.read_rights(local.shared.acl.catalog(), call);
+            Some(Box::new(move |key| rights.covers(key)))
+        }
+        None => Some(Box::new(|_| false)),
+    }
+}
+
+#[cold]
+fn user_of(local: &ThreadState, client: u64) -> Option<Arc<User>> {
+    let info = lock(&local.shared.clients).get(&client).cloned()?;
+    let name = lock(&info.words).user.clone();
+    local.shared.acl.user(&name)
+}
+
+/// What patterns of SORT reach.
 fn check_sort(local: &ThreadState, user: &User, call: CheckedCall<'_>) -> Result<(), Vec<u8>> {
     let spec = &local.shared.acl.catalog().row(call.command).spec;
-    if spec.has(Marks::READS_BY_LABEL) && !user.may_read_everything(local.shared.acl.catalog(), call) {
-        return Err(BY_LABEL.to_vec());
-    }
     if !spec.has(Marks::READS_BY_PATTERN) {
         return Ok(());
     }
     user.check_sort(local.shared.acl.catalog(), call).map_err(|line| line.as_bytes().to_vec())
 }
-
-const BY_LABEL: &[u8] =
-    b"NOPERM TSDB: current user doesn't have read permission to one or more keys that match the \
-                         specified filter";
 
 fn note(
     local: &ThreadState,

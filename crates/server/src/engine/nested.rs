@@ -12,6 +12,7 @@ use super::commit;
 use super::lock_scope::LockScope;
 use super::origin::ChangedBy;
 use super::sinks::commit_body;
+use crate::acl::guard;
 use crate::clients::ClientInfo;
 use crate::command_log::large;
 use crate::command_log::timing;
@@ -113,9 +114,9 @@ impl Nested<'_> {
             }
             (Run::Data(run), _) if entry.is_import => {
                 let whole = fieldsets::expand(self.session.fieldsets.as_deref(), args)?;
-                self.data(run, &LockScope::Any, whole.args(), reply)
+                self.data((entry, run), &LockScope::Any, whole.args(), reply)
             }
-            (Run::Data(run), _) => self.data(run, wanted, args, reply),
+            (Run::Data(run), _) => self.data((entry, run), wanted, args, reply),
             (Run::Server(id), Within::Exec) => rows::body(id)(&mut self.caller(), args, reply),
             (Run::Server(id), Within::Script) => {
                 if entry.lacks_sub(args.len()) && !entry.is_sub() {
@@ -148,7 +149,7 @@ impl Nested<'_> {
 
     fn data(
         &mut self,
-        run: darter_command::Run,
+        (entry, run): (&Entry, darter_command::Run),
         wanted: &LockScope<'_>,
         args: Args<'_>,
         reply: &mut Reply<'_>,
@@ -159,6 +160,7 @@ impl Nested<'_> {
             Within::Script => "ERR Script attempted to access a key it did not declare",
         }))?;
         let mut ctx = Ctx::new(set, &local.env, session.db, local.live.dbnum as usize, local.now_ms, key);
+        ctx.may_read = guard::may_read(local, entry, args, session.db, session.id);
         ctx.may_wait = false;
         run(&mut ctx, args, reply)
     }
