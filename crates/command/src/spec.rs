@@ -203,7 +203,8 @@ pub enum Effect {
 /// do the same at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplicaForm {
-    /// What the journal writes, if Redis 7.0 has the command or it changes no data; else the values of its keys.
+    /// What the journal writes, unless the command changes data of an old type and Redis 7.0 lacks it; then the values of
+    /// its keys.
     ByAge,
     /// What the journal writes, with any server that follows.
     Words,
@@ -622,12 +623,12 @@ impl Spec {
         }
     }
 
-    /// Whether Redis 7.0 has the command, and so each replica that may follow.
-    pub fn is_in_redis_7_0(&self) -> bool {
+    /// Whether a server may follow that has the command's type and not the command: Redis 7.0. A server without the
+    /// types of modules, or without arrays, can take neither their commands nor their values.
+    pub fn adds_to_an_old_type(&self) -> bool {
         let mut version = self.since.split('.').map(|part| part.parse::<u32>().unwrap_or(u32::MAX));
         let since = (version.next().unwrap_or(u32::MAX), version.next().unwrap_or(0));
-        // Modules have versions of their own.
-        self.group.name() != "module" && since <= (7, 0)
+        self.group.name() != "module" && self.group != Group::Array && since > (7, 0)
     }
 
     /// Returns true if a call claims more keys than it has arguments, or no key although one is required. It will

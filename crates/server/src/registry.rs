@@ -131,10 +131,10 @@ impl Entry {
             other => other,
         };
         let replica_form = match spec.replica_form {
-            ReplicaForm::ByAge if !spec.flags.any(Flags::WRITE) || spec.is_in_redis_7_0() => {
-                ReplicaForm::Words
+            ReplicaForm::ByAge if spec.flags.any(Flags::WRITE) && spec.adds_to_an_old_type() => {
+                ReplicaForm::Values
             }
-            ReplicaForm::ByAge => ReplicaForm::Values,
+            ReplicaForm::ByAge => ReplicaForm::Words,
             other => other,
         };
         Entry {

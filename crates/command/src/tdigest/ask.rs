@@ -6,12 +6,12 @@ use darter_wire::{Args, Reply};
 
 use super::{NO_KEY, doc, settle};
 use crate::probabilistic::{float, int};
-use crate::spec::{Flags, Keys, Spec};
+use crate::spec::{Effect, Flags, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
 /// A query merges the buffered values of the digest, which a replica and the journal must know.
 const fn question(name: &'static str, arity: i16) -> Spec {
-    Spec::read(name, arity, Keys::ONE).flag(Flags::MAY_REPLICATE)
+    Spec::read(name, arity, Keys::ONE).flag(Flags::MAY_REPLICATE).effect(Effect::Itself)
 }
 
 /// TDIGEST.QUANTILE.

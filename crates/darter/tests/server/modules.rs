@@ -106,6 +106,94 @@ fn a_replica_has_the_same_series_and_arrays() {
     }
 }
 
+/// Commands of every family whose results hang on order, on chance or on what was there.
+const VARIED: &[&str] = &[
+    r#"JSON.SET d $ {"n":1,"f":0.5,"t":"x","a":[1,2,3],"o":{"b":true}}"#,
+    "JSON.NUMINCRBY d $.n 2.5",
+    "JSON.NUMMULTBY d $..f 3",
+    "JSON.NUMPOWBY d $.n 3",
+    "JSON.ARRAPPEND d $.a 4 5 6",
+    "JSON.ARRINSERT d $.a 1 0.125",
+    "JSON.ARRPOP d $.a 0",
+    "JSON.ARRTRIM d $.a 0 3",
+    r#"JSON.STRAPPEND d $.t "yz""#,
+    "JSON.TOGGLE d $.o.b",
+    r#"JSON.MERGE d $.o {"c":{"d":null,"e":1}}"#,
+    "JSON.SET d $.h [0.1,0.2] FPHA FP16",
+    r#"JSON.MSET e $ {"x":1} f $ [1,2]"#,
+    "JSON.CLEAR f $",
+    "JSON.DEL d $.f",
+    "BF.RESERVE bf 0.01 10",
+    "BF.MADD bf a b c d e f g h i j k l m n o p q r s t u",
+    "BF.INSERT bg CAPACITY 50 ERROR 0.02 ITEMS x y z",
+    "CF.RESERVE cf 8 BUCKETSIZE 2 EXPANSION 2",
+    "CF.INSERT cf ITEMS a b c d e f g h i j k l m n o p q r s t u",
+    "CF.DEL cf c",
+    "CMS.INITBYDIM cm 50 4",
+    "CMS.INITBYDIM cn 50 4",
+    "CMS.INCRBY cm a 3 b 5 c 9",
+    "CMS.MERGE cn 2 cm cm WEIGHTS 1 2",
+    "TOPK.RESERVE tk 3 4 3 0.5",
+    "TOPK.ADD tk a b c d e f g a b a c d d d e a b h i j k l m n o p",
+    "TOPK.INCRBY tk z 40 y 20 x 30 a 5",
+    "TDIGEST.CREATE td COMPRESSION 20",
+    "TDIGEST.ADD td 5 1 9 3 7 2.5 8 4 6",
+    "TDIGEST.QUANTILE td 0.5",
+    "TDIGEST.ADD td 11 12 0.5 3.25 99 1 2 3 4 5 6 7 8 9 10",
+    "TDIGEST.TRIMMED_MEAN td 0.1 0.9",
+    "TDIGEST.ADD td 2 4 8",
+    "TDIGEST.CREATE te",
+    "TDIGEST.MERGE te 1 td",
+    "ARSET ar 5 x y z",
+    "ARINSERT ar q",
+    "ARRING ar 3 a b c d",
+];
+
+#[test]
+fn a_replica_runs_the_commands_of_modules() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--num_shards", "4"]));
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    all(&mut from, VARIED);
+    let rows: Vec<String> =
+        (0..20_000).map(|row| format!(r#"{{"id":{row},"name":"the row {row}"}}"#)).collect();
+    let text = format!(r#"{{"count":0,"rows":[{}]}}"#, rows.join(","));
+    assert_eq!(from.call(&["JSON.SET", "large", "$", &text]), Value::ok());
+    catch_up(&mut from, &mut to);
+    let before: u64 = from.info("replication", "master_repl_offset");
+    let calls = 100;
+    for _ in 0..calls {
+        let reply = from.call(&["JSON.NUMINCRBY", "large", "$.count", "1"]);
+        assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
+    }
+    catch_up(&mut from, &mut to);
+    let bytes = from.info::<u64>("replication", "master_repl_offset") - before;
+    assert!(bytes < calls * 100, "{bytes} bytes for {calls} numbers of a document of {} bytes", text.len());
+    wait_until("the replica has the same", || {
+        catch_up(&mut from, &mut to);
+        to.call(&["DEBUG", "DIGEST"]) == from.call(&["DEBUG", "DIGEST"])
+    });
+    for line in VARIED {
+        let key = line.split(' ').nth(1).unwrap_or_default();
+        let value = ["DEBUG", "DIGEST-VALUE", key];
+        assert_eq!(to.call(&value), from.call(&value), "{key}");
+        assert_eq!(to.call(&["DUMP", key]), from.call(&["DUMP", key]), "{key}");
+    }
+}
+
+#[test]
+fn a_journal_runs_the_commands_of_modules_again() {
+    let dir = Dir::new("modules-varied");
+    let server = dir.start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    all(&mut client, VARIED);
+    let digest = client.call(&["DEBUG", "DIGEST"]);
+    client.call(&["WAITAOF", "1", "0", "0"]);
+    drop(server);
+    let server = dir.start(&["--proactor_threads", "2", "--num_shards", "4"]);
+    assert_eq!(server.client().call(&["DEBUG", "DIGEST"]), digest);
+}
+
 #[test]
 fn arrays_survive_journal_snapshot_and_dump() {
     let dir = Dir::new("modules-arrays");
