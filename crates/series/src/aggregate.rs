@@ -3,6 +3,7 @@
 use darter_base::fields::{FieldSource, Malformed};
 
 use crate::sample::Sample;
+use crate::series::Head;
 
 /// The aggregation of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +169,35 @@ impl Bucket {
             self.first = value;
         }
         self.last = Some(sample);
+    }
+
+    /// Takes a whole block, as [`Bucket::add_after`] does each of its samples, but for the rounding of its sums. Returns
+    /// false, with the bucket unchanged, if their sum is too large.
+    pub(crate) fn add_block(&mut self, head: &Head, before: Option<Sample>, start: u64) -> bool {
+        let sum = self.sum + head.sum;
+        if self.mean.is_some() || !sum.is_finite() {
+            return false;
+        }
+        self.add_area(head.first, before, start);
+        if self.count == 0 {
+            self.first = head.first.value;
+        }
+        self.area += head.area;
+        self.count += head.count;
+        self.sum = sum;
+        self.squares += head.squares;
+        self.min = self.min.min(head.min);
+        self.max = self.max.max(head.max);
+        self.last = Some(head.last);
+        true
+    }
+
+    /// The head of a block of `samples`, which are those of the bucket; `None` if some are no numbers, or their sum is none.
+    pub(crate) fn head(&self, samples: &[Sample]) -> Option<Head> {
+        let (first, last) = (*samples.first()?, *samples.last()?);
+        let Bucket { sum, squares, min, max, area, .. } = *self;
+        let is_there = self.nans == 0 && self.mean.is_none() && sum.is_finite();
+        is_there.then_some(Head { first, last, count: self.count, sum, squares, min, max, area })
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use darter_slab::Arena;
 
 use crate::aggregate::{Bucket, Kind, interpolate};
 use crate::sample::Sample;
-use crate::series::Series;
+use crate::series::{Head, PartVisitor, Series};
 
 /// Rows of an answer at most.
 const ROWS_MAX: usize = 1 << 26;
@@ -341,7 +341,73 @@ struct Walk<'a> {
 #[derive(Clone, PartialEq, Debug)]
 struct Open {
     start: i128,
+    // The part of it that the query asks for, and its end.
+    low: u64,
+    end: u64,
     bucket: Bucket,
+}
+
+/// Samples on their way into buckets.
+struct Filling<'w, 'a> {
+    walk: &'w mut Walk<'a>,
+    open: Option<Open>,
+    fault: Option<TooMany>,
+    enough: usize,
+    goes_on: bool,
+}
+
+impl Filling<'_, '_> {
+    /// Opens the bucket of `sample`, unless it is open; the one before ends then.
+    fn enter(&mut self, sample: Sample) {
+        if self.open.as_ref().is_some_and(|open| sample.time < open.end) {
+            return;
+        }
+        let start = self.walk.start_of(sample.time);
+        if self.open.as_ref().is_none_or(|open| open.start != start) {
+            self.fault = self.walk.pass(self.open.take(), sample, start).err();
+            let (low, _) = self.walk.span(start);
+            let end = clamp(start + i128::from(self.walk.buckets.ms));
+            self.open = Some(Open { start, low, end, bucket: Bucket::default() });
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.fault.is_some() || self.walk.rows.len() >= self.enough
+    }
+}
+
+impl PartVisitor for Filling<'_, '_> {
+    fn block(&mut self, head: &Head) -> bool {
+        let query = self.walk.query;
+        if query.times.is_some() || query.values.is_some() {
+            return false;
+        }
+        let fits = match &self.open {
+            Some(open) if head.first.time < open.end => head.last.time < open.end,
+            _ => self.walk.start_of(head.first.time) == self.walk.start_of(head.last.time),
+        };
+        if !fits {
+            return false;
+        }
+        self.enter(head.first);
+        let before = self.walk.before;
+        // If there are enough rows, the block's first sample ends the walk.
+        !self.is_done()
+            && self.open.as_mut().is_some_and(|open| open.bucket.add_block(head, before, open.low))
+    }
+
+    #[inline]
+    fn sample(&mut self, sample: Sample) -> bool {
+        if self.walk.query.takes(sample) {
+            self.enter(sample);
+            let before = self.walk.before;
+            if let Some(open) = &mut self.open {
+                open.bucket.add_after(sample, before, open.low);
+            }
+            self.goes_on = !self.is_done();
+        }
+        self.goes_on
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -358,26 +424,20 @@ impl<'a> Walk<'a> {
     /// Fills buckets with the samples of a span, until there are `enough` rows; returns the bucket that is open then.
     fn pass_span(
         &mut self,
-        mut open: Option<Open>,
+        open: Option<Open>,
         (from, to): (u64, u64),
         enough: usize,
     ) -> Result<Option<Open>, TooMany> {
-        let mut fault = None;
         let (query, series, arena) = (self.query, self.series, self.arena);
-        query.each(series, arena, from, to, &mut |sample| {
-            let start = self.start_of(sample.time);
-            if open.as_ref().is_none_or(|open| open.start != start) {
-                let done = self.pass(open.take(), sample, start);
-                fault = done.err();
-                open = Some(Open { start, bucket: Bucket::default() });
-            }
-            if let Some(open) = &mut open {
-                let (low, _) = self.span(start);
-                open.bucket.add_after(sample, self.before, low);
-            }
-            fault.is_none() && self.rows.len() < enough
-        });
-        fault.map_or(Ok(open), Err)
+        let mut filling = Filling { walk: self, open, fault: None, enough, goes_on: true };
+        series.each_part(arena, from, to, &mut filling);
+        if let Some(latest) = query.latest
+            && filling.goes_on
+            && (from..=to).contains(&latest.time)
+        {
+            filling.sample(latest);
+        }
+        filling.fault.map_or(Ok(filling.open), Err)
     }
 
     /// Ends a bucket, as `sample` belongs to the one that begins at `start`, and fills the gap between them.

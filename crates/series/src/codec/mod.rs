@@ -5,8 +5,8 @@ mod values;
 
 use crate::sample::Sample;
 
-/// Samples of a block at most.
-pub(crate) const SAMPLES_MAX: usize = 1024;
+/// Samples of a block at most: with eight bytes each, their head and their times, they fill 8 KiB.
+pub(crate) const SAMPLES_MAX: usize = 1008;
 
 /// The compression of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,15 +17,13 @@ pub(crate) enum Packing {
     Plain,
 }
 
-/// The bytes for `samples`, which are sorted by time without repetition and not empty.
-pub(crate) fn encode(samples: &[Sample], packing: Packing) -> Vec<u8> {
-    let mut out = Vec::new();
-    times::encode(samples, &mut out);
+/// Writes `samples`, which are sorted by time without repetition and not empty.
+pub(crate) fn encode(samples: &[Sample], packing: Packing, out: &mut Vec<u8>) {
+    times::encode(samples, out);
     match packing {
-        Packing::Small => values::encode(samples, &mut out),
-        Packing::Plain => values::encode_plain(samples, &mut out),
+        Packing::Small => values::encode(samples, out),
+        Packing::Plain => values::encode_plain(samples, out),
     }
-    out
 }
 
 /// Replaces `out` by the samples of a block; the first has time `first`.
@@ -43,12 +41,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn back(samples: &[Sample]) -> usize {
-        let bytes = encode(samples, Packing::Plain);
-        let mut out = Vec::new();
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        encode(samples, Packing::Plain, &mut bytes);
         decode(&bytes, samples[0].time, samples.len(), &mut out);
         assert!(samples.iter().zip(&out).all(|(a, b)| a.value.to_bits() == b.value.to_bits()));
-        let bytes = encode(samples, Packing::Small);
-        let mut out = Vec::new();
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        encode(samples, Packing::Small, &mut bytes);
         decode(&bytes, samples[0].time, samples.len(), &mut out);
         for (a, b) in samples.iter().zip(&out) {
             assert_eq!((a.time, a.value.to_bits()), (b.time, b.value.to_bits()));

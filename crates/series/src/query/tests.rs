@@ -126,6 +126,37 @@ proptest! {
     }
 }
 
+/// A filter that takes every value has each sample read.
+#[test]
+fn blocks_taken_whole_count_as_their_samples() {
+    let value = |n: u64| match n {
+        30_000..30_010 => f64::NAN,
+        40_000..45_000 => f64::MAX / 1e3,
+        _ => (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as f64 - 500_000.0,
+    };
+    let samples: Vec<(u64, f64)> = (0..60_000u64).map(|n| (n * 7 + n / 10_000 * 900_000, value(n))).collect();
+    let (series, arena) = series(&samples);
+    for ms in [333, 7_056, 50_000, 1_000_000, 10_000_000] {
+        for (gaps, order) in [(Gaps::Skipped, Order::Up), (Gaps::Filled, Order::Down)] {
+            for count in [None, Some(3)] {
+                let all = Buckets { gaps, align_ms: 11, ..buckets(&Kind::ALL, ms) };
+                let query = Query { order, count, buckets: Some(all), ..Query::new(500, 5_000_000) };
+                let read = Query { values: Some((f64::MIN, f64::MAX)), ..query.clone() };
+                let (rows, read) = (query.run(&series, &arena), read.run(&series, &arena));
+                let (rows, read) = (rows.expect("few rows"), read.expect("few rows"));
+                assert_eq!(rows.times, read.times, "{ms}");
+                for (at, (a, b)) in rows.numbers.iter().zip(&read.numbers).enumerate() {
+                    let kind = Kind::ALL[at % Kind::ALL.len()];
+                    // The filter takes no NaN.
+                    let is_other = matches!(kind, Kind::CountNan | Kind::CountAll);
+                    let is_near = a == b || a.is_nan() == b.is_nan() && (a - b).abs() <= a.abs() * 1e-9;
+                    assert!(is_other || is_near || !(a - b).is_finite(), "{kind:?} by {ms}: {a} and {b}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn steps_yield_the_rows_of_one_run() {
     let samples: Vec<(u64, f64)> = (0..30_000u64)

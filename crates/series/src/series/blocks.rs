@@ -2,6 +2,7 @@
 
 use darter_slab::{Arena, Handle};
 
+use super::head::{self, Head};
 use crate::Full;
 use crate::codec::{self, Packing};
 use crate::sample::Sample;
@@ -19,7 +20,9 @@ impl Block {
     /// Seals `samples`, which are sorted and not empty. Fails if there is no room.
     pub fn new(arena: &mut Arena, samples: &[Sample], packing: Packing) -> Result<Block, Full> {
         let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Err(Full) };
-        let bytes = codec::encode(samples, packing);
+        let mut bytes = Vec::new();
+        head::write(samples, &mut bytes);
+        codec::encode(samples, packing, &mut bytes);
         let handle = arena.alloc(bytes.len()).ok_or(Full)?;
         arena.keep_none(handle);
         if let Some(place) = arena.block_mut(handle).get_mut(..bytes.len()) {
@@ -50,7 +53,12 @@ impl Block {
 
     /// Replaces `out` by its samples.
     pub fn decode(&self, arena: &Arena, out: &mut Vec<Sample>) {
-        codec::decode(arena.seen(self.handle), self.first, self.len(), out);
+        codec::decode(head::skip(arena.seen(self.handle)), self.first, self.len(), out);
+    }
+
+    /// What its samples add up to; `None` if it has no head.
+    pub fn head(&self, arena: &Arena) -> Option<Head> {
+        head::read(arena.seen(self.handle), (self.first, self.last), u64::from(self.count))
     }
 
     /// Frees its bytes; returns their number.

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod feed;
+mod head;
 #[cfg(test)]
 mod tests;
 
@@ -14,9 +15,10 @@ use crate::sample::{Blocked, Policy, Sample};
 use blocks::Block;
 
 pub use feed::{Change, Fed};
+pub(crate) use head::Head;
 
 /// Newest samples that are kept uncompressed.
-const OPEN_MAX: usize = 128;
+const OPEN_MAX: usize = SAMPLES_MAX / 8;
 
 /// A label and its value.
 pub type Label = (Box<[u8]>, Box<[u8]>);
@@ -119,6 +121,8 @@ pub struct Series {
     /// Rules that this series feeds.
     pub rules: Vec<Rule>,
     blocks: Vec<Block>,
+    // Removed, and not freed yet.
+    doomed: Vec<Block>,
     // Newer than all blocks, sorted, at most OPEN_MAX.
     open: Vec<Sample>,
     len: u64,
@@ -284,6 +288,7 @@ impl Series {
     /// is no room for the rest of a block.
     pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
         let before = self.len;
+        self.remove_whole_blocks(from, to);
         let mut at = self.blocks.partition_point(|block| block.last() < from);
         while let Some(block) = self.blocks.get(at).filter(|block| block.first() <= to) {
             let mut samples = Vec::new();
@@ -312,6 +317,33 @@ impl Series {
         Ok(before - self.len)
     }
 
+    /// Takes out the blocks that lie within `from..=to`, to be freed by [`Series::sweep`].
+    fn remove_whole_blocks(&mut self, from: u64, to: u64) {
+        let start = self.blocks.partition_point(|block| block.first() < from);
+        let end = self.blocks.partition_point(|block| block.last() <= to);
+        if start < end {
+            let gone = self.blocks.drain(start..end);
+            self.doomed.extend(gone.inspect(|block| self.len -= block.len() as u64));
+        }
+    }
+
+    /// Frees up to `blocks_max` blocks that were removed; returns true if none is left.
+    pub fn sweep(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        for _ in 0..blocks_max {
+            let Some(mut block) = self.doomed.pop() else { break };
+            self.block_bytes -= block.free(arena);
+        }
+        if self.doomed.is_empty() {
+            self.doomed = Vec::new();
+        }
+        self.doomed.is_empty()
+    }
+
+    /// Returns true if blocks that were removed are not freed yet.
+    pub fn is_unswept(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
     /// Visits the samples of `from..=to` that the retention keeps, oldest first, until `visit` returns false.
     pub fn each(&self, arena: &Arena, from: u64, to: u64, visit: &mut dyn FnMut(Sample) -> bool) {
         let from = from.max(self.oldest_kept());
@@ -324,6 +356,24 @@ impl Series {
             }
         }
         visit_within(self.open.iter(), from, to, visit);
+    }
+
+    /// [`Series::each`] that offers a block with a head whole, unless a sample of it lies elsewhere.
+    pub(crate) fn each_part(&self, arena: &Arena, from: u64, to: u64, visitor: &mut impl PartVisitor) {
+        let from = from.max(self.oldest_kept());
+        let mut samples = Vec::new();
+        let start = self.blocks.partition_point(|block| block.last() < from);
+        for block in self.blocks.iter().skip(start).take_while(|block| block.first() <= to) {
+            let head = block.head(arena).filter(|_| block.first() >= from && block.last() <= to);
+            if head.is_some_and(|head| visitor.block(&head)) {
+                continue;
+            }
+            block.decode(arena, &mut samples);
+            if !visit_within(samples.iter(), from, to, &mut |sample| visitor.sample(sample)) {
+                return;
+            }
+        }
+        visit_within(self.open.iter(), from, to, &mut |sample| visitor.sample(sample));
     }
 
     /// [`Series::each`], newest first.
@@ -388,7 +438,7 @@ impl Series {
             self.settings.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
         let rules: usize = self.rules.iter().map(|rule| rule.target.len() + size_of::<Rule>()).sum();
         self.block_bytes
-            + self.blocks.capacity() * size_of::<Block>()
+            + (self.blocks.capacity() + self.doomed.capacity()) * size_of::<Block>()
             + self.open.capacity() * size_of::<Sample>()
             + labels
             + rules
@@ -402,6 +452,7 @@ impl Series {
             source: self.source.clone(),
             rules: self.rules.clone(),
             blocks: self.blocks.clone(),
+            doomed: Vec::new(),
             open: self.open.clone(),
             ..*self
         }
@@ -410,10 +461,10 @@ impl Series {
     /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
-            let Some(mut block) = self.blocks.pop() else { break };
+            let Some(mut block) = self.blocks.pop().or_else(|| self.doomed.pop()) else { break };
             self.block_bytes -= block.free(arena);
         }
-        self.blocks.is_empty()
+        self.blocks.is_empty() && self.doomed.is_empty()
     }
 
     /// Adds samples that are sorted and newer than all; for files.
@@ -454,12 +505,20 @@ impl Series {
     }
 }
 
+/// What [`Series::each_part`] passes samples to.
+pub(crate) trait PartVisitor {
+    /// Takes a whole block; false: its samples are to be passed one by one.
+    fn block(&mut self, head: &Head) -> bool;
+    /// Takes a sample; false: it is the last.
+    fn sample(&mut self, sample: Sample) -> bool;
+}
+
 /// Visits the samples of `from..=to`; returns false if `visit` did.
-fn visit_within<'a>(
+fn visit_within<'a, V: FnMut(Sample) -> bool + ?Sized>(
     samples: impl Iterator<Item = &'a Sample>,
     from: u64,
     to: u64,
-    visit: &mut dyn FnMut(Sample) -> bool,
+    visit: &mut V,
 ) -> bool {
     samples.filter(|sample| (from..=to).contains(&sample.time)).all(|sample| visit(*sample))
 }

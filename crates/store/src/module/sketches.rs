@@ -241,6 +241,14 @@ impl ModuleValue for Series {
         self.save(CrossReferences::Kept, arena, out);
     }
 
+    fn is_unswept(&self) -> bool {
+        Series::is_unswept(self)
+    }
+
+    fn sweep(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        Series::sweep(self, arena, blocks_max)
+    }
+
     fn frozen(&self) -> Option<Box<dyn ModuleValue>> {
         Some(Box::new(Series::frozen(self)))
     }
