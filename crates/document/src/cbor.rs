@@ -1,11 +1,12 @@
 //! CBOR as Redis 8 saves documents: maps, arrays, texts, numbers, and arrays of one kind of number after RFC 8746.
 //!
-//! Read into JSON text, which the parser takes like any other. The input is not trusted: lengths are compared with
-//! the remaining bytes before they are used.
+//! Read into JSON text, which the parser takes like any other, and the precision of its arrays of floats. The input is
+//! not trusted: lengths are compared with the remaining bytes before they are used.
 
-use crate::DEPTH_MAX;
-use crate::precision::Precision;
+use crate::form::View;
+use crate::precision::{self, Precision, document_in, of_half};
 use crate::print::{write_float, write_string};
+use crate::{DEPTH_MAX, Node, parse};
 
 /// The bytes are no document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,18 +15,107 @@ pub struct NotCbor;
 /// Numbers of 16 bits with the exponents of 32: a number that RFC 8746 does not have.
 const BF16: u64 = 0x10000;
 
-/// The JSON text of a document.
+/// The bytes of a document, as [`parse`] makes them.
 ///
-/// Errors: the bytes are not such a document, continue after it, or are too deep.
-pub fn to_json(bytes: &[u8]) -> Result<Vec<u8>, NotCbor> {
-    let mut reader = Reader { bytes, out: Vec::new() };
+/// Errors: the input is not such a document, continues after it, or is too deep.
+pub fn read(bytes: &[u8]) -> Result<Vec<u8>, NotCbor> {
+    let (text, precisions) = to_json(bytes)?;
+    let bytes = parse(&text).map_err(|_| NotCbor)?;
+    if precisions.iter().all(Option::is_none) {
+        return Ok(bytes);
+    }
+    let mut precisions = precisions.into_iter();
+    document_in(&bytes, &mut || precisions.next().flatten()).map_err(|_| NotCbor)
+}
+
+/// The JSON text of a document, and for each of its arrays of floats the precision, if it is below 64 bits.
+fn to_json(bytes: &[u8]) -> Result<(Vec<u8>, Vec<Option<Precision>>), NotCbor> {
+    let mut reader = Reader { bytes, out: Vec::new(), precisions: Vec::new() };
     reader.value(0)?;
-    if reader.bytes.is_empty() { Ok(reader.out) } else { Err(NotCbor) }
+    if reader.bytes.is_empty() { Ok((reader.out, reader.precisions)) } else { Err(NotCbor) }
+}
+
+/// Appends the CBOR of `node` if an array in it has floats of less than 64 bits; returns whether it did.
+pub fn write(node: Node<'_>, out: &mut Vec<u8>) -> bool {
+    let before = out.len();
+    let is_typed = write_node(node, out);
+    if !is_typed {
+        out.truncate(before);
+    }
+    is_typed
+}
+
+/// Appends a node; returns true if there is an array with such floats in it.
+fn write_node(node: Node<'_>, out: &mut Vec<u8>) -> bool {
+    let mut is_typed = false;
+    match node.view() {
+        View::Null => out.push(SIMPLE << 5 | 22),
+        View::Bool(value) => out.push(SIMPLE << 5 | if value { 21 } else { 20 }),
+        View::Int(value) if value < 0 => write_head(out, NEGATIVE, (-1 - value).cast_unsigned()),
+        View::Int(value) => write_head(out, UNSIGNED, value.cast_unsigned()),
+        View::Uint(value) => write_head(out, UNSIGNED, value),
+        View::Float(value) => {
+            out.push(SIMPLE << 5 | 27);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+        View::Text(text) => write_text(out, text),
+        View::Array(count) => {
+            if let Some(precision) = precision::of_array(node) {
+                write_floats(node, precision, count, out);
+                return true;
+            }
+            write_head(out, ARRAY, count as u64);
+            node.items().for_each(|item| is_typed |= write_node(item, out));
+        }
+        View::Object(count) => {
+            write_head(out, MAP, count as u64);
+            for (name, value) in node.members() {
+                write_text(out, name);
+                is_typed |= write_node(value, out);
+            }
+        }
+    }
+    is_typed
+}
+
+/// Appends an array whose items are all floats of `precision`.
+fn write_floats(node: Node<'_>, precision: Precision, count: usize, out: &mut Vec<u8>) {
+    let tag = match precision {
+        Precision::Half => 84,
+        Precision::Single => 85,
+        Precision::Double => 86,
+        Precision::Brain => BF16,
+    };
+    write_head(out, TAG, tag);
+    write_head(out, BYTES, (count * precision.width()) as u64);
+    // A node is its tag and the bytes of the float.
+    node.items().for_each(|item| out.extend_from_slice(item.bytes().get(1..).unwrap_or_default()));
+}
+
+fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    write_head(out, TEXT, text.len() as u64);
+    out.extend_from_slice(text);
+}
+
+/// Appends the head of a value of sort `kind` with a number in as few bytes as it needs.
+fn write_head(out: &mut Vec<u8>, kind: u8, number: u64) {
+    let bytes = number.to_be_bytes();
+    let (low, width) = match number {
+        0..=23 => (number as u8, 0),
+        24..=0xff => (24, 1),
+        0x100..=0xffff => (25, 2),
+        0x1_0000..=0xffff_ffff => (26, 4),
+        _ => (27, 8),
+    };
+    out.push(kind << 5 | low);
+    out.extend_from_slice(bytes.get(8 - width..).unwrap_or_default());
 }
 
 struct Reader<'a> {
     bytes: &'a [u8],
     out: Vec<u8>,
+    // Of each array of floats so far.
+    precisions: Vec<Option<Precision>>,
 }
 
 /// The length in a head.
@@ -44,6 +134,7 @@ const TEXT: u8 = 3;
 const ARRAY: u8 = 4;
 const MAP: u8 = 5;
 const TAG: u8 = 6;
+const SIMPLE: u8 = 7;
 
 impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], NotCbor> {
@@ -83,13 +174,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<(), NotCbor> {
+    /// Reads a value; returns true if it is a float.
+    fn value(&mut self, depth: usize) -> Result<bool, NotCbor> {
         if depth > DEPTH_MAX {
             return Err(NotCbor);
         }
         let head = self.byte()?;
         let (kind, low) = (head >> 5, head & 0x1f);
-        if kind == 7 {
+        if kind == SIMPLE {
             return self.simple(low);
         }
         let length = self.length(low)?;
@@ -102,11 +194,15 @@ impl<'a> Reader<'a> {
             (TEXT, length) => self.text(length)?,
             (ARRAY, length) => {
                 self.out.push(b'[');
-                let mut nth = 0;
+                let (mut nth, mut are_floats) = (0, true);
+                let place = self.precisions.len();
                 while !self.is_end(nth, length)? {
                     self.comma(nth);
-                    self.value(depth + 1)?;
+                    are_floats &= self.value(depth + 1)?;
                     nth += 1;
+                }
+                if are_floats && nth > 0 {
+                    self.precisions.insert(place, None);
                 }
                 self.out.push(b']');
             }
@@ -130,7 +226,7 @@ impl<'a> Reader<'a> {
             (TAG, Length::Known(tag)) => self.numbers(tag)?,
             _ => return Err(NotCbor),
         }
-        Ok(())
+        Ok(false)
     }
 
     fn comma(&mut self, nth: u64) {
@@ -147,15 +243,15 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn simple(&mut self, low: u8) -> Result<(), NotCbor> {
+    fn simple(&mut self, low: u8) -> Result<bool, NotCbor> {
         let value = match low {
             20 => {
                 self.out.extend_from_slice(b"false");
-                return Ok(());
+                return Ok(false);
             }
             21 => {
                 self.out.extend_from_slice(b"true");
-                return Ok(());
+                return Ok(false);
             }
             // A value that is not a number is null, as in RedisJSON.
             22 | 23 => f64::NAN,
@@ -165,7 +261,7 @@ impl<'a> Reader<'a> {
             _ => return Err(NotCbor),
         };
         write_float(value, &mut self.out);
-        Ok(())
+        Ok(value.is_finite())
     }
 
     /// An array of numbers of one kind.
@@ -182,12 +278,10 @@ impl<'a> Reader<'a> {
             78 => self.integers(bytes, |four| i128::from(i32::from_le_bytes(four))),
             71 => self.integers(bytes, |eight| i128::from(u64::from_le_bytes(eight))),
             79 => self.integers(bytes, |eight| i128::from(i64::from_le_bytes(eight))),
-            84 => self.floats(bytes, b"FP16", |two| of_half(u16::from_le_bytes(two))),
-            85 => self.floats(bytes, b"FP32", |four| f64::from(f32::from_le_bytes(four))),
-            86 => self.floats(bytes, b"FP64", f64::from_le_bytes),
-            BF16 => self.floats(bytes, b"BF16", |two: [u8; 2]| {
-                f64::from(f32::from_bits(u32::from(u16::from_le_bytes(two)) << 16))
-            }),
+            84 => self.floats::<2>(bytes, Precision::Half),
+            85 => self.floats::<4>(bytes, Precision::Single),
+            86 => self.floats::<8>(bytes, Precision::Double),
+            BF16 => self.floats::<2>(bytes, Precision::Brain),
             _ => Err(NotCbor),
         }
     }
@@ -215,31 +309,18 @@ impl<'a> Reader<'a> {
         self.list(bytes, |out, item| out.extend(of(item).to_string().into_bytes()))
     }
 
-    /// Floats with the fewest digits that mean the same in their precision.
-    fn floats<const N: usize>(
-        &mut self,
-        bytes: &[u8],
-        precision: &[u8],
-        of: impl Fn([u8; N]) -> f64,
-    ) -> Result<(), NotCbor> {
-        let precision = Precision::named(precision).ok_or(NotCbor)?;
-        self.list(bytes, |out, item| {
-            let value = of(item);
-            let shortest = if value.is_finite() { precision.shortest(value) } else { None };
-            write_float(shortest.unwrap_or(f64::NAN), out);
-        })
-    }
-}
-
-/// A float of 16 bits.
-fn of_half(bits: u16) -> f64 {
-    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
-    sign * match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (1.0 + fraction / 1024.0) * 2f64.powi(exponent - 15),
+    /// An array of floats, each with the fewest digits that mean the same in their precision.
+    fn floats<const N: usize>(&mut self, bytes: &[u8], precision: Precision) -> Result<(), NotCbor> {
+        let mut are_numbers = !bytes.is_empty();
+        self.list(bytes, |out, item: [u8; N]| {
+            let value = precision.read(&item);
+            are_numbers &= value.is_finite();
+            write_float(precision.shortest(value), out);
+        })?;
+        if are_numbers {
+            self.precisions.push(Some(precision).filter(|precision| *precision != Precision::Double));
+        }
+        Ok(())
     }
 }
 
@@ -248,7 +329,7 @@ mod tests {
     use super::*;
 
     fn json(bytes: &[u8]) -> Option<String> {
-        to_json(bytes).ok().map(|text| String::from_utf8(text).expect("UTF-8"))
+        to_json(bytes).ok().map(|(text, _)| String::from_utf8(text).expect("UTF-8"))
     }
 
     #[test]
@@ -272,6 +353,21 @@ mod tests {
             assert_eq!(json(bytes).as_deref(), Some(text), "{}", bytes.escape_ascii());
             crate::parse(text.as_bytes()).expect("JSON");
         }
+    }
+
+    #[test]
+    fn arrays_of_short_floats_come_back() {
+        let text = br#"{"a":[0.1,0.2],"b":[[1.5],[1,2.5],[-0.0,7e-8]],"c":[1,-300,null,true,"x",18446744073709551615]}"#;
+        for name in [&b"FP16"[..], b"BF16", b"FP32"] {
+            let precision = Precision::named(name).expect("a format");
+            let bytes = precision::parse_in(text, precision).expect("fits");
+            let mut cbor = Vec::new();
+            assert!(write(crate::Doc::new(&bytes).root(), &mut cbor));
+            assert_eq!(read(&cbor).as_ref(), Ok(&bytes), "{name:?}");
+        }
+        let mut cbor = Vec::new();
+        assert!(!write(crate::Doc::new(&parse(text).expect("JSON")).root(), &mut cbor));
+        assert!(cbor.is_empty());
     }
 
     #[test]

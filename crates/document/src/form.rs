@@ -5,6 +5,8 @@
 //! 07+w            integer in w bytes, 1 to 8, two's complement
 //! 10              integer above 2^63 in 8 bytes
 //! 11              float in 8 bytes
+//! 12, 13          float of 16 bits: binary16, the upper half of binary32
+//! 14              float of 32 bits
 //! 20 + (e-1)*4 + (w-1)  float m / 10^e, m in w bytes: e 1 to 8, w 1 to 4
 //! 40..7f          integer -16..=47
 //! 80..9f          text of 0 to 31 bytes
@@ -19,6 +21,8 @@
 
 use darter_base::varint;
 
+use crate::precision::{Precision, Unfit};
+
 pub(crate) const NULL: u8 = 0;
 pub(crate) const FALSE: u8 = 1;
 pub(crate) const TRUE: u8 = 2;
@@ -26,6 +30,9 @@ pub(crate) const TRUE: u8 = 2;
 const INT: u8 = 0x07;
 const UINT: u8 = 0x10;
 const FLOAT: u8 = 0x11;
+const HALF: u8 = 0x12;
+const BRAIN: u8 = 0x13;
+const SINGLE: u8 = 0x14;
 const DECIMAL: u8 = 0x20;
 const DECIMAL_LAST: u8 = 0x3f;
 const SMALL: u8 = 0x40;
@@ -168,6 +175,8 @@ fn extent(bytes: &[u8]) -> (usize, usize) {
         SMALL..=SMALL_LAST | NULL..=TRUE => (1, 0),
         DECIMAL..=DECIMAL_LAST => (1, usize::from(tag & 3) + 1),
         UINT | FLOAT => (1, 8),
+        HALF | BRAIN => (1, 2),
+        SINGLE => (1, 4),
         BRANCH..=CONTAINER_LAST => (BRANCH_BYTES, 0),
         TEXT | ARRAY | OBJECT => {
             let (len, width) = number_at(bytes, 1);
@@ -206,6 +215,9 @@ pub(crate) fn view(bytes: &[u8]) -> View<'_> {
         TRUE => View::Bool(true),
         UINT => View::Uint(u64::from_le_bytes(eight_of(rest))),
         FLOAT => View::Float(f64::from_le_bytes(eight_of(rest))),
+        HALF => View::Float(Precision::Half.shortest(Precision::Half.read(rest))),
+        BRAIN => View::Float(Precision::Brain.shortest(Precision::Brain.read(rest))),
+        SINGLE => View::Float(Precision::Single.shortest(Precision::Single.read(rest))),
         tag @ DECIMAL..=DECIMAL_LAST => {
             let exponent = u32::from((tag - DECIMAL) >> 2) + 1;
             View::Float(int_of(rest) as f64 / 10f64.powi(exponent as i32))
@@ -346,6 +358,32 @@ pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
     }
     out.push(FLOAT);
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a float of a format.
+///
+/// Errors: it is out of the format's range.
+pub(crate) fn write_float_in(out: &mut Vec<u8>, precision: Precision, value: f64) -> Result<(), Unfit> {
+    out.push(match precision {
+        Precision::Half => HALF,
+        Precision::Brain => BRAIN,
+        Precision::Single => SINGLE,
+        Precision::Double => {
+            write_float(out, value);
+            return Ok(());
+        }
+    });
+    precision.write(value, out)
+}
+
+/// The format of the float that `bytes` starts with, below 64 bits.
+pub(crate) fn precision(bytes: &[u8]) -> Option<Precision> {
+    match *bytes.first()? {
+        HALF => Some(Precision::Half),
+        BRAIN => Some(Precision::Brain),
+        SINGLE => Some(Precision::Single),
+        _ => None,
+    }
 }
 
 fn decimal_of(value: f64) -> Option<(i64, u32)> {

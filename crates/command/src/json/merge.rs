@@ -63,9 +63,9 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             })?;
             is_any.then_some(done)
         }
-        update => {
-            Some(update.write(doc, args.at(3))?).filter(|done| done.updated > 0).map(|done| done.rewritten)
-        }
+        update => Some(update.write(doc, &node_of(args.at(3), doc)?)?)
+            .filter(|done| done.updated > 0)
+            .map(|done| done.rewritten),
     };
     let Some(done) = done else {
         reply.null();

@@ -7,7 +7,7 @@ use darter_wire::{Args, Reply};
 use super::change::apply;
 use super::fault::{NOT_ROOT, bad_path, invalid};
 use super::set::{Update, When, put_root};
-use super::{document, event};
+use super::{document, event, node_of};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -42,7 +42,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         match doc {
             _ if path.is_root() => {}
             None => return Err(NOT_ROOT),
-            Some(doc) => drop(Update::find(doc, &path, When::Always)?.write(doc, text)?),
+            Some(doc) => drop(Update::find(doc, &path, When::Always)?.write(doc, &node_of(text, doc)?)?),
         }
         paths.push(path);
     }
@@ -69,7 +69,7 @@ fn set_one(ctx: &mut Ctx<'_>, name: &[u8], path: &Path, text: &[u8]) -> Result<b
     let doc = document(&place)?.ok_or(NOT_ROOT)?;
     // An earlier triple may have removed the target of this one.
     let Ok(update) = Update::find(doc, path, When::Always) else { return Ok(false) };
-    let Ok(done) = update.write(doc, text) else { return Ok(false) };
+    let Ok(done) = node_of(text, doc).and_then(|node| update.write(doc, &node)) else { return Ok(false) };
     apply(&mut place, done.rewritten)?;
     if done.updated > 0 {
         place.changed(MSET_EVENT);

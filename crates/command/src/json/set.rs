@@ -1,7 +1,7 @@
 //! JSON.SET key path value [NX | XX] [FPHA <FP16 | BF16 | FP32 | FP64>] [FORMAT <STRING | JSON>]
 
 use darter_document::path::Step;
-use darter_document::precision::{Precision, rounded};
+use darter_document::precision::{Precision, node_in, parse_in};
 use darter_document::{Change, DEPTH_MAX, Doc, Node, Path, Rewritten, Trace, parse, rewrite};
 use darter_store::{Collection, Event, Expiry, Json, Keyed};
 use darter_wire::{Args, Reply};
@@ -67,18 +67,11 @@ fn options(args: Args<'_>) -> Result<Wanted, Fault> {
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wanted = options(args)?;
     let path = Path::parse(args.at(2)).map_err(bad_path)?;
-    let short;
-    let text = match wanted.float {
-        Some(precision) => {
-            short = rounded(args.at(3), precision).map_err(unfit)?;
-            &short[..]
-        }
-        None => args.at(3),
-    };
+    let text = args.at(3);
     let mut place = ctx.at(args.at(1));
     if path.is_root() {
         let is_there = document(&place)?.is_some();
-        let bytes = parse(text).map_err(invalid)?;
+        let bytes = document_of(text, wanted.float)?;
         if (is_there && wanted.when == When::Missing) || (!is_there && wanted.when == When::There) {
             reply.null();
             return Ok(());
@@ -89,7 +82,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         return Ok(());
     }
     let Some(doc) = document(&place)? else {
-        parse(text).map_err(invalid)?;
+        document_of(text, wanted.float)?;
         if wanted.when == When::There {
             reply.null();
             return Ok(());
@@ -97,7 +90,13 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         return Err(NOT_ROOT);
     };
     let update = Update::find(doc, &path, wanted.when)?;
-    let done = update.write(doc, text)?;
+    let mut node = node_of(text, doc)?;
+    if let Some(precision) = wanted.float {
+        let mut short = Vec::new();
+        node_in(Node::new(doc.names, &node), &mut || Some(precision), &mut short).map_err(unfit)?;
+        node = short;
+    }
+    let done = update.write(doc, &node)?;
     apply(&mut place, done.rewritten)?;
     if done.updated > 0 {
         place.changed(SET_EVENT);
@@ -108,6 +107,14 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         reply.null()
     }
     Ok(())
+}
+
+/// The bytes of a new document.
+fn document_of(text: &[u8], float: Option<Precision>) -> Result<Vec<u8>, Fault> {
+    match float {
+        Some(precision) => parse_in(text, precision).map_err(unfit),
+        None => parse(text).map_err(invalid),
+    }
 }
 
 /// Stores a whole document at the key; its deadline stays.
@@ -177,11 +184,8 @@ impl Update {
         }
     }
 
-    /// Writes the value of a JSON text to these places.
-    ///
-    /// Errors: it is not JSON. Places where the value would be too deep stay unchanged.
-    pub(super) fn write(&self, doc: Doc<'_>, text: &[u8]) -> Result<Written, Fault> {
-        let node = node_of(text, doc)?;
+    /// Writes a node, with the names of `doc`, to these places. Places where it would be too deep stay unchanged.
+    pub(super) fn write(&self, doc: Doc<'_>, node: &[u8]) -> Result<Written, Fault> {
         let (trace, name) = match self {
             Update::Nowhere => {
                 return Ok(Written { rewritten: Rewritten::Same, wanted: 0, updated: 0 });
@@ -189,16 +193,16 @@ impl Update {
             Update::Over(trace) => (trace, None),
             Update::Under(trace, name) => (trace, Some(name)),
         };
-        let depth = Node::new(doc.names, &node).depth() + usize::from(name.is_some());
+        let depth = Node::new(doc.names, node).depth() + usize::from(name.is_some());
         let mut updated = 0;
         let rewritten = rewrite(doc, trace, |_, slot| {
             let is_written = match name {
                 _ if is_too_deep(slot.level(), depth) => false,
                 None => {
-                    slot.replace(&node);
+                    slot.replace(node);
                     true
                 }
-                Some(name) => slot.node().member(name).is_none() && slot.add_member(name, &node),
+                Some(name) => slot.node().member(name).is_none() && slot.add_member(name, node),
             };
             updated += usize::from(is_written);
             Ok::<_, Fault>(Change::Keep)

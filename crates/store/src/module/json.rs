@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use darter_document::cbor;
+use darter_document::precision::has_short;
 use darter_document::stage::{self, Doomed, WHOLE_BYTES_MAX};
 use darter_document::{Doc, Printing, Rewritten, Style};
 use darter_slab::{Arena, Handle};
@@ -42,7 +44,7 @@ const FREED_MAX: usize = 64;
 const TEXT_VERSION: u16 = 3;
 /// The version whose text has a flag behind it, and two more texts if the flag is set.
 const FLAGGED_VERSION: u16 = 2;
-/// The version whose value is CBOR: what Redis 8 writes.
+/// The version whose value is CBOR: what Redis 8 writes, and what is written here of floats of less than 64 bits.
 const CBOR_VERSION: u16 = 4;
 /// The version of RedisJSON 1, with a field for each node.
 const TREE_VERSION: u16 = 0;
@@ -179,7 +181,10 @@ fn read(
 ) -> Result<Box<dyn ModuleValue>, Corrupt> {
     let text = match version {
         TEXT_VERSION => fields.text()?,
-        CBOR_VERSION => darter_document::cbor::to_json(&fields.text()?).map_err(|_| Corrupt)?.into(),
+        CBOR_VERSION => {
+            let bytes = cbor::read(&fields.text()?).map_err(|_| Corrupt)?;
+            return Ok(Box::new(Json::new(&bytes, arena).map_err(|_| Corrupt)?));
+        }
         TREE_VERSION => {
             let mut text = Vec::new();
             read_tree(fields, &mut text, 0)?;
@@ -288,10 +293,17 @@ impl ModuleValue for Json {
         self.doomed.is_empty()
     }
 
+    fn own_version(&self, arena: &Arena) -> Option<u16> {
+        has_short(self.doc(arena).root()).then_some(CBOR_VERSION)
+    }
+
     fn write(&self, arena: &Arena, out: &mut Fields<'_>) {
-        let mut text = Vec::new();
-        darter_document::print::print(self.doc(arena).root(), &mut text);
-        out.text(&text);
+        let mut bytes = Vec::new();
+        let root = self.doc(arena).root();
+        if !cbor::write(root, &mut bytes) {
+            darter_document::print::print(root, &mut bytes);
+        }
+        out.text(&bytes);
     }
 
     fn fold(&self, _arena: &Arena) -> Option<Handle> {

@@ -36,6 +36,10 @@ pub trait ModuleValue: Any + Debug + Send {
     /// Appends the value as the module's fields in an RDB file.
     fn write(&self, arena: &Arena, out: &mut Fields<'_>);
 
+    /// The version that [`ModuleValue::write`] writes of this value, if it is not that of its type.
+    fn own_version(&self, _arena: &Arena) -> Option<u16> {
+        None
+    }
     /// Returns true if it is empty.
     fn is_empty(&self, arena: &Arena) -> bool {
         self.len(arena) == 0
@@ -173,7 +177,7 @@ fn kind_named(kind: Type) -> Option<&'static Kind> {
 /// Appends a value as it follows type byte [`TYPE_MODULE`].
 pub(crate) fn write(value: &dyn ModuleValue, arena: &Arena, out: &mut Vec<u8>) {
     let Some(kind) = kind_named(value.kind()) else { return };
-    write_length(out, number_of(kind.letters, kind.version));
+    write_length(out, number_of(kind.letters, value.own_version(arena).unwrap_or(kind.version)));
     let mut fields = Fields::new(out);
     value.write(arena, &mut fields);
     fields.end();
