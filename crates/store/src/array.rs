@@ -113,8 +113,7 @@ fn put_far(arena: &mut Arena, text: &[u8]) -> Option<Handle> {
 
 fn free(arena: &mut Arena, handle: Handle) -> usize {
     let bytes = arena.size(handle);
-    arena.keep_first(handle);
-    arena.free(handle);
+    arena.give_up(handle);
     bytes
 }
 

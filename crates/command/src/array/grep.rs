@@ -1,11 +1,11 @@
 //! ARGREP key start end <EXACT | MATCH | GLOB | RE> pattern [...] [AND | OR] [LIMIT limit] [WITHVALUES] [NOCASE]
 
 use darter_base::glob;
-use darter_store::Array;
 use darter_store::array::PLACE_MAX;
 use darter_wire::{Args, Reply};
 use regex::bytes::{Regex, RegexBuilder};
 
+use super::long_read::{self, Collector, Span, Took};
 use super::read::positive;
 use super::{place, read, reply_number, spec};
 use crate::reader::is;
@@ -29,10 +29,11 @@ const REGEX_BYTES_MAX: usize = 1 << 20;
 const TESTS_MAX: usize = 1024;
 
 /// A condition on an element.
-enum Test<'a> {
-    Exact(&'a [u8]),
-    Part(&'a [u8]),
-    Glob(&'a [u8]),
+#[derive(Clone)]
+enum Test {
+    Exact(Box<[u8]>),
+    Part(Box<[u8]>),
+    Glob(Box<[u8]>),
     Expression(Box<Regex>),
 }
 
@@ -73,13 +74,13 @@ fn parse(args: Args<'_>) -> Result<Asked<'_>, Fault> {
     Ok(asked)
 }
 
-impl<'a> Test<'a> {
-    fn new(word: &[u8], pattern: &'a [u8], no_case: bool) -> Result<Test<'a>, Fault> {
+impl Test {
+    fn new(word: &[u8], pattern: &[u8], no_case: bool) -> Result<Test, Fault> {
         const BAD: Fault = Fault::text("ERR invalid regular expression");
         Ok(match () {
-            () if is(word, "EXACT") => Test::Exact(pattern),
-            () if is(word, "MATCH") => Test::Part(pattern),
-            () if is(word, "GLOB") => Test::Glob(pattern),
+            () if is(word, "EXACT") => Test::Exact(pattern.into()),
+            () if is(word, "MATCH") => Test::Part(pattern.into()),
+            () if is(word, "GLOB") => Test::Glob(pattern.into()),
             () => {
                 let pattern = std::str::from_utf8(pattern).map_err(|_| BAD)?;
                 let mut builder = RegexBuilder::new(pattern);
@@ -109,37 +110,45 @@ fn bound(word: &[u8]) -> Result<u64, Fault> {
     }
 }
 
+/// Answers the elements that pass tests.
+#[derive(Clone)]
+struct Matches {
+    tests: Vec<Test>,
+    needs_all: bool,
+    limit: usize,
+    with_values: bool,
+    no_case: bool,
+    len: usize,
+}
+
+impl Collector for Matches {
+    fn take(&mut self, at: u64, text: &[u8], reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
+        let mut each = self.tests.iter().map(|test| test.takes(text, self.no_case));
+        let is_taken = if self.needs_all { each.all(|is| is) } else { each.any(|is| is) };
+        if is_taken {
+            if self.with_values {
+                reply.array(2);
+            }
+            reply_number(reply, at);
+            if self.with_values {
+                reply.bulk(text);
+            }
+            self.len += 1;
+        }
+        if self.len < self.limit { Took::On } else { Took::Last }
+    }
+
+    fn len(&self) -> Option<usize> {
+        Some(self.len)
+    }
+}
+
 fn grep(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, end) = (bound(args.at(2))?, bound(args.at(3))?);
-    let asked = parse(args)?;
-    let tests = asked.words.iter().map(|(word, pattern)| Test::new(word, pattern, asked.no_case));
+    let Asked { words, needs_all, limit, with_values, no_case } = parse(args)?;
+    let tests = words.iter().map(|(word, pattern)| Test::new(word, pattern, no_case));
     let tests = tests.collect::<Result<Vec<_>, Fault>>()?;
-    let key = ctx.read(args.at(1));
-    let begun = reply.begin_array();
-    let mut found = 0;
-    if let Some(view) = key.view::<Array>()? {
-        let takes = |text: &[u8]| {
-            let mut each = tests.iter().map(|test| test.takes(text, asked.no_case));
-            if asked.needs_all { each.all(|is| is) } else { each.any(|is| is) }
-        };
-        let mut show = |at: u64, text: &[u8]| {
-            if takes(text) {
-                if asked.with_values {
-                    reply.array(2);
-                }
-                reply_number(reply, at);
-                if asked.with_values {
-                    reply.bulk(text);
-                }
-                found += 1;
-            }
-            found < asked.limit
-        };
-        match start > end {
-            true => view.root.each_reversed(view.arena, end, start, &mut show),
-            false => view.root.each(view.arena, start, end, &mut show),
-        }
-    }
-    reply.end_array(begun, found);
-    Ok(())
+    let matches = Matches { tests, needs_all, limit, with_values, no_case, len: 0 };
+    let span = Span { low: start.min(end), high: start.max(end), is_reversed: start > end };
+    long_read::answer(ctx, args.at(1), vec![span], matches, reply)
 }

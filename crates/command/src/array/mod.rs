@@ -3,6 +3,7 @@
 mod change;
 mod grep;
 mod insert;
+mod long_read;
 mod op;
 mod read;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! AROP key start end <SUM | MIN | MAX | AND | OR | XOR | USED | MATCH value>
 
 use darter_base::number;
-use darter_store::Array;
 use darter_wire::{Args, Reply};
 
+use super::long_read::{self, Collector, Span, Took};
 use super::{range, read, spec};
 use crate::reader::is;
 use crate::{Ctx, DataCommand, Fault};
@@ -20,13 +20,14 @@ pub const AROP: DataCommand = DataCommand {
 };
 
 /// The operation on the elements.
-enum Op<'a> {
-    Count(Option<&'a [u8]>),
+#[derive(Clone)]
+enum Op {
+    Count(Option<Box<[u8]>>),
     Number(fn(f64, f64) -> f64),
     Bits(fn(i64, i64) -> i64),
 }
 
-fn parse(args: Args<'_>) -> Result<Op<'_>, Fault> {
+fn parse(args: Args<'_>) -> Result<Op, Fault> {
     let word = args.at(4);
     let op = match () {
         () if is(word, "SUM") => Op::Number(|a, b| a + b),
@@ -36,62 +37,64 @@ fn parse(args: Args<'_>) -> Result<Op<'_>, Fault> {
         () if is(word, "OR") => Op::Bits(|a, b| a | b),
         () if is(word, "XOR") => Op::Bits(|a, b| a ^ b),
         () if is(word, "USED") => Op::Count(None),
-        () if is(word, "MATCH") => Op::Count(Some(args.get(5).ok_or(Fault::Syntax)?)),
+        () if is(word, "MATCH") => Op::Count(Some(args.get(5).ok_or(Fault::Syntax)?.into())),
         () => return Err(Fault::Syntax),
     };
     let wanted = if matches!(op, Op::Count(Some(_))) { 6 } else { 5 };
     if args.len() == wanted { Ok(op) } else { Err(Fault::Syntax) }
 }
 
-fn op(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let ((low, high), _) = range(args.at(2), args.at(3))?;
-    let op = parse(args)?;
-    let key = ctx.read(args.at(1));
-    let view = key.view::<Array>()?;
-    let each = |visit: &mut dyn FnMut(&[u8])| {
-        if let Some(view) = view {
-            view.root.each(view.arena, low, high, &mut |_, text| {
-                visit(text);
-                true
-            });
-        }
-    };
-    match op {
-        Op::Count(wanted) => {
-            let mut count = 0;
-            each(&mut |text| count += i64::from(wanted.is_none_or(|wanted| wanted == text)));
-            reply.int(count);
-        }
-        Op::Number(join) => {
-            let mut joined: Option<f64> = None;
-            each(&mut |text| {
+/// Joins the elements by an operation.
+#[derive(Clone)]
+struct Joined {
+    op: Op,
+    count: i64,
+    number: Option<f64>,
+    bits: Option<i64>,
+}
+
+impl Collector for Joined {
+    fn take(&mut self, _at: u64, text: &[u8], _reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
+        match &self.op {
+            Op::Count(wanted) => {
+                self.count += i64::from(wanted.as_ref().is_none_or(|wanted| **wanted == *text));
+            }
+            Op::Number(join) => {
                 if let Some(number) = number::parse_f64(text).filter(|number| !number.is_nan()) {
-                    joined = Some(joined.map_or(number, |so_far| join(so_far, number)));
+                    self.number = Some(self.number.map_or(number, |so_far| join(so_far, number)));
                 }
-            });
-            match joined {
-                Some(number) => {
-                    let mut text = Vec::new();
-                    number::write_f64(&mut text, number);
-                    reply.bulk(&text);
+            }
+            Op::Bits(join) => {
+                if let Some(number) = integer(text) {
+                    self.bits = Some(self.bits.map_or(number, |so_far| join(so_far, number)));
                 }
-                None => reply.null(),
             }
         }
-        Op::Bits(join) => {
-            let mut joined: Option<i64> = None;
-            each(&mut |text| {
-                if let Some(number) = integer(text) {
-                    joined = Some(joined.map_or(number, |so_far| join(so_far, number)));
-                }
-            });
-            match joined {
-                Some(number) => reply.int(number),
-                None => reply.null(),
+        Took::On
+    }
+
+    fn len(&self) -> Option<usize> {
+        None
+    }
+
+    fn finish(&mut self, reply: &mut Reply<'_>) {
+        match (&self.op, self.number, self.bits) {
+            (Op::Count(_), ..) => reply.int(self.count),
+            (Op::Number(_), Some(number), _) => {
+                let mut text = Vec::new();
+                number::write_f64(&mut text, number);
+                reply.bulk(&text);
             }
+            (Op::Bits(_), _, Some(bits)) => reply.int(bits),
+            (Op::Number(_) | Op::Bits(_), ..) => reply.null(),
         }
     }
-    Ok(())
+}
+
+fn op(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let ((low, high), _) = range(args.at(2), args.at(3))?;
+    let joined = Joined { op: parse(args)?, count: 0, number: None, bits: None };
+    long_read::answer(ctx, args.at(1), vec![Span { low, high, is_reversed: false }], joined, reply)
 }
 
 /// A number without its fraction, as far as it has 64 bits.

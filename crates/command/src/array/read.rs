@@ -5,6 +5,7 @@ use darter_base::number;
 use darter_store::{Arena, Array};
 use darter_wire::{Args, Reply};
 
+use super::long_read::{self, Collector, Span, Took};
 use super::{place, range, read, reply_number, spec};
 use crate::reader::is;
 use crate::{Ctx, DataCommand, Fault};
@@ -91,34 +92,63 @@ fn get_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     if high - low >= RANGE_MAX {
         return Err(Fault::text("ERR range exceeds maximum of 1000000 items"));
     }
-    let key = ctx.read(args.at(1));
-    let view = key.view::<Array>()?;
-    reply.array((high - low + 1) as usize);
-    let mut next = if is_reversed { high } else { low };
-    if let Some(view) = view {
-        if is_reversed {
-            view.root.each_reversed(view.arena, low, high, &mut |at, text| {
-                (at..next).for_each(|_| reply.null());
-                reply.bulk(text);
-                next = at.wrapping_sub(1);
-                true
-            });
-        } else {
-            view.root.each(view.arena, low, high, &mut |at, text| {
-                (next..at).for_each(|_| reply.null());
-                reply.bulk(text);
-                next = at + 1;
-                true
-            });
-        }
+    long_read::answer(ctx, args.at(1), vec![Span { low, high, is_reversed }], EachPlace::default(), reply)
+}
+
+/// Answers each place of the spans: its text, or null.
+#[derive(Clone, Default)]
+struct EachPlace {
+    // The next place of the span; `None` behind its last.
+    next: Option<u64>,
+    last: u64,
+    is_reversed: bool,
+    len: usize,
+}
+
+impl EachPlace {
+    fn advance(&mut self) {
+        self.len += 1;
+        self.next = self.next.filter(|&next| next != self.last).map(|next| match self.is_reversed {
+            true => next.wrapping_sub(1),
+            false => next.wrapping_add(1),
+        });
     }
-    let left = if is_reversed {
-        next.wrapping_add(1).wrapping_sub(low)
-    } else {
-        high.wrapping_add(1).wrapping_sub(next)
-    };
-    (0..left).for_each(|_| reply.null());
-    Ok(())
+
+    /// Writes nulls up to `end`, as far as there is room; returns whether there was.
+    fn skip_to(&mut self, end: Option<u64>, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        while self.next != end {
+            if reply.len() >= bytes_max {
+                return false;
+            }
+            reply.null();
+            self.advance();
+        }
+        true
+    }
+}
+
+impl Collector for EachPlace {
+    fn begin(&mut self, Span { low, high, is_reversed }: Span) {
+        let (first, last) = if is_reversed { (high, low) } else { (low, high) };
+        (self.next, self.last, self.is_reversed) = (Some(first), last, is_reversed);
+    }
+
+    fn take(&mut self, at: u64, text: &[u8], reply: &mut Reply<'_>, bytes_max: usize) -> Took {
+        if !self.skip_to(Some(at), reply, bytes_max) {
+            return Took::Again;
+        }
+        reply.bulk(text);
+        self.advance();
+        Took::On
+    }
+
+    fn end(&mut self, reply: &mut Reply<'_>, bytes_max: usize) -> bool {
+        self.skip_to(None, reply, bytes_max)
+    }
+
+    fn len(&self) -> Option<usize> {
+        Some(self.len)
+    }
 }
 
 fn limit(args: Args<'_>, at: usize) -> Result<usize, Fault> {
@@ -137,33 +167,41 @@ pub(super) fn positive(word: &[u8]) -> Result<usize, Fault> {
 
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let ((low, high), is_reversed) = range(args.at(2), args.at(3))?;
-    let limit = limit(args, 4)?;
-    let key = ctx.read(args.at(1));
-    let begun = reply.begin_array();
-    let mut found = 0;
-    if let Some(view) = key.view::<Array>()? {
-        let mut show = |at: u64, text: &[u8]| {
-            reply.array(2);
-            reply_number(reply, at);
-            reply.bulk(text);
-            found += 1;
-            found < limit
-        };
-        match is_reversed {
-            true => view.root.each_reversed(view.arena, low, high, &mut show),
-            false => view.root.each(view.arena, low, high, &mut show),
-        }
+    let pairs = Pairs { limit: limit(args, 4)?, len: 0 };
+    long_read::answer(ctx, args.at(1), vec![Span { low, high, is_reversed }], pairs, reply)
+}
+
+/// Answers the texts with their places.
+#[derive(Clone)]
+struct Pairs {
+    limit: usize,
+    len: usize,
+}
+
+impl Collector for Pairs {
+    fn take(&mut self, at: u64, text: &[u8], reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
+        reply.array(2);
+        reply_number(reply, at);
+        reply.bulk(text);
+        self.len += 1;
+        if self.len < self.limit { Took::On } else { Took::Last }
     }
-    reply.end_array(begun, found);
-    Ok(())
+
+    fn len(&self) -> Option<usize> {
+        Some(self.len)
+    }
 }
 
 /// The last `count` insertion places, the newest first: back from the cursor, and from the end on behind 0.
-fn last_places(array: &Array, arena: &Arena, count: u64) -> Vec<u64> {
+fn last_places(array: &Array, arena: &Arena, count: u64) -> Vec<Span> {
     let len = array.len(arena);
+    let count = count.min(len);
     let newest = array.cursor.unwrap_or(u64::MAX).min(len.wrapping_sub(1));
-    let places = (0..=newest).rev().chain((newest.saturating_add(1)..len).rev());
-    places.take(usize::try_from(count.min(len)).unwrap_or(usize::MAX)).collect()
+    let before = count.min(newest.saturating_add(1));
+    let behind = count - before;
+    let span = |end: u64, places: u64| Span { low: end - places, high: end - 1, is_reversed: true };
+    let spans = [(newest.saturating_add(1), before), (len, behind)];
+    spans.into_iter().filter(|(_, places)| *places > 0).map(|(end, places)| span(end, places)).collect()
 }
 
 fn last_items(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -175,17 +213,14 @@ fn last_items(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         _ => return Err(Fault::Syntax),
     };
     let key = ctx.read(args.at(1));
-    let Some(view) = key.view::<Array>()? else {
-        reply.array(0);
-        return Ok(());
-    };
-    let mut places = last_places(view.root, view.arena, count.min(view.root.count()));
+    let mut spans = key
+        .view::<Array>()?
+        .map_or_else(Vec::new, |view| last_places(view.root, view.arena, count.min(view.root.count())));
     if !is_newest_first {
-        places.reverse();
+        spans.reverse();
+        spans.iter_mut().for_each(|span| span.is_reversed = false);
     }
-    reply.array(places.len());
-    places.iter().for_each(|&at| reply.bulk_or_null(view.root.get(view.arena, at)));
-    Ok(())
+    long_read::answer(ctx, args.at(1), spans, EachPlace::default(), reply)
 }
 
 fn size(
