@@ -6,6 +6,7 @@ mod feed;
 mod filter;
 mod groups;
 mod info;
+mod joining;
 mod labelled;
 mod madd;
 mod nrange;

@@ -11,7 +11,8 @@ use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::labelled::write_cell;
 use super::query::{kinds, query};
-use super::{LINKED_FOR_LATEST, NO_KEY, asks_for_latest, doc, feed};
+use super::ranging::BLOCKS_AT_ONCE;
+use super::{LINKED_FOR_LATEST, NO_KEY, asks_for_latest, doc, feed, joining};
 use crate::probabilistic::{arity, find_word};
 use crate::spec::{Flags, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -57,7 +58,11 @@ fn nrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
         return Err(arity(name));
     }
     let (mut query, columns) = parse(args, keys_len, order)?;
-    let count = query.count.take().unwrap_or(usize::MAX);
+    // No row behind the first `count` of a series can be among those of all.
+    let count = query.count.unwrap_or(usize::MAX);
+    if ctx.may_slice && leave(ctx, args, keys_len, (&query, &columns), reply)? {
+        return Ok(());
+    }
     let width = columns.iter().map(|kinds| kinds.len().max(1)).sum();
     let mut table: BTreeMap<u64, Vec<Option<f64>>> = BTreeMap::new();
     let mut first = 0;
@@ -89,6 +94,34 @@ fn nrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
         Order::Down => table.iter().rev().take(rows).for_each(&mut write),
     }
     Ok(())
+}
+
+/// Leaves the answer to slices if it needs many blocks; returns whether it did.
+///
+/// Errors: a key is missing or no series.
+fn leave(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    keys_len: usize,
+    (query, columns): (&Query, &[Vec<Kind>]),
+    reply: &Reply<'_>,
+) -> Result<bool, Fault> {
+    let names: Vec<&[u8]> = args.tail(2).head(keys_len).iter().collect();
+    let mut queries = Vec::with_capacity(keys_len);
+    let mut blocks = 0;
+    for (name, kinds) in names.iter().zip(columns) {
+        let mut query = query.clone();
+        query.latest = if asks_for_latest(args) { feed::latest(ctx, name) } else { None };
+        if let Some(buckets) = &mut query.buckets {
+            buckets.kinds.clone_from(kinds);
+        }
+        let place = ctx.at(name);
+        let series = place.view::<Series>()?.ok_or(NO_KEY)?.root;
+        blocks += series.blocks_within(query.from, query.to);
+        queries.push(query);
+    }
+    let count = query.count.unwrap_or(usize::MAX);
+    Ok(blocks > BLOCKS_AT_ONCE && joining::leave(ctx, &names, &queries, count, reply))
 }
 
 /// The query, and the numbers that each key has in a row; empty without buckets.

@@ -19,7 +19,7 @@ use crate::incremental::Operation;
 /// Blocks of samples that are read at once: some 50 microseconds.
 pub(super) const BLOCKS_AT_ONCE: usize = 16;
 /// Bytes of a time or a number.
-const WORD: usize = 8;
+pub(super) const WORD: usize = 8;
 
 /// One of the series.
 pub(super) struct SeriesSource {
@@ -101,20 +101,30 @@ pub(super) fn leave(
     let names: Vec<&[u8]> = queries.iter().map(|(name, _)| &**name).collect();
     let mut begin = |nth: usize, shard: &mut Shard, db: usize, key: Key<'_>| {
         let (_, query) = queries.get(nth)?;
-        let (query, too_many, mut running) = (query.clone(), Arc::clone(&too_many), QueryProgress::default());
-        shard.begin_frozen(db, key, move |series: &Series, arena, out, _| {
-            let Ok(is_done) = query.step(&mut running, series, arena) else {
-                too_many.store(true, Ordering::Relaxed);
-                return true;
-            };
-            for (time, numbers) in running.take().iter() {
-                out.extend_from_slice(&time.to_le_bytes());
-                numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-            }
-            is_done
-        })
+        begin_rows(shard, (db, key), query.clone(), &too_many)
     };
     ctx.read_later(&names, &mut begin, Box::new(ranging), reply)
+}
+
+/// Begins the read of a query's rows: of each the time, then its numbers. `too_many` is set if there are too many.
+pub(super) fn begin_rows(
+    shard: &mut Shard,
+    (db, key): (usize, Key<'_>),
+    query: Query,
+    too_many: &Arc<AtomicBool>,
+) -> Option<u32> {
+    let (too_many, mut running) = (Arc::clone(too_many), QueryProgress::default());
+    shard.begin_frozen(db, key, move |series: &Series, arena, out, _| {
+        let Ok(is_done) = query.step(&mut running, series, arena) else {
+            too_many.store(true, Ordering::Relaxed);
+            return true;
+        };
+        for (time, numbers) in running.take().iter() {
+            out.extend_from_slice(&time.to_le_bytes());
+            numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        }
+        is_done
+    })
 }
 
 fn words(row: &[u8]) -> impl Iterator<Item = [u8; WORD]> {
@@ -122,7 +132,7 @@ fn words(row: &[u8]) -> impl Iterator<Item = [u8; WORD]> {
 }
 
 /// The time of a row and its numbers.
-fn row_of(row: &[u8]) -> (u64, impl Iterator<Item = f64>) {
+pub(super) fn row_of(row: &[u8]) -> (u64, impl Iterator<Item = f64>) {
     let mut words = words(row);
     (words.next().map_or(0, u64::from_le_bytes), words.map(f64::from_le_bytes))
 }

@@ -107,6 +107,10 @@ const RANGES: &[&str] = &[
     "TS.MREVRANGE - + WITHLABELS AGGREGATION min 5000 FILTER kind=long",
     "TS.MRANGE - + SELECTED_LABELS of AGGREGATION min 5000 FILTER kind=long GROUPBY kind REDUCE sum",
     "TS.MREVRANGE - + COUNT 3 AGGREGATION avg 100 FILTER kind=long GROUPBY of REDUCE max",
+    "TS.NRANGE 2 a b - +",
+    "TS.NREVRANGE 3 a b c 5000 200000 COUNT 7000",
+    "TS.NRANGE 3 c a b - + AGGREGATION avg max,min count 770",
+    "TS.NREVRANGE 2 b a - + COUNT 20 AGGREGATION twa max 1000",
     "TS.MRANGE 9000000 + FILTER kind=long EXCLUDEEMPTY",
     "TS.MRANGE - + FILTER_BY_VALUE 200 300 FILTER kind=long EXCLUDEEMPTY",
 ];
@@ -152,6 +156,78 @@ fn long_ranges_are_answered_in_slices_as_they_were() {
         }
         is_over.store(true, Relaxed);
     });
+}
+
+const PLACES: &[&str] = &[
+    "ARGETRANGE a 0 99999",
+    "ARGETRANGE a 120000 3",
+    "ARGETRANGE a 900000 1800000",
+    "ARSCAN a 0 18446744073709551614",
+    "ARSCAN a 90000 0 LIMIT 30000",
+    "ARGREP a - + MATCH 7 WITHVALUES",
+    "ARGREP a + - RE ^v.*9$ GLOB *1* AND LIMIT 700",
+    "ARGREP a - + EXACT none",
+    "AROP a 0 1000000 SUM",
+    "AROP a 0 1000000 USED",
+    "AROP a 5 900000 MATCH v77",
+    "AROP a 1 999999 XOR",
+    "ARLASTITEMS a 70000",
+    "ARLASTITEMS a 70000 REV",
+];
+
+#[test]
+fn long_arrays_are_answered_in_slices_as_they_were() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    for from in (0..100_000_u64).step_by(1000) {
+        let mut words = vec!["ARMSET".to_owned(), "a".to_owned()];
+        for n in from..from + 1000 {
+            // Gaps, and places far behind.
+            let place = n + n / 5000 * 3000 + if n > 99_000 { 1 << 40 } else { 0 };
+            words.extend([place.to_string(), if n % 3 == 0 { n.to_string() } else { format!("v{n}") }]);
+        }
+        client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    client.call(&["ARSEEK", "a", "70000"]);
+    client.call(&["ARINSERT", "a", "inserted"]);
+    for protocol in ["2", "3"] {
+        client.call(&["HELLO", protocol]);
+        for line in PLACES {
+            let words: Vec<&str> = line.split(' ').collect();
+            let whole = at_once(&mut client, &words);
+            assert!(!matches!(whole, Value::Error(_)), "{line}: {whole:?}");
+            assert!(client.call(&words) == whole, "{line}");
+        }
+    }
+    client.call(&["HELLO", "2"]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            // The first and the last place always hold the same text.
+            while !is_over.load(Relaxed) {
+                for text in ["x", "y"] {
+                    writer.call(&["ARMSET", "a", "0", text, "80000", text]);
+                    writer.call(&["ARDELRANGE", "a", "100", "60000"]);
+                    writer.call(&["ARSET", "a", "30000", "z", "z", "z"]);
+                }
+            }
+        });
+        for _ in 0..30 {
+            let Value::Array(all) = client.call(&["ARGETRANGE", "a", "0", "80000"]) else {
+                panic!("an array")
+            };
+            assert_eq!(all.len(), 80_001);
+            // Until the writer has begun they differ.
+            let ends = [all.first(), all.last()];
+            let is_written =
+                |end: &Option<&Value>| matches!(end, Some(Value::Text(t)) if t == "x" || t == "y");
+            assert!(!ends.iter().all(is_written) || ends[0] == ends[1], "one moment: {ends:?}");
+        }
+        is_over.store(true, Relaxed);
+    });
+    client.call(&["DEL", "a"]);
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
 }
 
 #[test]
