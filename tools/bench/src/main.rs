@@ -9,6 +9,7 @@ mod caching;
 mod compare;
 mod connections;
 mod cores;
+mod documents;
 mod doors;
 mod expiry;
 mod fanout;
@@ -60,12 +61,13 @@ fn main() -> ExitCode {
         Some(("compare", args)) => run_compare(args),
         Some(("bgsave", args)) => run_bgsave(args),
         Some(("holds", args)) => run_holds(args),
+        Some(("documents", args)) => run_documents(args),
         Some(("soak", args)) => run_soak(args),
         Some(("load", args)) => run_load(args),
         Some(("instructions", args)) => run_instructions(args),
         Some(("connections", args)) => run_connections(args),
         _ => Err(io::Error::other(
-            "a subcommand is needed: compare, bgsave, holds, soak, load, instructions or connections",
+            "a subcommand is needed: compare, bgsave, holds, documents, soak, load, instructions or connections",
         )),
     };
     match result {
@@ -125,6 +127,20 @@ fn command() -> Command {
         .arg(text("darter", "target/release/darter", "Darter's binary"))
         .arg(darter_flag())
         .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"));
+    let documents = Command::new("documents")
+        .about("Documents, sketches and time series: server CPU per operation, memory and holds")
+        .arg(number("rounds", "3", "runs of each row, of which the best counts"))
+        .arg(text("only", "", "only rows whose name contains this"))
+        .arg(text("darter", "target/release/darter", "Darter's binary"))
+        .arg(darter_flag())
+        .arg(text("redis", "/usr/bin/redis-server", "Redis' binary"))
+        .arg(
+            Arg::new("redis-flag")
+                .long("redis-flag")
+                .action(ArgAction::Append)
+                .allow_hyphen_values(true)
+                .help("flags with which Redis has modules; without any it is left out"),
+        );
     let soak = Command::new("soak")
         .about("Writes of mixed sizes at full speed at the memory limit, in cache mode; fails when it is not kept")
         .arg(number("minutes", "10", "how long"))
@@ -187,6 +203,7 @@ fn command() -> Command {
         compare,
         bgsave,
         holds,
+        documents,
         soak,
         load,
         instructions,
@@ -251,6 +268,13 @@ fn run_holds(args: &ArgMatches) -> io::Result<()> {
     let setting = Setting { rounds: number(args, "rounds") as usize, ..setting_of(args)? };
     println!("{}", report::head(&setting));
     holds::run(&setting, (number(args, "members"), number(args, "words")), &string(args, "only"))
+}
+
+fn run_documents(args: &ArgMatches) -> io::Result<()> {
+    let setting = Setting { rounds: number(args, "rounds") as usize, ..setting_of(args)? };
+    let flags: Vec<String> = args.get_many::<String>("redis-flag").unwrap_or_default().cloned().collect();
+    println!("{}", report::head(&setting));
+    documents::run(&setting, &string(args, "only"), &flags)
 }
 
 fn run_soak(args: &ArgMatches) -> io::Result<()> {

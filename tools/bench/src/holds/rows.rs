@@ -68,6 +68,10 @@ impl Sizes {
                 "{ids}" => out.extend(each(&|n| vec![format!("{}-1", n + 1)])),
                 "{items}" => out.extend(each(&|n| vec![format!("item:{n}")])),
                 "{words}" => out.push(self.words.to_string()),
+                "{json}" => {
+                    let rows: Vec<String> = (0..self.members).map(|n| format!("{{\"id\":{n}}}")).collect();
+                    out.push(format!("[{}]", rows.join(",")));
+                }
                 "{text}" => out.push("v".repeat(usize::try_from(self.members).unwrap_or(0) * 8)),
                 _ => out.push(self.number(word)),
             }
