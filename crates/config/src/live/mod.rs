@@ -222,10 +222,18 @@ impl Live {
     }
 }
 
+/// Bytes for scripts where `maxmemory` would leave them less.
+const SCRIPT_BYTES_MIN: u64 = 16 << 20;
+
 impl Live {
-    /// Bytes that the scripts of one thread may hold together; 0 for no limit.
+    /// Bytes that the scripts of one thread may hold together; 0 for no limit. However small `maxmemory` is, scripts run:
+    /// the commands that they call are refused for it.
     pub fn script_memory_max(&self) -> usize {
-        let bytes = if self.lua_memory_limit > 0 { self.lua_memory_limit } else { self.maxmemory };
+        let bytes = match (self.lua_memory_limit, self.maxmemory) {
+            (0, 0) => 0,
+            (0, maxmemory) => maxmemory.max(SCRIPT_BYTES_MIN),
+            (limit, _) => limit,
+        };
         usize::try_from(bytes).unwrap_or(0)
     }
 

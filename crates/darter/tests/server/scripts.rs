@@ -203,3 +203,16 @@ fn a_script_that_answers_with_an_error_has_failed() {
         assert_eq!(shown, format!("count={count}"));
     }
 }
+
+/// Scripts had no more memory than the data, and could not even be compiled.
+#[test]
+fn scripts_run_however_little_memory_the_data_may_have() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.call(&["SET", "x", "5"]);
+    assert_eq!(client.call(&["CONFIG", "SET", "maxmemory", "1"]), Value::ok());
+    let get = "return redis.call('get', KEYS[1])";
+    assert_eq!(client.call(&["EVAL", get, "1", "x"]), Value::Text("5".to_owned()));
+    let answer = client.call(&["EVAL", "return redis.call('set', KEYS[1], 1)", "1", "x"]);
+    assert!(matches!(&answer, Value::Error(line) if line.starts_with("OOM ")), "{answer:?}");
+}
