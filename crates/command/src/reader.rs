@@ -113,6 +113,18 @@ pub fn is_sync_or_async(arg: &[u8]) -> bool {
     is(arg, "SYNC") || is(arg, "ASYNC")
 }
 
+/// The timeout of a command that may wait, given in milliseconds; 0 is no limit.
+///
+/// Errors: it is no number, negative, or ends after the last time that a signed number of milliseconds holds.
+pub fn timeout_in_ms(arg: &[u8], now_ms: u64) -> Result<u64, Fault> {
+    let ms = number::parse_i64(arg).ok_or(Fault::text("ERR timeout is not an integer or out of range"))?;
+    let ms = u64::try_from(ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
+    match now_ms.checked_add(ms).and_then(|end| i64::try_from(end).ok()) {
+        Some(_) => Ok(ms),
+        None => Err(Fault::text("ERR timeout is out of range")),
+    }
+}
+
 /// The timeout of a command that may wait, given in seconds with decimals; `None` without a limit.
 pub fn timeout_ms(arg: &[u8]) -> Result<Option<u64>, Fault> {
     const NO_FLOAT: Fault = Fault::text("ERR timeout is not a float or out of range");

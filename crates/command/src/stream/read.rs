@@ -120,7 +120,7 @@ fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, ready_at_ms: Option<u64>, r
 }
 
 fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let reading = Reading::parse(args, false)?;
+    let reading = Reading::parse(args, false, ctx.now_ms)?;
     let mut after = Vec::with_capacity(reading.streams);
     for at in 0..reading.streams {
         let key = args.at(reading.keys_at + at);
@@ -223,7 +223,7 @@ const MEANINGLESS_PLUS: Fault = Fault::text(
 const WRONG_TYPE: Fault = Fault::text("WRONGTYPE Operation against a key holding the wrong kind of value");
 
 fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let reading = Reading::parse(args, true)?;
+    let reading = Reading::parse(args, true, ctx.now_ms)?;
     let (group, _) = reading.group.unwrap_or_default();
     let mut wanted = Vec::with_capacity(reading.streams);
     for at in 0..reading.streams {

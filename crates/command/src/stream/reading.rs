@@ -3,7 +3,7 @@
 use darter_wire::Args;
 
 use crate::Fault;
-use crate::reader::Reader;
+use crate::reader::{Reader, timeout_in_ms};
 
 /// The parsed arguments of XREAD or XREADGROUP.
 pub struct Reading<'a> {
@@ -28,8 +28,8 @@ pub struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Reads all arguments except keys and ids; `is_group` for XREADGROUP.
-    pub fn parse(args: Args<'a>, is_group: bool) -> Result<Reading<'a>, Fault> {
+    /// Reads all arguments except keys and ids, at `now_ms`; `is_group` for XREADGROUP.
+    pub fn parse(args: Args<'a>, is_group: bool, now_ms: u64) -> Result<Reading<'a>, Fault> {
         let mut reading = Reading {
             block: None,
             count: usize::MAX,
@@ -44,7 +44,7 @@ impl<'a> Reading<'a> {
         let mut read = Reader::new(args, 1);
         while !read.is_done() {
             if read.take_with("block", 1) {
-                reading.block = Some(block_ms(&mut read)?);
+                reading.block = Some(block_ms(&mut read, now_ms)?);
             } else if read.take_with("count", 1) {
                 let count = usize::try_from(read.int()?).unwrap_or(0);
                 reading.count = if count == 0 { usize::MAX } else { count };
@@ -114,10 +114,8 @@ fn unbalanced(is_group: bool) -> Fault {
     })
 }
 
-fn block_ms(read: &mut Reader<'_>) -> Result<Option<u64>, Fault> {
-    let ms = read
-        .int_from(i64::MIN, Fault::text("ERR timeout is not an integer or out of range"))
-        .and_then(|ms| u64::try_from(ms).map_err(|_| Fault::text("ERR timeout is negative")))?;
+fn block_ms(read: &mut Reader<'_>, now_ms: u64) -> Result<Option<u64>, Fault> {
+    let ms = timeout_in_ms(read.bytes()?, now_ms)?;
     Ok((ms > 0).then_some(ms))
 }
 
@@ -138,7 +136,7 @@ pub fn keys_of_read_group(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
 }
 
 fn keys(args: Args<'_>, is_group: bool, visit: &mut dyn FnMut(usize)) {
-    if let Ok(reading) = Reading::parse(args, is_group) {
+    if let Ok(reading) = Reading::parse(args, is_group, 0) {
         (reading.keys_at..reading.keys_at + reading.streams).for_each(visit);
     }
 }

@@ -666,3 +666,20 @@ fn settings_of_valkey_9_are_taken() {
         assert_eq!(client.call(&["CONFIG", "SET", name, value]), Value::ok(), "{name}");
     }
 }
+
+#[test]
+fn a_timeout_that_ends_after_all_times_is_refused() {
+    let dir = Dir::new("timeouts");
+    let server = dir.start(&[]);
+    let mut client = server.client();
+    let max = i64::MAX.to_string();
+    let too_long = Value::Error("ERR timeout is out of range".to_owned());
+    for words in [
+        &["WAIT", "2", &max][..],
+        &["WAITAOF", "0", "1", &max],
+        &["XREAD", "BLOCK", &max, "STREAMS", "s", "0"],
+        &["XREADGROUP", "GROUP", "g", "c", "BLOCK", &max, "STREAMS", "s", ">"],
+    ] {
+        assert_eq!(client.call(words), too_long, "{words:?}");
+    }
+}

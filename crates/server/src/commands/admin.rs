@@ -3,7 +3,6 @@
 use darter_command::category::Categories;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use darter_base::number;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
@@ -86,9 +85,7 @@ fn role(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 fn wait(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let replicas = reader::int(args.at(1))?;
-    let timeout_ms =
-        number::parse_i64(args.at(2)).ok_or(Fault::text("ERR timeout is not an integer or out of range"))?;
-    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
+    let timeout_ms = reader::timeout_in_ms(args.at(2), caller.local.now_ms)?;
     let replication = &caller.local.shared.replication;
     if replication.is_replica() {
         return Err(Fault::text(

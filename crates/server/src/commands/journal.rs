@@ -41,9 +41,7 @@ fn waitaof(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     if replicas < 0 {
         return Err(Fault::text("ERR value is out of range, must be positive"));
     }
-    let timeout_ms =
-        reader::int(args.at(3)).map_err(|_| Fault::text("ERR timeout is not an integer or out of range"))?;
-    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| Fault::text("ERR timeout is negative"))?;
+    let timeout_ms = reader::timeout_in_ms(args.at(3), caller.local.now_ms)?;
     if caller.local.shared.replication.is_replica() {
         return Err(Fault::text(
             "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local \
