@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::engine::lease;
 use crate::journal::{replay, rewrite};
 use crate::script_run::know_libraries;
 use crate::shared::{Shared, ThreadMessage};
@@ -24,7 +25,7 @@ pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {
     if bytes == 0 {
         return Err("there is no journal".to_owned());
     }
-    let turns: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
+    let turns = turns(shared);
     loading.begin_replay(bytes);
     let body = move || {
         shared.snapshots.roam();
@@ -40,16 +41,16 @@ pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {
 
 fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
     let journal = &shared.journal;
-    // What a thread has noted is written at the end of its turn.
-    wait(shared, || shared.stats.iter().zip(turns).all(|(stats, then)| stats.turns.get() != *then))?;
-    if journal.is_on() {
-        let end = journal.end();
-        journal.ask_for_sync();
-        wait(shared, || journal.durable_before() >= end)?;
-    }
+    wait_for_turns(shared, turns)?;
     let dir = rewrite::dir_of(&shared.settings.live())?;
-    // What is read is not to be noted again: a record that nobody writes would be a gap.
-    let paused = journal.pause();
+    let paused = {
+        // While all shards are held nothing changes: neither commands nor clients that are served note anything.
+        let held: Vec<_> = shared.cells.iter().map(lease::take_asleep).collect();
+        // What is read is not to be noted again: a record that nobody writes would be a gap.
+        let paused = write_out(shared).map(|()| journal.pause());
+        held.into_iter().for_each(|held| lease::release_as_stranger(shared, held));
+        paused?
+    };
     load::empty(shared);
     know_libraries(&mut ThreadState::new(shared, 0), &[]);
     let loaded = replay::load(shared, &dir);
@@ -61,6 +62,28 @@ fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
     shared.snapshots.note_loaded(shared, None);
     shared.replication.begin_anew(shared);
     Ok(())
+}
+
+/// Has everything that is noted written and synced. The caller holds all shards.
+fn write_out(shared: &Shared) -> Result<(), String> {
+    // What a thread has noted is written at the end of its turn.
+    wait_for_turns(shared, &turns(shared))?;
+    let journal = &shared.journal;
+    if !journal.is_on() {
+        return Ok(());
+    }
+    let end = journal.end();
+    journal.ask_for_sync();
+    wait(shared, || journal.durable_before() >= end)
+}
+
+fn turns(shared: &Shared) -> Vec<u64> {
+    shared.stats.iter().map(|stats| stats.turns.get()).collect()
+}
+
+/// Waits until each thread has begun another turn.
+fn wait_for_turns(shared: &Shared, then: &[u64]) -> Result<(), String> {
+    wait(shared, || shared.stats.iter().zip(then).all(|(stats, then)| stats.turns.get() != *then))
 }
 
 /// Waits for what other threads do; sleeping ones are woken.
