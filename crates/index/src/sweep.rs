@@ -23,6 +23,18 @@ impl Index {
         }
     }
 
+    /// Has the next sweep look into every line in which anything expires. For bounds that were noted at another time than
+    /// `now_ms`, as by a load, or that no sweep has looked at for hours. Cost: two bytes of every line.
+    pub fn distrust_bounds(&mut self, now_ms: u64) {
+        self.now = Due::now(now_ms);
+        let now = self.now;
+        self.stream(Position::START, usize::MAX, |line| {
+            if line.due != Due::NEVER {
+                line.due = now;
+            }
+        });
+    }
+
     /// Examines up to `lines_max` lines from `from` on and reports the entries that have expired by `now_ms`. The
     /// caller removes them by key afterwards. Returns the next position (`START` after the end) and the number of
     /// lines examined.

@@ -547,6 +547,23 @@ fn a_sweep_reports_again_what_was_not_removed() {
     }
 }
 
+/// What a load notes by another clock is found at once, at whatever time of the day.
+#[test]
+fn bounds_of_another_time_are_not_trusted() {
+    for hour in 0..20 {
+        let now_ms = 1_750_000_000_000 + hour * 3_600_000;
+        let mut index = Index::new();
+        for n in 0..1000 {
+            let slot = insert(&mut index, random_hash, key(n));
+            index.note_expiry(slot, now_ms - 1, 1);
+        }
+        index.distrust_bounds(now_ms);
+        let mut due = 0;
+        index.sweep(Position::START, now_ms, usize::MAX, |_| Some(now_ms - 1), |_| due += 1);
+        assert_eq!(due, 1000);
+    }
+}
+
 #[test]
 fn entries_in_the_order_of_their_hashes_spill_nothing() {
     let mut first = Index::new();

@@ -74,6 +74,16 @@ impl Shard {
         swept
     }
 
+    /// Has the next sweep look at every key that expires: the index noted when by a clock other than `now_ms`, or no sweep
+    /// has come for hours. Cost: a line of memory for some ten keys, of databases in which any key expires.
+    pub fn distrust_bounds(&mut self, now_ms: u64) {
+        for db in 0..self.dbs.len() {
+            if self.may_expire_in(db) {
+                self.dbs[db].index.distrust_bounds(now_ms);
+            }
+        }
+    }
+
     fn next_db(&self, db: usize) -> Sweep {
         Sweep { db: (db + 1) % self.dbs.len(), at: Position::default() }
     }

@@ -21,6 +21,7 @@ use darter_store::Keyed;
 use darter_txn::LockSet;
 use darter_wire::{Args, OwnedArgs};
 
+use crate::clock::unix_ms;
 use crate::engine::apply::{Applied, Journalled, NotApplied};
 use crate::engine::lease;
 use crate::job::Shards;
@@ -74,7 +75,10 @@ impl Player {
 
     /// Lets the shards go.
     pub fn finish(mut self) -> ThreadState {
+        let now_ms = unix_ms();
         for part in self.grant.iter_mut() {
+            // Records were played at the clock of each.
+            part.shard.distrust_bounds(now_ms);
             part.shard.changes.take();
             // While the server runs shards tell the journal of changes, and these are in it.
             part.shard.changes.take_notes();
