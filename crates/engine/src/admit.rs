@@ -201,6 +201,11 @@ mod check {
         facts.spec().has(Marks::RUNS_QUEUE) && facts.queues_any(flags)
     }
 
+    /// Whether the command has one of `flags`; for EXEC its commands have too.
+    fn all_have(facts: &impl AdmitFacts, flags: Flags) -> bool {
+        has(facts, flags) && (!facts.spec().has(Marks::RUNS_QUEUE) || facts.queues_only(flags))
+    }
+
     /// Whether a write is refused for the state of the server: a script that has written goes on.
     fn may_fail(entry: EntryPoints, facts: &impl AdmitFacts) -> bool {
         writes(facts) && !(entry == EntryPoints::SCRIPT && facts.script().has_written)
@@ -286,8 +291,7 @@ mod check {
     }
 
     pub fn STALE(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
-        let runs_stale = || facts.spec().has(Marks::RUNS_QUEUE) && facts.queues_only(Flags::STALE);
-        (facts.is_stale() && !has(facts, Flags::STALE) && !runs_stale()).then(|| line(MASTER_DOWN))
+        (facts.is_stale() && !all_have(facts, Flags::STALE)).then(|| line(MASTER_DOWN))
     }
 
     pub fn STALE_IN_SCRIPT(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
@@ -295,7 +299,7 @@ mod check {
     }
 
     pub fn LOADING(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
-        (!has(facts, Flags::LOADING) && facts.is_loading()).then(|| line(IS_LOADING))
+        (facts.is_loading() && !all_have(facts, Flags::LOADING)).then(|| line(IS_LOADING))
     }
 
     pub fn BUSY(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
@@ -522,7 +526,8 @@ mod tests {
         let order =
             ["words", "NOAUTH", "restricted", "NOPERM", "subscribed", "MASTERDOWN", "LOADING", "BUSY"];
         assert_eq!(read, order);
-        let exec = || Trouble::new(Spec::other("exec", 1).mark(Marks::RUNS_QUEUE));
+        let flags = Flags::STALE.with(Flags::LOADING);
+        let exec = || Trouble::new(Spec::other("exec", 1).flag(flags).mark(Marks::RUNS_QUEUE));
         let mut reads = exec();
         reads.queued = Flags::STALE;
         let refusals = reads.refusals(EntryPoints::CLIENT);
@@ -531,7 +536,7 @@ mod tests {
         writes.queued = Flags::WRITE.with(Flags::DENYOOM);
         writes.cured.borrow_mut().push("busy");
         let refusals = writes.refusals(EntryPoints::CLIENT);
-        for word in ["OOM", "RDB", "AOF", "NOREPLICAS", "READONLY", "MASTERDOWN"] {
+        for word in ["OOM", "RDB", "AOF", "NOREPLICAS", "READONLY", "MASTERDOWN", "LOADING"] {
             assert!(refusals.iter().any(|known| known == word), "{word}: {refusals:?}");
         }
     }

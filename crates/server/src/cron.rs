@@ -163,7 +163,7 @@ impl Room {
         let is_replay = shared.snapshots.loading.is_replay();
         let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(local.now_ms) && !is_replay;
         // The master says what is gone.
-        let may_sweep = may_sweep && !shared.replication.keeps_dead() && !local.live.import_mode;
+        let may_sweep = may_sweep && !shared.replication.leaves_dead(&local.live) && !local.live.import_mode;
         // The last snapshot is to hold all that replicas hear of, or they need a full sync after the next start.
         let may_sweep = may_sweep && !shared.snapshots.ending.is_on();
         let is_sweeping = part.shard.may_expire() && may_sweep;

@@ -490,7 +490,7 @@ impl Sees {
     /// After it.
     pub fn end(self, local: &ThreadState, grant: &mut Shards) {
         if self != Sees::Living {
-            let keeps = local.shared.replication.keeps_dead();
+            let keeps = local.shared.replication.leaves_dead(&local.live);
             grant.iter_mut().for_each(|held| {
                 held.shard.show_dead(false);
                 held.shard.keep_dead(keeps);

@@ -82,6 +82,7 @@ mod races;
 mod replication;
 mod replication_bounds;
 mod replication_flows;
+mod replication_promises;
 mod replication_resume;
 mod replication_roles;
 mod replication_stream;

@@ -126,7 +126,11 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         crate::journal::rewrite::keep(caller.local)
             .map_err(|why| Fault::Text(format!("ERR {why}").into()))?;
     }
-    if changes.before.notify_keyspace_events != changes.after.notify_keyspace_events {
+    if changes.before.replication.max_lag_s != changes.after.replication.max_lag_s {
+        shared.replication.recount_good(shared);
+    }
+    let of_shards = |live: &darter_config::Live| (live.notify_keyspace_events, live.replication.read_only);
+    if of_shards(&changes.before) != of_shards(&changes.after) {
         crate::pubsub::listen(caller.local);
     }
     reply.ok();

@@ -94,7 +94,7 @@ const fn replica_spec(name: &'static str, since: &'static str) -> Spec {
 
 fn sync(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
-    if wish.is_backup || wish.contents != Contents::All {
+    if wish.is_backup {
         return back_up(caller, wish);
     }
     follow(caller, wish, Asks::All, reply)
@@ -281,12 +281,13 @@ fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             let host = String::from_utf8_lossy(words.bytes()?).into_owned();
             let port = number::parse_i64(words.bytes()?).and_then(|port| u16::try_from(port).ok());
             wish.to = Some((host, port.ok_or(Fault::NotInteger)?));
-            wish.is_forced = words.take("force");
+        } else if !wish.is_forced && words.take("force") {
+            wish.is_forced = true;
         } else {
             return Err(Fault::Syntax);
         }
     }
-    if wish.is_forced && wish.timeout_ms.is_none() {
+    if wish.is_forced && (wish.timeout_ms.is_none() || wish.to.is_none()) {
         return Err(Fault::text(
             "ERR FAILOVER with force option requires both a timeout and target HOST and IP.",
         ));

@@ -80,5 +80,10 @@ pub fn settle(local: &mut ThreadState, part: &mut Part) {
     part.shard.changes.listen(Listeners::TRACKING, local.shared.tracking.is_any());
     part.shard.changes.listen(Listeners::JOURNAL, local.shared.journal.is_noting());
     part.shard.changes.listen(Listeners::REPLICAS, local.shared.journal.intake.is_on());
-    part.shard.keep_dead(local.shared.replication.keeps_dead());
+    let leaves_dead = local.shared.replication.leaves_dead(&local.live);
+    if part.shard.keeps_dead() && !leaves_dead {
+        // No sweep has come while this server followed another.
+        part.shard.distrust_bounds(local.now_ms);
+    }
+    part.shard.keep_dead(leaves_dead);
 }

@@ -5,7 +5,7 @@ use darter_txn::waiters::{Parked, Ticket};
 use darter_wire::Reply;
 
 use super::Replication;
-use super::replicas::{Replica, Stage};
+use super::replicas::Replica;
 use crate::dispatch::Caller;
 use crate::journal::waitaof;
 use crate::replication::group::FailoverGroup;
@@ -133,14 +133,14 @@ impl Replication {
                 Goal::Applied(_) | Goal::Synced { .. } => false,
             });
             let has: Vec<bool> = wanted.collect();
-            let online = state.replicas.iter().filter(|replica| replica.stage == Stage::Online);
+            let online = state.replicas.iter().filter(|replica| replica.has(0));
             // What every member that may lead next has.
             let acked = |boot: &Id| {
                 let of = |replica: &&Replica| replica.boot.as_ref() == Some(boot);
-                state.replicas.iter().find(of).map_or(0, |replica| replica.acked)
+                state.replicas.iter().find(of).map_or(0, Replica::acked_offset)
             };
             let least = members.iter().map(acked).min().unwrap_or(u64::MAX);
-            (online.map(|replica| (replica.acked, replica.synced)).collect(), has, least)
+            (online.map(|replica| (replica.acked_offset(), replica.synced)).collect(), has, least)
         };
         let mut has = has.into_iter();
         let durable = shared.journal.durable_before();
@@ -190,7 +190,7 @@ impl Replication {
     pub fn applied_all(&self) -> usize {
         let state = self.state();
         let end = state.offset();
-        state.replicas.iter().filter(|replica| replica.stage == Stage::Online && replica.acked >= end).count()
+        state.replicas.iter().filter(|replica| replica.has(end)).count()
     }
 }
 

@@ -252,7 +252,7 @@ impl DiskSync {
                 flows.begin_at(ends);
                 flows.is_partial = false;
             }
-            replica.acked = 0;
+            replica.acked = None;
         });
         if is_there.is_some() {
             counts.partial_refused.fetch_add(1, Relaxed);

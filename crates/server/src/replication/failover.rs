@@ -54,10 +54,10 @@ impl Replication {
         }
     }
 
-    /// Gives a failover up; false: there is none.
+    /// Gives a failover up, so that there is none any more; false: there is none.
     pub fn abort_failover(&self) -> bool {
-        let failover = lock(&self.failover);
-        if let Some(failover) = &*failover {
+        let failover = lock(&self.failover).take();
+        if let Some(failover) = &failover {
             failover.is_aborted.store(true, Relaxed);
         }
         failover.is_some()
@@ -96,7 +96,8 @@ pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     let spawned = thread::Builder::new().name("darter-failover".to_owned()).spawn(move || {
         run(shared, &wish, &known);
         shared.pause.release();
-        lock(&shared.replication.failover).take();
+        // An aborted one has made room, perhaps for the next.
+        lock(&shared.replication.failover).take_if(|current| Arc::ptr_eq(current, &known));
         shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
     });
     if let Err(error) = spawned {
@@ -183,8 +184,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 /// A replica that is wanted and has everything up to an offset.
 fn found(shared: &Shared, wish: &Wish, goal: u64) -> Option<(String, u16)> {
     let state = shared.replication.state();
-    let online =
-        state.replicas.iter().filter(|replica| replica.stage == Stage::Online && replica.acked >= goal);
+    let online = state.replicas.iter().filter(|replica| replica.has(goal));
     let mut places = online.map(|replica| (replica.ip(), replica.port));
     places.find(|place| wish.to.as_ref().is_none_or(|to| to == place))
 }

@@ -466,9 +466,7 @@ fn look_after(shared: &Shared, state: &mut super::State) {
     if !state.replicas.is_empty() {
         state.alone_since_s = now_ms / 1000;
     }
-    let lag_s = live.replication.max_lag_s;
-    let good = state.replicas.iter().filter(|replica| replica.is_good(now_ms, lag_s)).count();
-    shared.replication.good_replicas.store(good as u32, Relaxed);
+    shared.replication.count_good(state, live.replication.max_lag_s);
 }
 
 /// Returns true if something is not committed yet, or members have not heard that it is.

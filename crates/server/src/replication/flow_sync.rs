@@ -110,7 +110,7 @@ pub fn begin(
         None => state.records.ends(),
     };
     let mut replica = Replica::new(info.clone(), wish.port, address, Stage::Waits, 0);
-    replica.acked = offset.filter(|_| from.is_some()).unwrap_or(0);
+    replica.acked = offset.filter(|_| from.is_some());
     replica.boot = wish.boot;
     let (ip, port) = (replica.ip(), replica.port);
     let mut flows = Flows::new(session, cursors);
@@ -118,7 +118,7 @@ pub fn begin(
     let count = flows.count();
     if let Some((offset, _)) = place {
         flows = Flows::from_disk(session, lanes);
-        replica.acked = offset;
+        replica.acked = Some(offset);
     }
     replica.flows = Some(flows);
     state.replicas.push(replica);
@@ -464,13 +464,14 @@ impl Sending {
             pipe.send(shared, FrameKind::Blocks, 0, &cut.to_bytes());
         }
         self.note(|replica| {
+            // What it was sent it has loaded when it says so.
             replica.go_online();
-            replica.acked = replica.acked.max(offset);
             let (ip, port) = (replica.ip(), replica.port);
             tracing::info!(
                 "replica {ip}:{port} was sent {blocks} blocks of {bytes} bytes, up to sequence {sequence}"
             );
         })?;
+        shared.replication.recount_good(shared);
         shared.journal.intake.poke();
         Ok(())
     }

@@ -167,6 +167,11 @@ impl Flows {
         self.lanes.iter().filter_map(|flow| flow.pipe.as_ref())
     }
 
+    /// Bytes that wait in its connections.
+    pub fn unsent_bytes(&self) -> u64 {
+        self.pipes().map(FlowPipe::unsent).sum()
+    }
+
     /// Bytes that its connections have sent.
     pub fn sent_bytes(&self) -> u64 {
         self.pipes().map(|pipe| pipe.info.output_bytes.load(Relaxed).saturating_sub(pipe.sent_before)).sum()

@@ -275,7 +275,8 @@ impl Link {
                 return None;
             }
             local.shared.replication.keeps_dead.store(true, Relaxed);
-            grant.iter_mut().for_each(|part| part.shard.keep_dead(true));
+            let leaves_dead = local.shared.replication.leaves_dead(&local.live);
+            grant.iter_mut().for_each(|part| part.shard.keep_dead(leaves_dead));
             Some(local.shared.journal.end())
         });
         let Some(end) = end.flatten() else { return false };
@@ -509,8 +510,9 @@ impl Link {
         let shared = self.shared;
         // Whoever watches or caches a key cannot know what has become of it.
         apply::with_all_shards(shared, |local, grant| {
+            let leaves_dead = local.shared.replication.leaves_dead(&local.live);
             for part in grant.iter_mut() {
-                part.shard.keep_dead(true);
+                part.shard.keep_dead(leaves_dead);
                 let dbs = part.shard.dbs_len();
                 (0..dbs).for_each(|db| part.watches.touch_db(db, |_| true));
             }

@@ -175,6 +175,11 @@ impl Replication {
         self.keeps_dead.load(Relaxed)
     }
 
+    /// Whether a shard leaves dead keys alone: those of a writable replica may be written over, and go.
+    pub fn leaves_dead(&self, live: &darter_config::Live) -> bool {
+        self.keeps_dead() && live.replication.read_only
+    }
+
     /// Whether the link to the master is up.
     pub fn link_is_up(&self) -> bool {
         self.link_is_up.load(Relaxed)
@@ -266,6 +271,12 @@ impl State {
     pub fn restart(&mut self, offset: u64) {
         self.backlog = Backlog::new(offset);
         self.records = Records::new(self.records.next(), offset);
+    }
+
+    /// Bytes that are kept for replicas that come, and those that wait in the connections of replicas.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        let kept = self.backlog.len() + self.records.bytes();
+        (kept, self.replicas.iter().map(Replica::unsent_bytes).sum())
     }
 
     /// Bytes that are kept, and the number of those before them in the RESP stream.

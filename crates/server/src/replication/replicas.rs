@@ -38,7 +38,7 @@ pub struct Replica {
     /// The first byte of the stream that it was not sent.
     pub cursor: u64,
     /// What it has applied.
-    pub acked: u64,
+    pub acked: Option<u64>,
     /// What it has on disk.
     pub synced: u64,
     /// When it last said so, Unix ms.
@@ -132,7 +132,7 @@ impl Replica {
             address,
             stage,
             cursor,
-            acked: 0,
+            acked: None,
             synced: 0,
             acked_ms: unix_ms(),
             lag_ms: 0,
@@ -172,6 +172,23 @@ impl Replica {
     /// Bytes that its connections have sent.
     fn sent_bytes(&self) -> u64 {
         self.flows.as_ref().map_or_else(|| self.info.output_bytes.load(Relaxed), Flows::sent_bytes)
+    }
+
+    /// Returns true if it follows and has said that it has everything before `offset`: what it was sent it may not have
+    /// loaded yet.
+    pub fn has(&self, offset: u64) -> bool {
+        self.stage == Stage::Online && self.acked.is_some_and(|acked| acked >= offset)
+    }
+
+    /// The offset that it has acknowledged; 0 before it has said any.
+    pub fn acked_offset(&self) -> u64 {
+        self.acked.unwrap_or(0)
+    }
+
+    /// Bytes that wait in its connections.
+    pub fn unsent_bytes(&self) -> u64 {
+        let own = self.info.pending_bytes.load(Relaxed) as u64;
+        own + self.flows.as_ref().map_or(0, Flows::unsent_bytes)
     }
 
     /// The address that others reach it by.
@@ -342,6 +359,18 @@ impl State {
 }
 
 impl Replication {
+    /// Counts the replicas that writes may count on: those that have acknowledged something within `lag_s` seconds.
+    pub(super) fn count_good(&self, state: &State, lag_s: u64) {
+        let now_ms = unix_ms();
+        let good = state.replicas.iter().filter(|replica| replica.is_good(now_ms, lag_s)).count();
+        self.good_replicas.store(good as u32, Relaxed);
+    }
+
+    /// As [`Replication::count_good`], by the settings as they are now.
+    pub fn recount_good(&self, shared: &Shared) {
+        self.count_good(&self.state(), shared.settings.live().replication.max_lag_s);
+    }
+
     /// Notes what a replica of ours says, by sequences.
     pub fn note_said(&self, shared: &Shared, client: u64, said: ReplicaProgress) {
         let mut state = self.state();
@@ -365,9 +394,10 @@ impl Replication {
         let Some(replica) = state.replicas.iter_mut().find(|replica| replica.info.id == client) else {
             return;
         };
-        replica.acked = replica.acked.max(offset);
+        replica.acked = replica.acked.max(Some(offset));
         replica.synced = replica.synced.max(synced.unwrap_or(0));
         (replica.acked_ms, replica.lag_ms) = (now_ms, lag_ms);
+        self.count_good(&state, shared.settings.live().replication.max_lag_s);
         drop(state);
         if self.has_waits() {
             shared.journal.intake.poke();

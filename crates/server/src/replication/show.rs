@@ -78,7 +78,7 @@ pub fn role(shared: &Shared, reply: &mut Reply<'_>) {
         reply.array(3);
         reply.bulk(replica.ip().as_bytes());
         reply.bulk(replica.port.to_string().as_bytes());
-        reply.bulk(replica.acked.to_string().as_bytes());
+        reply.bulk(replica.acked_offset().to_string().as_bytes());
     }
 }
 
@@ -125,8 +125,8 @@ pub fn followers(shared: &Shared) -> Vec<Follower> {
             ip: replica.ip(),
             port: replica.port,
             state: word(replica.stage),
-            offset: replica.acked,
-            behind_bytes: state.offset().saturating_sub(replica.acked),
+            offset: replica.acked_offset(),
+            behind_bytes: state.offset().saturating_sub(replica.acked_offset()),
             behind_records: replica
                 .flows
                 .as_ref()
@@ -135,7 +135,7 @@ pub fn followers(shared: &Shared) -> Vec<Follower> {
                 _ if !is_online => 0,
                 // Redis says once a second how far it is.
                 ..ACKS_APART_MS => replica.lag_ms,
-                _ => state.lag_ms(replica.acked, now_ms),
+                _ => state.lag_ms(replica.acked_offset(), now_ms),
             },
             heard_ms: now_ms.saturating_sub(replica.acked_ms),
             progress: replica.progress(),

@@ -11,7 +11,7 @@ use darter_command::Fault;
 use super::replicas::{Replica, Stage};
 use crate::pubsub;
 use crate::shared::Shared;
-use crate::snapshot::copy::{self, Contents, Last, Target, Wish};
+use crate::snapshot::copy::{self, Contents, Keyless, Last, Target, Wish};
 use crate::snapshot::run::{Run, Saved};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
@@ -62,7 +62,7 @@ pub fn serve(local: &mut ThreadState, id: u64, wish: &Wish, asks: Asks<'_>) -> R
         }
         if state.has_backlog && state.history.covers(history, next) && state.backlog.has(cursor) {
             let mut replica = Replica::new(info, wish.port, address, Stage::Online, cursor);
-            replica.acked = cursor;
+            replica.acked = Some(cursor);
             replica.go_online();
             tracing::info!("replica {}:{} continues at offset {cursor}", replica.ip(), replica.port);
             state.replicas.push(replica);
@@ -92,7 +92,7 @@ pub fn serve(local: &mut ThreadState, id: u64, wish: &Wish, asks: Asks<'_>) -> R
         end
     };
     let known = target.info.clone();
-    begin(local, id, target, asks).inspect_err(|_| {
+    begin(local, target, wish.contents, asks).inspect_err(|_| {
         forget(shared, id);
         known.is_replica.store(false, Relaxed);
     })?;
@@ -105,8 +105,9 @@ fn forget(shared: &Shared, id: u64) {
 }
 
 /// Begins the snapshot, or has it wait for the one under way.
-fn begin(local: &mut ThreadState, id: u64, target: Target, asks: Asks<'_>) -> Result<(), Fault> {
-    let shared = local.shared;
+fn begin(local: &mut ThreadState, target: Target, contents: Contents, asks: Asks<'_>) -> Result<(), Fault> {
+    let (shared, id) = (local.shared, target.info.id);
+    let keyless = Keyless::new(local, contents)?;
     let (tell, hear) = channel();
     let is_replica = shared.replication.is_replica();
     if !is_replica {
@@ -125,13 +126,13 @@ fn begin(local: &mut ThreadState, id: u64, target: Target, asks: Asks<'_>) -> Re
     let (file, run, told) = copy::take(local, format!("a snapshot for replica {id}"), Some(at_cut))?;
     let offset = if is_replica { Offset::AtCut(hear) } else { Offset::Made(hear) };
     let by_sync = asks == Asks::All;
-    copy::spawn(move || send(&target, &file, run.as_deref(), &told, &offset, by_sync))
+    copy::spawn(move || send(&target, (file, keyless), run.as_deref(), &told, &offset, by_sync))
 }
 
-/// Waits for the snapshot, sends it, and has the stream follow.
+/// Waits for the snapshot, sends it or the copy without keys, and has the stream follow.
 fn send(
     target: &Target,
-    file: &File,
+    (file, keyless): (File, Option<Keyless>),
     run: Option<&Run>,
     told: &Receiver<Result<Saved, String>>,
     offset: &Offset,
@@ -158,19 +159,27 @@ fn send(
         }
         None => return forget(shared, id),
     };
+    let (file, bytes) = match keyless.map_or(Ok((file, saved.bytes)), |keyless| keyless.write(shared)) {
+        Ok(copy) => copy,
+        Err(why) => {
+            forget(shared, id);
+            return target.refuse(&why);
+        }
+    };
     if let Some(replica) = shared.replication.state().replicas.iter_mut().find(|one| one.info.id == id) {
-        replica.begin_snapshot(saved.bytes);
+        replica.begin_snapshot(bytes);
     }
-    if !copy::send(target, file, saved.bytes, Last::Push) {
+    if !copy::send(target, &file, bytes, Last::Push) {
         return forget(shared, id);
     }
     let mut state = shared.replication.state();
     if let Some(replica) = state.replicas.iter_mut().find(|replica| replica.info.id == id) {
+        // What it was sent it has loaded when it says so.
         replica.go_online();
-        replica.acked = offset;
-        tracing::info!("replica {}:{} has its snapshot of {} bytes", replica.ip(), replica.port, saved.bytes);
+        tracing::info!("replica {}:{} has its snapshot of {bytes} bytes", replica.ip(), replica.port);
     }
     drop(state);
+    shared.replication.recount_good(shared);
     shared.journal.intake.poke();
 }
 

@@ -114,11 +114,9 @@ pub fn begin(local: &mut ThreadState, id: u64, contents: Contents) -> Result<(),
     let failed = |why: String| Fault::Text(format!("ERR {why}").into());
     let info = lock(&shared.clients).get(&id).cloned().ok_or_else(|| failed("no such client".into()))?;
     let target = Target { shared, info };
-    if contents != Contents::All {
-        let (spool, file) = spool(local)?;
-        let options = options(local.live.persistence.rdbcompression, local.live.persistence.rdbchecksum);
-        return spawn(move || match write_functions(shared, spool, contents, options) {
-            Ok(bytes) => {
+    if let Some(keyless) = Keyless::new(local, contents)? {
+        return spawn(move || match keyless.write(shared) {
+            Ok((file, bytes)) => {
                 send(&target, &file, bytes, Last::End);
             }
             Err(why) => target.refuse(&why),
@@ -168,28 +166,51 @@ pub fn spawn(body: impl FnOnce() + Send + 'static) -> Result<(), Fault> {
     spawned.map(drop).map_err(|error| Fault::Text(format!("ERR {error}").into()))
 }
 
-fn options(packs: bool, has_checksum: bool) -> Options {
-    Options { format: Format::Rdb, packs, has_checksum, now_ms: unix_ms(), id: 0 }
+/// A copy without keys, before it is written.
+pub struct Keyless {
+    spool: Spool,
+    file: File,
+    has_functions: bool,
+    options: Options,
 }
 
-/// Writes a copy without keys; returns its length in bytes.
-fn write_functions(
-    shared: &Shared,
-    spool: Spool,
-    contents: Contents,
-    options: Options,
-) -> Result<u64, String> {
-    let write = || {
-        let mut writer = Writer::new(spool, options)?;
-        if contents == Contents::Functions {
-            let libraries: Vec<_> = shared.scripts.libraries().iter().cloned().collect();
-            libraries.iter().try_for_each(|library| writer.function(&library.source))?;
+impl Keyless {
+    /// A copy of `contents`; `None` if keys are in them.
+    ///
+    /// Errors: no file can be written.
+    pub fn new(local: &ThreadState, contents: Contents) -> Result<Option<Keyless>, Fault> {
+        if contents == Contents::All {
+            return Ok(None);
         }
-        writer.finish()
-    };
-    let (spool, bytes) = write().map_err(|error: darter_persist::Error| error.to_string())?;
-    Box::new(spool).finish().map_err(|fault| fault.to_string())?;
-    Ok(bytes)
+        let (spool, file) = spool(local)?;
+        let persistence = &local.live.persistence;
+        let options = Options {
+            format: Format::Rdb,
+            packs: persistence.rdbcompression,
+            has_checksum: persistence.rdbchecksum,
+            now_ms: unix_ms(),
+            id: 0,
+        };
+        Ok(Some(Keyless { spool, file, has_functions: contents == Contents::Functions, options }))
+    }
+
+    /// Writes it; returns the file and its length in bytes.
+    ///
+    /// Errors: of the file.
+    pub fn write(self, shared: &Shared) -> Result<(File, u64), String> {
+        let Keyless { spool, file, has_functions, options } = self;
+        let write = || {
+            let mut writer = Writer::new(spool, options)?;
+            if has_functions {
+                let libraries: Vec<_> = shared.scripts.libraries().iter().cloned().collect();
+                libraries.iter().try_for_each(|library| writer.function(&library.source))?;
+            }
+            writer.finish()
+        };
+        let (spool, bytes) = write().map_err(|error: darter_persist::Error| error.to_string())?;
+        Box::new(spool).finish().map_err(|fault| fault.to_string())?;
+        Ok((file, bytes))
+    }
 }
 
 /// Waits for the snapshot and sends it.

@@ -171,6 +171,16 @@ pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) ->
     thread::Builder::new().name("darter-load".to_owned()).spawn(body).map(drop)
 }
 
+/// Has the next sweep look at every key that expires: they were loaded as of another time.
+fn distrust_bounds(shared: &'static Shared) {
+    let now_ms = unix_ms();
+    for cell in shared.cells {
+        let mut held = lease::take_asleep(cell);
+        held.shard.distrust_bounds(now_ms);
+        lease::release_as_stranger(shared, held);
+    }
+}
+
 /// Empties all databases, for a thread that serves no client. It sends no notification.
 pub fn empty(shared: &'static Shared) {
     for cell in shared.cells {
@@ -193,6 +203,9 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) ->
     let done = load_as_of(shared, dir, name, onto);
     loading.as_of_ms.store(0, Relaxed);
     done?;
+    if as_of_ms != 0 || loading.position().is_some() {
+        distrust_bounds(shared);
+    }
     tracing::info!(
         "loaded {name}: {} keys ({} expired) in {:.2} s",
         loading.keys.load(Relaxed),
@@ -267,6 +280,7 @@ pub fn replicated(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<(), 
     loading.as_of_ms.store(1, Relaxed);
     let functions = read(shared, file, Pass::Make);
     loading.as_of_ms.store(0, Relaxed);
+    distrust_bounds(shared);
     know_libraries(&mut ThreadState::new(shared, 0), &functions?);
     Ok(())
 }
@@ -308,6 +322,7 @@ impl BlockLoad {
     /// All blocks are loaded.
     pub fn finish(&self) {
         self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+        distrust_bounds(self.shared);
         know_libraries(&mut ThreadState::new(self.shared, 0), &lock(&self.functions));
         self.is_finished.store(true, Relaxed);
     }
@@ -528,7 +543,10 @@ fn visit(
     pass: Pass,
 ) -> Result<(), String> {
     sort(shared, by_shard, chunk)?;
-    let now_ms = match shared.snapshots.loading.as_of_ms.load(Relaxed) {
+    let loading = &shared.snapshots.loading;
+    let now_ms = match loading.as_of_ms.load(Relaxed) {
+        // Replicas that continue from here have the dead keys too, and are to be told when these go.
+        0 if loading.position().is_some() => 1,
         0 => unix_ms(),
         then => then,
     };

@@ -302,6 +302,13 @@ impl<S: Read + Write> Client<S> {
         String::from_utf8_lossy(line).into_owned()
     }
 
+    /// Reads so many bytes.
+    pub fn read_bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.reader.read_exact(&mut bytes).expect("bytes in time");
+        bytes
+    }
+
     /// Reads one reply.
     pub fn read(&mut self) -> Value {
         let line = self.read_line();

@@ -56,7 +56,7 @@ fn replicas(source: &Source<'_>, out: &mut Text) {
             _ => 0,
         };
         let mut line = String::new();
-        let (ip, port, offset) = (replica.ip(), replica.port, replica.acked);
+        let (ip, port, offset) = (replica.ip(), replica.port, replica.acked_offset());
         let _ = write!(line, "ip={ip},port={port},state={stage},offset={offset},lag={lag_s}");
         if let Some(flows) = &replica.flows {
             line.push_str(if flows.is_from_disk { ",from=disk" } else { ",from=memory" });

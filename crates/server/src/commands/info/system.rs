@@ -132,12 +132,11 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
     out.field("rss_overhead_bytes", 0);
     out.field("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
     out.field("mem_fragmentation_bytes", apart);
-    out.zeros(&[
-        "mem_not_counted_for_evict",
-        "mem_replication_backlog",
-        "mem_total_replication_buffers",
-        "mem_clients_slaves",
-    ]);
+    let (backlog, replicas) = source.shared.replication.state().memory_bytes();
+    out.zeros(&["mem_not_counted_for_evict"]);
+    out.field("mem_replication_backlog", backlog);
+    out.field("mem_total_replication_buffers", backlog + replicas);
+    out.field("mem_clients_slaves", replicas);
     out.field("mem_clients_normal", memory.clients);
     out.zeros(&["mem_cluster_links", "mem_aof_buffer"]);
     out.field("mem_allocator", "mimalloc+slab");
