@@ -40,7 +40,26 @@ pub(super) fn value(arg: &[u8]) -> Result<f64, Fault> {
     if arg.eq_ignore_ascii_case(b"nan") {
         return Ok(f64::NAN);
     }
-    number::parse_f64(arg).ok_or(Fault::text("ERR TSDB: invalid value"))
+    number::parse_f64(arg).filter(|_| is_plain(arg)).ok_or(Fault::text("ERR TSDB: invalid value"))
+}
+
+/// Returns true if a number is written as RedisTimeSeries reads it: with digits before a point and behind it, without
+/// a leading zero or plus, and not in hexadecimal.
+fn is_plain(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let (whole, rest) = text.split_at(digits(text));
+    let (fraction, rest) = match rest.strip_prefix(b".") {
+        Some(rest) => rest.split_at(digits(rest)),
+        None => (&b"0"[..], rest),
+    };
+    let is_exponent = match rest {
+        [b'e' | b'E', b'+' | b'-', power @ ..] | [b'e' | b'E', power @ ..] => {
+            !power.is_empty() && digits(power) == power.len()
+        }
+        rest => rest.is_empty(),
+    };
+    !whole.is_empty() && (whole.len() == 1 || !whole.starts_with(b"0")) && !fraction.is_empty() && is_exponent
 }
 
 /// Adds a sample to the series at `name`, which must exist, and the resulting samples to the series that it feeds;
@@ -65,8 +84,9 @@ pub(super) fn add_to(
         Ok((added, newest, fed))
     })?;
     let (added, newest, fed) = edited.ok_or(NO_KEY)?.result.map_err(not_added)?;
-    place.changed(event);
+    // Listeners hear of the series that are fed first, as in Redis.
     feed::feed(ctx, name, fed);
+    ctx.changed(name, event);
     Ok(if added == Added::Ignored { newest } else { sample.time })
 }
 

@@ -77,6 +77,13 @@ fn bad_arguments_have_their_own_errors() {
         ("TS.ADD x y 1", "ERR TSDB: invalid timestamp"),
         ("TS.ADD x -1 1", "ERR TSDB: invalid timestamp, must be a nonnegative integer"),
         ("TS.ADD x 1 y", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 1.", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 .5", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 +1", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 01", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 0x1", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 inf", "ERR TSDB: invalid value"),
+        ("TS.ADD x 1 1e", "ERR TSDB: invalid value"),
         ("TS.ALTER x RETENTION 1", "ERR TSDB: the key does not exist"),
         ("TS.INCRBY x y", "ERR TSDB: invalid increase/decrease value"),
         (
