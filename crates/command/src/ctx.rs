@@ -102,6 +102,9 @@ impl Wait {
     }
 }
 
+/// Tells whether a client may read a key.
+pub type MayRead = Box<dyn Fn(&[u8]) -> bool>;
+
 /// The state a command body runs in.
 pub struct Ctx<'a> {
     /// Selected database.
@@ -128,7 +131,7 @@ pub struct Ctx<'a> {
     /// held then.
     pub only_key: Option<&'a [u8]>,
     /// Whether the client may read a key that a body has found itself, by labels; `None`: any.
-    pub may_read: Option<Box<dyn Fn(&[u8]) -> bool>>,
+    pub may_read: Option<MayRead>,
     shards: ShardSet<'a>,
     first: Option<Key<'a>>,
 }

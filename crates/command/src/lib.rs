@@ -43,7 +43,7 @@ pub(crate) mod testing;
 pub mod topk;
 pub mod zset;
 
-pub use ctx::{Ctx, Env, Wait};
+pub use ctx::{Ctx, Env, MayRead, Wait};
 pub use fault::Fault;
 pub use reader::Reader;
 pub use spec::{Command, Flags, Group, Keys, Marks, Rarity, Reach, Spec};

@@ -3,7 +3,7 @@
 use darter_base::fields::{FieldSource, Malformed};
 
 use crate::sample::Sample;
-use crate::series::Head;
+use crate::series::BlockHead;
 
 /// The aggregation of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,7 +173,7 @@ impl Bucket {
 
     /// Takes a whole block, as [`Bucket::add_after`] does each of its samples, but for the rounding of its sums. Returns
     /// false, with the bucket unchanged, if their sum is too large.
-    pub(crate) fn add_block(&mut self, head: &Head, before: Option<Sample>, start: u64) -> bool {
+    pub(crate) fn add_block(&mut self, head: &BlockHead, before: Option<Sample>, start: u64) -> bool {
         let sum = self.sum + head.sum;
         if self.mean.is_some() || !sum.is_finite() {
             return false;
@@ -193,11 +193,11 @@ impl Bucket {
     }
 
     /// The head of a block of `samples`, which are those of the bucket; `None` if some are no numbers, or their sum is none.
-    pub(crate) fn head(&self, samples: &[Sample]) -> Option<Head> {
+    pub(crate) fn head(&self, samples: &[Sample]) -> Option<BlockHead> {
         let (first, last) = (*samples.first()?, *samples.last()?);
         let Bucket { sum, squares, min, max, area, .. } = *self;
         let is_there = self.nans == 0 && self.mean.is_none() && sum.is_finite();
-        is_there.then_some(Head { first, last, count: self.count, sum, squares, min, max, area })
+        is_there.then_some(BlockHead { first, last, count: self.count, sum, squares, min, max, area })
     }
 
     #[inline]

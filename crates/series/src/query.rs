@@ -4,7 +4,7 @@ use darter_slab::Arena;
 
 use crate::aggregate::{Bucket, Kind, interpolate};
 use crate::sample::Sample;
-use crate::series::{Head, PartVisitor, Series};
+use crate::series::{BlockHead, PartVisitor, Series};
 
 /// Rows of an answer at most.
 const ROWS_MAX: usize = 1 << 26;
@@ -348,7 +348,7 @@ struct Open {
 }
 
 /// Samples on their way into buckets.
-struct Filling<'w, 'a> {
+struct BucketFilling<'w, 'a> {
     walk: &'w mut Walk<'a>,
     open: Option<Open>,
     fault: Option<TooMany>,
@@ -356,7 +356,7 @@ struct Filling<'w, 'a> {
     goes_on: bool,
 }
 
-impl Filling<'_, '_> {
+impl BucketFilling<'_, '_> {
     /// Opens the bucket of `sample`, unless it is open; the one before ends then.
     fn enter(&mut self, sample: Sample) {
         if self.open.as_ref().is_some_and(|open| sample.time < open.end) {
@@ -376,8 +376,8 @@ impl Filling<'_, '_> {
     }
 }
 
-impl PartVisitor for Filling<'_, '_> {
-    fn block(&mut self, head: &Head) -> bool {
+impl PartVisitor for BucketFilling<'_, '_> {
+    fn block(&mut self, head: &BlockHead) -> bool {
         let query = self.walk.query;
         if query.times.is_some() || query.values.is_some() {
             return false;
@@ -429,7 +429,7 @@ impl<'a> Walk<'a> {
         enough: usize,
     ) -> Result<Option<Open>, TooMany> {
         let (query, series, arena) = (self.query, self.series, self.arena);
-        let mut filling = Filling { walk: self, open, fault: None, enough, goes_on: true };
+        let mut filling = BucketFilling { walk: self, open, fault: None, enough, goes_on: true };
         series.each_part(arena, from, to, &mut filling);
         if let Some(latest) = query.latest
             && filling.goes_on

@@ -65,7 +65,7 @@ fn product(n: u64) -> String {
         mixed(n) % 1000,
         mixed(n) % 100,
         mixed(n) % 5000,
-        n % 3 == 0,
+        n.is_multiple_of(3),
         n % 90,
         n % 90,
         tags.join(","),

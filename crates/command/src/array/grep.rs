@@ -5,7 +5,7 @@ use darter_store::array::PLACE_MAX;
 use darter_wire::{Args, Reply};
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::long_read::{self, Collector, Span, Took};
+use super::long_read::{self, PlaceSpan, RangeCollector, Took};
 use super::read::positive;
 use super::{place, read, reply_number, spec};
 use crate::reader::is;
@@ -121,7 +121,7 @@ struct Matches {
     len: usize,
 }
 
-impl Collector for Matches {
+impl RangeCollector for Matches {
     fn take(&mut self, at: u64, text: &[u8], reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
         let mut each = self.tests.iter().map(|test| test.takes(text, self.no_case));
         let is_taken = if self.needs_all { each.all(|is| is) } else { each.any(|is| is) };
@@ -149,6 +149,6 @@ fn grep(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let tests = words.iter().map(|(word, pattern)| Test::new(word, pattern, no_case));
     let tests = tests.collect::<Result<Vec<_>, Fault>>()?;
     let matches = Matches { tests, needs_all, limit, with_values, no_case, len: 0 };
-    let span = Span { low: start.min(end), high: start.max(end), is_reversed: start > end };
+    let span = PlaceSpan { low: start.min(end), high: start.max(end), is_reversed: start > end };
     long_read::answer(ctx, args.at(1), vec![span], matches, reply)
 }

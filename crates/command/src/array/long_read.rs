@@ -26,7 +26,7 @@ const NO_ARRAY: usize = usize::MAX;
 
 /// Places from the lower to the higher, and the end to begin with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct PlaceSpan {
     pub low: u64,
     pub high: u64,
     pub is_reversed: bool,
@@ -44,23 +44,23 @@ pub(super) enum Took {
 }
 
 /// What a command makes of texts.
-pub(super) trait Collector: Clone + Send + 'static {
+pub(super) trait RangeCollector: Clone + Send + 'static {
     /// Begins a span.
-    fn begin(&mut self, _span: Span) {}
+    fn begin(&mut self, _span: PlaceSpan) {}
     /// Takes the next text and writes its part of the answer, up to about `bytes_max` bytes.
     fn take(&mut self, at: u64, text: &[u8], reply: &mut Reply<'_>, bytes_max: usize) -> Took;
     /// Writes what follows the texts of a span; returns false if there is no room for all of it.
     fn end(&mut self, _reply: &mut Reply<'_>, _bytes_max: usize) -> bool {
         true
     }
-    /// The elements of the answer that are written; `None` if it is no array and [`Collector::finish`] writes it.
+    /// The elements of the answer that are written; `None` if it is no array and [`RangeCollector::finish`] writes it.
     fn len(&self) -> Option<usize>;
     /// Writes an answer that is no array.
     fn finish(&mut self, _reply: &mut Reply<'_>) {}
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum SpanStage {
     New,
     Open,
     Read,
@@ -69,21 +69,22 @@ enum Stage {
 /// A read in progress.
 #[derive(Clone)]
 struct RangeRead<C> {
-    spans: VecDeque<(Span, Stage)>,
+    spans: VecDeque<(PlaceSpan, SpanStage)>,
     collector: C,
 }
 
 /// Passes the texts of `spans` of the array at `name` to `collector`, and answers what it makes of them.
 ///
 /// Errors: the value is no array.
-pub(super) fn answer<C: Collector>(
+pub(super) fn answer<C: RangeCollector>(
     ctx: &mut Ctx<'_>,
     name: &[u8],
-    spans: Vec<Span>,
+    spans: Vec<PlaceSpan>,
     collector: C,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let spans: VecDeque<(Span, Stage)> = spans.into_iter().map(|span| (span, Stage::New)).collect();
+    let spans: VecDeque<(PlaceSpan, SpanStage)> =
+        spans.into_iter().map(|span| (span, SpanStage::New)).collect();
     let places = spans.iter().map(|(span, _)| span.high - span.low).fold(0, u64::saturating_add);
     let may_slice = ctx.may_slice;
     let mut read = RangeRead { spans, collector };
@@ -111,7 +112,7 @@ pub(super) fn answer<C: Collector>(
     Ok(())
 }
 
-fn leave<C: Collector>(ctx: &mut Ctx<'_>, name: &[u8], read: RangeRead<C>, reply: &Reply<'_>) -> bool {
+fn leave<C: RangeCollector>(ctx: &mut Ctx<'_>, name: &[u8], read: RangeRead<C>, reply: &Reply<'_>) -> bool {
     let len = Arc::new(AtomicUsize::new(NO_ARRAY));
     let answer = RangeAnswer { body: Vec::new(), sent: 0, has_begun: false, len: Arc::clone(&len) };
     let (resp3, mut read) = (reply.is_resp3(), Some(read));
@@ -132,7 +133,7 @@ fn leave<C: Collector>(ctx: &mut Ctx<'_>, name: &[u8], read: RangeRead<C>, reply
     ctx.read_later(&[name], &mut begin, Box::new(answer), reply)
 }
 
-impl<C: Collector> RangeRead<C> {
+impl<C: RangeCollector> RangeRead<C> {
     /// Reads up to `texts_max` texts and writes about `bytes_max` bytes; returns true at the end.
     fn step(
         &mut self,
@@ -144,13 +145,13 @@ impl<C: Collector> RangeRead<C> {
         let mut left = texts_max;
         while let Some((span, stage)) = self.spans.front_mut() {
             let collector = &mut self.collector;
-            if *stage == Stage::New {
+            if *stage == SpanStage::New {
                 collector.begin(*span);
-                *stage = Stage::Open;
+                *stage = SpanStage::Open;
             }
             // The last text, and what became of it; `Took::On` is a pause.
             let mut stopped = None;
-            if *stage == Stage::Open {
+            if *stage == SpanStage::Open {
                 let mut visit = |at: u64, text: &[u8]| {
                     let took = collector.take(at, text, reply, bytes_max);
                     left = left.saturating_sub(1 + text.len() / TEXT_BYTES);
@@ -170,7 +171,7 @@ impl<C: Collector> RangeRead<C> {
                     *stage = go_on(span, at, took);
                     return false;
                 }
-                None => *stage = Stage::Read,
+                None => *stage = SpanStage::Read,
             }
             if !self.collector.end(reply, bytes_max) {
                 return false;
@@ -190,21 +191,21 @@ impl<C: Collector> RangeRead<C> {
 }
 
 /// Moves `span` to what is left of it after the text at `at`; returns its stage then.
-fn go_on(span: &mut Span, at: u64, took: Took) -> Stage {
+fn go_on(span: &mut PlaceSpan, at: u64, took: Took) -> SpanStage {
     let is_there = took == Took::Again;
     let (end, next) = match span.is_reversed {
         true => (span.low, if is_there { at } else { at.saturating_sub(1) }),
         false => (span.high, if is_there { at } else { at.saturating_add(1) }),
     };
     if at == end && !is_there {
-        return Stage::Read;
+        return SpanStage::Read;
     }
     if span.is_reversed {
         span.high = next
     } else {
         span.low = next
     }
-    Stage::Open
+    SpanStage::Open
 }
 
 /// The elements of the answer so far, and how much of them is sent.

@@ -3,7 +3,7 @@
 use darter_base::number;
 use darter_wire::{Args, Reply};
 
-use super::long_read::{self, Collector, Span, Took};
+use super::long_read::{self, PlaceSpan, RangeCollector, Took};
 use super::{range, read, spec};
 use crate::reader::is;
 use crate::{Ctx, DataCommand, Fault};
@@ -46,14 +46,14 @@ fn parse(args: Args<'_>) -> Result<Op, Fault> {
 
 /// Joins the elements by an operation.
 #[derive(Clone)]
-struct Joined {
+struct JoinedElements {
     op: Op,
     count: i64,
     number: Option<f64>,
     bits: Option<i64>,
 }
 
-impl Collector for Joined {
+impl RangeCollector for JoinedElements {
     fn take(&mut self, _at: u64, text: &[u8], _reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
         match &self.op {
             Op::Count(wanted) => {
@@ -93,8 +93,8 @@ impl Collector for Joined {
 
 fn op(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let ((low, high), _) = range(args.at(2), args.at(3))?;
-    let joined = Joined { op: parse(args)?, count: 0, number: None, bits: None };
-    long_read::answer(ctx, args.at(1), vec![Span { low, high, is_reversed: false }], joined, reply)
+    let joined = JoinedElements { op: parse(args)?, count: 0, number: None, bits: None };
+    long_read::answer(ctx, args.at(1), vec![PlaceSpan { low, high, is_reversed: false }], joined, reply)
 }
 
 /// A number without its fraction, as far as it has 64 bits.

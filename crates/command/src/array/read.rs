@@ -5,7 +5,7 @@ use darter_base::number;
 use darter_store::{Arena, Array};
 use darter_wire::{Args, Reply};
 
-use super::long_read::{self, Collector, Span, Took};
+use super::long_read::{self, PlaceSpan, RangeCollector, Took};
 use super::{place, range, read, reply_number, spec};
 use crate::reader::is;
 use crate::{Ctx, DataCommand, Fault};
@@ -92,7 +92,13 @@ fn get_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     if high - low >= RANGE_MAX {
         return Err(Fault::text("ERR range exceeds maximum of 1000000 items"));
     }
-    long_read::answer(ctx, args.at(1), vec![Span { low, high, is_reversed }], EachPlace::default(), reply)
+    long_read::answer(
+        ctx,
+        args.at(1),
+        vec![PlaceSpan { low, high, is_reversed }],
+        EachPlace::default(),
+        reply,
+    )
 }
 
 /// Answers each place of the spans: its text, or null.
@@ -127,8 +133,8 @@ impl EachPlace {
     }
 }
 
-impl Collector for EachPlace {
-    fn begin(&mut self, Span { low, high, is_reversed }: Span) {
+impl RangeCollector for EachPlace {
+    fn begin(&mut self, PlaceSpan { low, high, is_reversed }: PlaceSpan) {
         let (first, last) = if is_reversed { (high, low) } else { (low, high) };
         (self.next, self.last, self.is_reversed) = (Some(first), last, is_reversed);
     }
@@ -168,7 +174,7 @@ pub(super) fn positive(word: &[u8]) -> Result<usize, Fault> {
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let ((low, high), is_reversed) = range(args.at(2), args.at(3))?;
     let pairs = Pairs { limit: limit(args, 4)?, len: 0 };
-    long_read::answer(ctx, args.at(1), vec![Span { low, high, is_reversed }], pairs, reply)
+    long_read::answer(ctx, args.at(1), vec![PlaceSpan { low, high, is_reversed }], pairs, reply)
 }
 
 /// Answers the texts with their places.
@@ -178,7 +184,7 @@ struct Pairs {
     len: usize,
 }
 
-impl Collector for Pairs {
+impl RangeCollector for Pairs {
     fn take(&mut self, at: u64, text: &[u8], reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
         reply.array(2);
         reply_number(reply, at);
@@ -193,13 +199,13 @@ impl Collector for Pairs {
 }
 
 /// The last `count` insertion places, the newest first: back from the cursor, and from the end on behind 0.
-fn last_places(array: &Array, arena: &Arena, count: u64) -> Vec<Span> {
+fn last_places(array: &Array, arena: &Arena, count: u64) -> Vec<PlaceSpan> {
     let len = array.len(arena);
     let count = count.min(len);
     let newest = array.cursor.unwrap_or(u64::MAX).min(len.wrapping_sub(1));
     let before = count.min(newest.saturating_add(1));
     let behind = count - before;
-    let span = |end: u64, places: u64| Span { low: end - places, high: end - 1, is_reversed: true };
+    let span = |end: u64, places: u64| PlaceSpan { low: end - places, high: end - 1, is_reversed: true };
     let spans = [(newest.saturating_add(1), before), (len, behind)];
     spans.into_iter().filter(|(_, places)| *places > 0).map(|(end, places)| span(end, places)).collect()
 }

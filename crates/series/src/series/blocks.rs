@@ -2,7 +2,7 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::head::{self, Head};
+use super::head::{self, BlockHead};
 use crate::Full;
 use crate::codec::{self, Packing};
 use crate::sample::Sample;
@@ -57,7 +57,7 @@ impl Block {
     }
 
     /// What its samples add up to; `None` if it has no head.
-    pub fn head(&self, arena: &Arena) -> Option<Head> {
+    pub fn head(&self, arena: &Arena) -> Option<BlockHead> {
         head::read(arena.seen(self.handle), (self.first, self.last), u64::from(self.count))
     }
 

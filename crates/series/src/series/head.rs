@@ -5,7 +5,7 @@ use crate::sample::Sample;
 
 /// The sums of a block whose values are all numbers.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct BlockHead {
     /// Its oldest sample.
     pub first: Sample,
     /// Its newest sample.
@@ -41,12 +41,12 @@ pub(super) fn write(samples: &[Sample], out: &mut Vec<u8>) {
 }
 
 /// The head of a block of `count` samples from `first` to `last`, in milliseconds.
-pub(super) fn read(bytes: &[u8], (first, last): (u64, u64), count: u64) -> Option<Head> {
+pub(super) fn read(bytes: &[u8], (first, last): (u64, u64), count: u64) -> Option<BlockHead> {
     let (&mark, rest) = bytes.split_first()?;
     let (numbers, _) = rest.get(..BYTES).filter(|_| mark == THERE)?.as_chunks::<8>();
     let mut numbers = numbers.iter().map(|number| f64::from_bits(u64::from_le_bytes(*number)));
     let mut next = || numbers.next().unwrap_or_default();
-    Some(Head {
+    Some(BlockHead {
         first: Sample { time: first, value: next() },
         last: Sample { time: last, value: next() },
         count,

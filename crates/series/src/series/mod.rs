@@ -15,7 +15,7 @@ use crate::sample::{Blocked, Policy, Sample};
 use blocks::Block;
 
 pub use feed::{Change, Fed};
-pub(crate) use head::Head;
+pub(crate) use head::BlockHead;
 
 /// Newest samples that are kept uncompressed.
 const OPEN_MAX: usize = SAMPLES_MAX / 8;
@@ -508,7 +508,7 @@ impl Series {
 /// What [`Series::each_part`] passes samples to.
 pub(crate) trait PartVisitor {
     /// Takes a whole block; false: its samples are to be passed one by one.
-    fn block(&mut self, head: &Head) -> bool;
+    fn block(&mut self, head: &BlockHead) -> bool;
     /// Takes a sample; false: it is the last.
     fn sample(&mut self, sample: Sample) -> bool;
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use darter_command::Marks;
+use darter_command::{Marks, MayRead};
 use darter_wire::{Args, Span};
 
 use crate::clients::ClientInfo;
@@ -195,13 +195,16 @@ pub fn note_failed_login(
     log(local, Some(session), info, refusal);
 }
 
-/// What a command asks before it answers a key that it has found itself.
-pub type MayRead = Option<Box<dyn Fn(&[u8]) -> bool>>;
-
 /// The keys that `client` may read by a call that finds its keys by labels; `None`: it finds none, or may read every key.
 /// A client that has gone may read none; 0 is the server. Cost: a comparison for other commands.
 #[inline]
-pub fn may_read(local: &ThreadState, entry: &Entry, args: Args<'_>, db: usize, client: u64) -> MayRead {
+pub fn may_read(
+    local: &ThreadState,
+    entry: &Entry,
+    args: Args<'_>,
+    db: usize,
+    client: u64,
+) -> Option<MayRead> {
     if !entry.spec.has(Marks::READS_BY_LABEL) || client == 0 {
         return None;
     }
