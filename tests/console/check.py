@@ -595,6 +595,47 @@ def replication(program, browser, failed, folder, port):
         replica.close()
 
 
+def group(program, browser, failed, folder):
+    """A group of two servers: who leads, who is a member, what has changed. A member that stands still is dropped."""
+    if not shutil.which("etcd"):
+        return print("skipped  no etcd: the page of a group")
+    with socket.socket() as a, socket.socket() as b:
+        a.bind(("127.0.0.1", 0)), b.bind(("127.0.0.1", 0))
+        store, peers = a.getsockname()[1], b.getsockname()[1]
+    url, peer_url = f"http://127.0.0.1:{store}", f"http://127.0.0.1:{peers}"
+    data = tempfile.mkdtemp()
+    etcd = subprocess.Popen(["etcd", "--data-dir", data, "--listen-client-urls", url, "--advertise-client-urls", url,
+                             "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
+                             "--initial-cluster", f"default={peer_url}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    flags = ("--proactor_threads", "2", "--dbfilename", "", "--ha_store", f"etcd://127.0.0.1:{store}", "--min_replicas_to_ack", "1")
+    first = Server(program, *flags)
+    try:
+        browser.screen(1360, 1200, "light")
+        browser.call("Page.navigate", url=f"http://127.0.0.1:{first.port}/#replication")
+        browser.wait("document.getElementById('group-facts')?.innerText.includes('leads')", "a server alone leads its group", 30)
+        browser.says("group-facts", "too few members", "and refuses writes")
+        second = Server(program, *flags)
+        try:
+            browser.wait("[...document.querySelectorAll('#member-table tbody tr')].filter(row => row.innerText.includes('yes')).length === 2",
+                         "another one is a member", 30)
+            browser.says("change-table", "is a member", "which is told as a change")
+            browser.picture(folder / "group-light.png")
+            accessible(browser, failed, "group")
+            browser.screen(1360, 1200, "dark")
+            browser.picture(folder / "group-dark.png")
+            second.process.send_signal(signal.SIGSTOP)
+            browser.says("change-table", "is no member any more", "a member that stands still is dropped")
+            second.process.send_signal(signal.SIGCONT)
+        finally:
+            second.close()
+        check(failed, no_overflow(browser), "the page of a group fits")
+    finally:
+        first.close()
+        etcd.terminate()
+        etcd.wait()
+        shutil.rmtree(data, ignore_errors=True)
+
+
 def phone(browser, failed, folder):
     for name in ("overview", "keys", "shell", "clients", "replication", "diagnose"):
         browser.screen(390, 844, "light", mobile=True)
@@ -772,6 +813,9 @@ def main():
             disconnected(program, browser, failed, folder)
             readonly(program, browser, failed, folder)
             password(program, browser, failed)
+            before = list(browser.complaints)
+            group(program, browser, failed, folder)
+            browser.complaints[:] = before  # its servers are ended while the page is open
             check(failed, not browser.complaints, "the browser has nothing to complain about" + "".join("\n  " + c for c in browser.complaints))
         finally:
             done.set()

@@ -1,7 +1,8 @@
 //! Clients of a group while members are killed and stopped and the net is cut: nothing that was answered is lost, nothing
 //! that was shown vanishes, and no master shows old data.
 //!
-//! `DARTER_FAULTS_FAILOVER` says how many faults there are; `DARTER_FAULTS_SEED` which.
+//! `DARTER_FAULTS_FAILOVER` says how many faults there are, `DARTER_FAULTS_KIND` of which kind (kills, stops, cuts or store;
+//! else any), `DARTER_FAULTS_SEED` which. `tools/faults failover` runs many and prints the figures.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -103,17 +104,47 @@ struct FaultCounts {
     cuts: u64,
     store_cuts: u64,
     leaders: u64,
+    // when the leader was killed
+    kills_us: Vec<u64>,
+}
+
+/// The kinds of faults by their names, as draws of [`disturb`].
+const KINDS: [(&str, std::ops::Range<u64>); 4] =
+    [("kills", 0..3), ("stops", 3..5), ("cuts", 5..7), ("store", 7..8)];
+
+/// The draws of faults that are wanted.
+fn wanted() -> std::ops::Range<u64> {
+    let name = std::env::var("DARTER_FAULTS_KIND").unwrap_or_default();
+    let found = KINDS.iter().find(|(known, _)| *known == name);
+    assert!(name.is_empty() || found.is_some(), "no kind of faults: {name}");
+    found.map_or(0..8, |(_, draws)| draws.clone())
+}
+
+/// Milliseconds from each kill of the leader to the end of the first append that was begun after it and answered.
+fn outages_ms(seen: &[Operation], kills_us: &[u64]) -> Vec<u64> {
+    let answered = |one: &&Operation| one.appends.is_some() && matches!(one.outcome, Outcome::Seen(_));
+    let until = |from_us: u64| {
+        let after = seen.iter().filter(answered).filter(|one| one.began_us >= from_us);
+        after.map(|one| one.ended_us).min().map(|end_us| (end_us - from_us) / 1000)
+    };
+    let mut all: Vec<u64> = kills_us.iter().filter_map(|from_us| until(*from_us)).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Does harm, and waits until all is well again.
-fn disturb(group: &mut Group, rng: &mut Rng, counts: &mut FaultCounts) {
+fn disturb(group: &mut Group, rng: &mut Rng, counts: &mut FaultCounts, now_us: impl Fn() -> u64) {
     let leader = group.settled(MEMBERS);
     // More often than not the leader is hit.
     let at = if rng.below(3) > 0 { leader } else { rng.below(MEMBERS as u64) as usize };
     counts.leaders += u64::from(at == leader);
     std::thread::sleep(Duration::from_millis(rng.below(200)));
-    match rng.below(8) {
+    let draws = wanted();
+    match draws.start + rng.below(draws.end - draws.start) {
         0..=2 => {
+            if at == leader {
+                counts.kills_us.push(now_us());
+            }
             group.kill(at);
             counts.kills += 1;
             std::thread::sleep(Duration::from_millis(rng.below(3000)));
@@ -208,7 +239,7 @@ fn nothing_is_lost_and_nothing_shown_vanishes() {
     let seen = run(&mut group, seed, |group, work| {
         for _ in 0..faults {
             let before = work.answered();
-            disturb(group, &mut rng, &mut counts);
+            disturb(group, &mut rng, &mut counts, || work.now_us());
             group.settled(MEMBERS);
             while work.answered() < before + 50 {
                 std::thread::sleep(Duration::from_millis(5));
@@ -216,9 +247,23 @@ fn nothing_is_lost_and_nothing_shown_vanishes() {
         }
     });
     let found = check(&seen);
+    let outages = outages_ms(&seen, &counts.kills_us);
+    counts.kills_us.clear();
     println!("{counts:?}: {found:?}");
+    println!("from a kill of the leader to the next answered write: {}", shown(&outages));
     let found = found.unwrap_or_else(|why| panic!("seed {seed}, {counts:?}: {why}"));
     assert!(found.answered > 50 * faults, "{found:?}");
+}
+
+/// The middle and the ends of sorted times.
+fn shown(times: &[u64]) -> String {
+    let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+    match (at(50), at(99), times.last()) {
+        (Some(p50), Some(p99), Some(max)) => {
+            format!("p50 {p50} ms, p99 {p99} ms, max {max} ms ({} kills)", times.len())
+        }
+        _ => "no leader was killed".to_owned(),
+    }
 }
 
 /// The same clients on a group that answers before its members have a change.

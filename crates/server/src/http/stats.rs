@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::metrics::most_called;
 use crate::commands::info;
-use crate::replication::show;
+use crate::replication::{group, show};
 use crate::report::trend::Point;
 use crate::report::{CommandTotals, Report};
 use crate::shared::Shared;
@@ -65,6 +65,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         "persistence": fields(b"persistence"),
         "replication": fields(b"replication"),
         "replicas": show::overview(shared),
+        "group": group::show::console(shared),
     })
 }
 

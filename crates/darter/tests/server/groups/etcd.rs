@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::nodes::wait_until;
+use crate::nodes::{signal, wait_until};
 
 /// See above.
 pub struct Etcd {
@@ -39,6 +39,13 @@ impl Etcd {
         };
         wait_until("etcd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Some(Etcd { process, port, folder })
+    }
+}
+
+impl Etcd {
+    /// Stops it, or has it go on.
+    pub fn signal(&self, name: &str) {
+        signal(self.process.id(), name);
     }
 }
 

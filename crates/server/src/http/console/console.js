@@ -11,6 +11,7 @@ import * as shell from "./console/shell.js";
 import * as clients from "./console/clients.js";
 import * as diagnose from "./console/diagnose.js";
 import * as replication from "./console/replication.js";
+import * as group from "./console/group.js";
 import { drawAll } from "./console/chart.js";
 
 /* ---- the connection ---- */
@@ -63,6 +64,7 @@ async function look() {
     online(now);
     overview.draw(now);
     replication.draw(now);
+    group.draw(now);
     keys.setDatabases();
   } catch (error) {
     offline(error);

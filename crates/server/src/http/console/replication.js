@@ -41,7 +41,7 @@ const TABLE = new Table($("replica-table"), {
   ],
 });
 
-function facts(id, rows) {
+export function facts(id, rows) {
   fill(id, ...rows.filter(Boolean).flatMap(([name, value, style]) => [
     el("dt", {}, name), el("dd", { class: style || "" }, value),
   ]));

@@ -8,6 +8,7 @@ use super::{Family, Kind, Samples, Scrape, counter, gauge, many, most_called};
 use crate::pubsub;
 use crate::replication::group;
 use crate::replication::show::Follower;
+use crate::stats::histogram::Sum;
 use darter_config::Measure;
 
 /// Every family.
@@ -102,6 +103,33 @@ pub(super) const OWN: &[Family] = &[
     many("darter_acks_waiting", Kind::Gauge, "Changes that members have not acknowledged yet.", |s, out| {
         if let Some(group) = group::show::overview(s.shared) {
             out.one(group.acks_waiting as f64);
+        }
+    }),
+    many(
+        "darter_ack_wait_seconds",
+        Kind::Histogram,
+        "From a change in the stream to the last acknowledgement it needs; one change at a time is measured.",
+        |s, out| {
+            if let Some(group) = &s.shared.group {
+                let mut waits = Sum::default();
+                waits.add(&group.commit.waits);
+                out.histogram(&[], &waits, group.commit.waits_nanos.load(Relaxed));
+            }
+        },
+    ),
+    many(
+        "darter_store_unreached",
+        Kind::Gauge,
+        "1 while the store of the group cannot be asked.",
+        |s, out| {
+            if let Some(group) = group::show::overview(s.shared) {
+                out.one(f64::from(group.store_fault.is_some()));
+            }
+        },
+    ),
+    many("darter_group_leader", Kind::Gauge, "1 on the server that leads its group.", |s, out| {
+        if let Some(group) = &s.shared.group {
+            out.one(f64::from(group.serves(s.shared)));
         }
     }),
     many(

@@ -5,13 +5,15 @@
 //! Threads ask for the bound at the end of their turns (`durability::log`). Nothing here sends or waits.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Instant;
 
 use darter_quorum::group::ServeWindow;
 use darter_reactor::process::boot_ms;
 use darter_replica::history::Id;
 use darter_replica::records::StreamNumbers;
 
+use crate::stats::histogram::Histogram;
 use crate::worker::lock;
 
 /// See above.
@@ -26,6 +28,10 @@ pub struct CommitRule {
     from_ms: AtomicU64,
     until_ms: AtomicU64,
     table: Mutex<CommitTable>,
+    /// Times that changes have waited for members, added to with the table locked,
+    pub waits: Histogram,
+    /// and their sum in nanoseconds.
+    pub waits_nanos: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -37,6 +43,8 @@ struct CommitTable {
     committed: u64,
     is_frozen: bool,
     wanted: Vec<WantedMember>,
+    // a change whose wait is measured: everything below this sequence, and since when
+    measured: Option<(u64, Instant)>,
 }
 
 /// A start of a server whose acknowledgements are required, or soon are.
@@ -81,7 +89,10 @@ impl Default for CommitRule {
                 committed: 0,
                 is_frozen: false,
                 wanted: Vec::new(),
+                measured: None,
             }),
+            waits: Histogram::default(),
+            waits_nanos: AtomicU64::new(0),
         }
     }
 }
@@ -136,6 +147,7 @@ impl CommitRule {
             committed: next,
             is_frozen: table.is_frozen,
             wanted: std::mem::take(&mut table.wanted),
+            measured: None,
         };
         self.stream_bound.store(next, SeqCst);
         self.bound.store(table.numbers.journal_of(next), SeqCst);
@@ -195,7 +207,13 @@ impl CommitRule {
         if table.numbers != *numbers {
             table.numbers = numbers.clone();
         }
-        table.fed = table.fed.max(next);
+        if next > table.fed {
+            table.fed = next;
+            // One at a time is measured: looking at the clock for each would cost more than it tells.
+            if table.measured.is_none() && self.is_on() {
+                table.measured = Some((next, Instant::now()));
+            }
+        }
         self.count(&mut table)
     }
 
@@ -235,6 +253,11 @@ impl CommitRule {
             return false;
         }
         table.committed = low;
+        if let Some((_, since)) = table.measured.take_if(|(next, _)| *next <= low) {
+            let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.waits.add(nanos);
+            self.waits_nanos.fetch_add(nanos, Relaxed);
+        }
         self.stream_bound.store(low, SeqCst);
         self.bound.store(table.numbers.journal_of(low), SeqCst);
         true
@@ -288,6 +311,26 @@ mod tests {
         assert_eq!(rule.committed_before(), Some(110));
         assert!(rule.note_acked(&id('a'), 115), "as one that was a member before this server led");
         assert_eq!(rule.committed_before(), Some(125));
+    }
+
+    #[test]
+    fn the_wait_of_a_change_ends_with_the_last_acknowledgement() {
+        let (rule, numbers) = (rule(), StreamNumbers::new(110, 100));
+        rule.set_wanted(&[WantedMember::member(id('a')), WantedMember::member(id('b'))]);
+        let measured = || {
+            let mut sum = crate::stats::histogram::Sum::default();
+            sum.add(&rule.waits);
+            sum.count()
+        };
+        rule.note_fed(105, &numbers);
+        rule.note_acked(&id('a'), 105);
+        rule.note_acked(&id('b'), 104);
+        assert_eq!(measured(), 0, "a member lacks a record of it");
+        rule.note_fed(108, &numbers);
+        rule.note_acked(&id('b'), 106);
+        rule.note_acked(&id('a'), 106);
+        assert_eq!(measured(), 1);
+        assert!(rule.waits_nanos.load(Relaxed) > 0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::{FailoverGroup, GroupEvent, place, roles};
 use crate::pubsub;
 use crate::replication::replicas::Stage;
 use crate::shared::{CloseScope, Shared};
+use crate::thread_state::unix_ms;
 use crate::worker::lock;
 use darter_config::HighAvailability;
 
@@ -160,6 +161,7 @@ impl GroupDriver {
         let Some((actions, peers, leads, silence_ms)) = done else { return };
         self.act(actions);
         self.beaters.settle(self.shared, &peers);
+        self.note_changes();
         self.tell_of_leader();
         self.look_at_lease();
         let lease_ms = self.shared.settings.live().replication.ha.lease_ms;
@@ -208,6 +210,16 @@ impl GroupDriver {
                 }
             }
         }
+    }
+
+    /// Keeps what has changed for people.
+    fn note_changes(&self) {
+        let mut record = lock(&self.group.record);
+        self.group.with_machine(self.shared, |machine| {
+            if let Some((_, state)) = machine.state() {
+                record.note(unix_ms(), state);
+            }
+        });
     }
 
     /// Publishes that another server leads, in the words of Sentinel.

@@ -2,13 +2,15 @@
 //!
 //! `driver` is the thread of the group: it runs the state machine of the crate `quorum`, `roles` does what that asks for.
 //! `beats` are the threads that speak to other members, `store` the one that asks the store. `commit` says how far output
-//! may go, `takeover` gives the lead away, `closing` ends connections that may not be answered any more, `place` finds this server's own name.
+//! may go, `takeover` gives the lead away, `closing` ends connections that may not be answered any more, `place` finds this server's own
+//! name, `record` keeps what has changed for people.
 
 pub mod beats;
 mod closing;
 pub mod commit;
 mod driver;
 mod place;
+pub mod record;
 mod roles;
 pub mod show;
 mod store;
@@ -31,6 +33,7 @@ use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 use commit::{CommitRule, WantedMember};
+use record::GroupRecord;
 
 /// The group, as all threads share it.
 #[derive(Default)]
@@ -63,6 +66,8 @@ pub struct FailoverGroup {
     /// The data came from a journal at the start.
     pub recovers: AtomicBool,
     store_fault: Mutex<Option<String>>,
+    // what this server has seen of the group
+    record: Mutex<GroupRecord>,
     /// Counts, for metrics.
     pub counts: GroupCounts,
 }

@@ -1,9 +1,13 @@
 //! The group as people see it: DARTER GROUP and INFO.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use darter_reactor::process::boot_ms;
 use darter_wire::Reply;
+use serde_json::{Value, json};
 
 use super::FailoverGroup;
+use crate::replication::show::followers;
 use crate::shared::Shared;
 use crate::worker::lock;
 
@@ -51,6 +55,43 @@ pub fn overview(shared: &Shared) -> Option<GroupOverview> {
         silences: silences.collect(),
         store_fault,
         acks_waiting: if machine.leads() { group.commit.waiting() } else { 0 },
+    })
+}
+
+/// Everything about the group that the console shows; null: there is none.
+pub fn console(shared: &Shared) -> Value {
+    let (Some(group), Some(seen)) = (&shared.group, overview(shared)) else { return Value::Null };
+    let leads = seen.role == "leading";
+    // What the others lack is known to the leader alone.
+    let followers = if leads { followers(shared) } else { Vec::new() };
+    let sync: Vec<&str> = seen.sync.iter().filter_map(|member| member.split('#').next()).collect();
+    let mut names = sync.clone();
+    let others = followers.iter().map(|one| format!("{}:{}", one.ip, one.port)).collect::<Vec<_>>();
+    names.extend(others.iter().map(String::as_str).chain([seen.name.as_str(), seen.leader.as_str()]));
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable();
+    names.dedup();
+    let members = names.iter().map(|name| {
+        let follower = others.iter().position(|other| other == name).and_then(|at| followers.get(at));
+        let silence = seen.silences.iter().find(|(other, _)| other == name).map(|(_, silence_ms)| silence_ms);
+        json!({
+            "name": name, "is_own": *name == seen.name, "leads": *name == seen.leader,
+            "is_in_sync": sync.contains(name), "heard_ms": silence,
+            "behind_bytes": follower.map(|one| one.behind_bytes),
+        })
+    });
+    let members: Vec<Value> = members.collect();
+    let record = lock(&group.record);
+    let changes = record.last_first().map(
+        |one| json!({ "at_ms": one.at_ms, "term": one.term, "kind": one.kind.word(), "member": one.member }),
+    );
+    json!({
+        "name": seen.name, "role": seen.role, "term": seen.term, "leader": seen.leader,
+        "store_fault": seen.store_fault, "acks": group.acks, "acks_waiting": seen.acks_waiting,
+        "lacks_acks": leads && group.lacks_acks(), "is_in_doubt": group.is_in_doubt(),
+        "lease_ms": if leads { group.commit.lease_left_ms() } else { None },
+        "led": group.counts.led.load(SeqCst), "deposed": group.counts.deposed.load(SeqCst),
+        "members": members, "changes": changes.collect::<Vec<Value>>(),
     })
 }
 
