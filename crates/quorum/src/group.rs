@@ -48,6 +48,8 @@ pub struct GroupFacts {
     pub is_whole: bool,
     /// It has begun with what its journal kept.
     pub recovers: bool,
+    /// A full sync has taken what was here, and has not brought a whole state.
+    pub is_emptied: bool,
     /// It has keys.
     pub has_data: bool,
     /// What was on disk is loaded.
@@ -740,7 +742,7 @@ impl GroupMachine {
 
     /// Whether this start of a server may go on for an earlier one, because no member has stayed.
     fn may_recover(&self, now_ms: u64, facts: &GroupFacts, state: &GroupState) -> bool {
-        if !state.sync.iter().any(|member| member.name == self.own.name) {
+        if facts.is_emptied || !state.sync.iter().any(|member| member.name == self.own.name) {
             return false;
         }
         let patience_ms = 2 * self.config.lease_ms;

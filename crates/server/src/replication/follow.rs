@@ -77,6 +77,7 @@ impl Link {
                 inbox.begin_loading();
                 if let Some(group) = &self.shared.group {
                     group.doubt();
+                    group.is_emptied.store(true, Relaxed);
                 }
                 self.info.begin_sync(0);
                 self.begin_replacing(0)?;

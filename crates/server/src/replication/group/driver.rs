@@ -257,6 +257,7 @@ impl GroupDriver {
             position: state.offset(),
             is_whole: state.is_continuous && !is_loading,
             recovers: self.group.recovers.load(SeqCst),
+            is_emptied: self.group.is_emptied.load(SeqCst) && !state.is_continuous,
             has_data: state.is_continuous || has_keys,
             is_ready: !is_loading,
             replid: if leads { state.history.id } else { self.replid }.to_string(),

@@ -63,6 +63,8 @@ pub struct FailoverGroup {
     has_abdicated: AtomicBool,
     // counts changes of the role, after which members are beaten to at once
     changes: AtomicU64,
+    /// A full sync has begun since the start: what was here before it is gone.
+    pub is_emptied: AtomicBool,
     /// The data came from a journal at the start.
     pub recovers: AtomicBool,
     store_fault: Mutex<Option<String>>,
