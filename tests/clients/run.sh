@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
 # NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
-# NAME-nodes is the same against three servers with --cluster_mode=yes.
+# NAME-nodes is the same against three servers with --cluster_mode=yes, NAME-moves against six whose slots move as a whole.
 # NAME-cache is the library's client-side cache; it empties the server.
 # With MEMCACHED_PORT those of memcached too. Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
@@ -64,6 +64,16 @@ while True:
     THREE_RUNS=$three $limit "$here/three.sh" "$three_folder" "$three_port" >"$cache/three.log" 2>&1 ||
         { tail -3 "$cache/three.log" >&2; return 1; }
     rm -rf "$three_folder"
+}
+
+# redis-py while slots move as a whole between the masters of six.sh; needs an etcd.
+moves() {
+    install_redis_py || return
+    six_folder=$(mktemp -d) || return
+    six_port=$((20000 + $$ % 10000))
+    SIX_RUNS="'$cache/redis-py/venv/bin/python' '$here/redis-py/moving.py' 127.0.0.1 $six_port" \
+        $limit "$here/six.sh" "$six_folder" "$six_port" >"$cache/six.log" 2>&1 || { tail -3 "$cache/six.log" >&2; return 1; }
+    rm -rf "$six_folder"
 }
 
 # redis-cli that follows redirections, and its look at a cluster.
@@ -236,6 +246,7 @@ run() {
     jedis-cluster) tool=mvn check="cluster jedis" ;;
     redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
     redis-py-nodes) tool=python3 check="nodes redis-py" ;;
+    redis-py-moves) tool=etcd check=moves ;;
     ioredis-nodes) tool=npm check="nodes ioredis" ;;
     go-redis-nodes) tool=go check="nodes go-redis" ;;
     redis-cli-nodes) tool=redis-cli check="nodes redis-cli" ;;
@@ -257,7 +268,7 @@ run() {
 failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
-all="$all redis-py-nodes ioredis-nodes go-redis-nodes redis-cli-nodes"
+all="$all redis-py-nodes redis-py-moves ioredis-nodes go-redis-nodes redis-cli-nodes"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"

@@ -7,6 +7,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
+use crate::crc::SLOTS_LEN;
+use crate::slot::slot_of;
+
 /// A seeded 64-bit hash function (rapidhash v3 nano); 64 bytes, meant to be kept beside the table it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHasher {
@@ -14,6 +17,43 @@ pub struct KeyHasher {
     secrets: RapidSecrets,
     // For keys of 8 to 16 bytes, drawn from the same seed: the same two multiplications, inlined where it is called.
     short: [u64; 3],
+    // Hashes of keys carry the slot.
+    by_slot: bool,
+}
+
+/// The place of the slot in the hash of a key: the half by which the index and others choose lines is free of it, and in the
+/// other half it is the end by which the index tells segments apart once it has more than 2^18.
+const SLOT_SHIFT: u32 = 32;
+const SLOT_MASK: u64 = (SLOTS_LEN as u64 - 1) << SLOT_SHIFT;
+/// Spreads slots, so that those of a range are everywhere; and the factor that undoes it.
+const SPREAD: u64 = 10_125;
+const UNSPREAD: u64 = inverse(SPREAD);
+
+/// The number that multiplied by the odd `factor` gives 1, modulo 2^64.
+const fn inverse(factor: u64) -> u64 {
+    let (mut found, mut round) = (factor, 0);
+    while round < 6 {
+        found = found.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(found)));
+        round += 1;
+    }
+    found
+}
+
+/// The slot that a hash by slot carries.
+#[inline]
+pub fn slot_in(hash: u64) -> u16 {
+    ((hash >> SLOT_SHIFT).wrapping_mul(UNSPREAD) as u16) & (SLOTS_LEN - 1)
+}
+
+/// The slots in the order that shards by slot are cut from, 0..16384: shard and place in it.
+#[inline]
+pub fn spread_slot_in(hash: u64) -> u16 {
+    (hash >> SLOT_SHIFT) as u16 & (SLOTS_LEN - 1)
+}
+
+/// The hash of a slot's keys in the bits of [`spread_slot_in`], 0 elsewhere.
+pub fn hash_bits_of(slot: u16) -> u64 {
+    (u64::from(slot).wrapping_mul(SPREAD) << SLOT_SHIFT) & SLOT_MASK
 }
 
 impl KeyHasher {
@@ -21,7 +61,7 @@ impl KeyHasher {
     pub fn new(seed: u64) -> Self {
         let secrets = RapidSecrets::seed(seed);
         let draw = |n: u8| rapidhash_v3_nano_inline::<true, false>(&[n; 24], &secrets) | 1;
-        Self { secrets, short: [draw(1), draw(2), draw(3)] }
+        Self { secrets, short: [draw(1), draw(2), draw(3)], by_slot: false }
     }
 
     /// A hash function seeded from the operating system through std's `RandomState`, so that nobody can predict it.
@@ -29,7 +69,31 @@ impl KeyHasher {
         Self::new(RandomState::new().build_hasher().finish())
     }
 
-    /// The 64-bit hash of `key`; all bits are usable. Cost: about 25 instructions up to 16 bytes.
+    /// The same function, whose hashes of keys carry the cluster slot in 14 of their bits: see [`slot_in`].
+    pub fn by_slot(self) -> Self {
+        Self { by_slot: true, ..self }
+    }
+
+    /// Whether hashes of keys carry the slot.
+    #[inline]
+    pub fn is_by_slot(&self) -> bool {
+        self.by_slot
+    }
+
+    /// The hash of a key of the keyspace: with its slot if this function is one by slot. Cost: [`KeyHasher::hash`], and then
+    /// that of the slot.
+    #[inline(always)]
+    pub fn hash_key(&self, key: &[u8]) -> u64 {
+        if self.by_slot { self.hash_with_slot(key) } else { self.hash(key) }
+    }
+
+    /// [`KeyHasher::hash_key`] of a function by slot.
+    #[inline(never)]
+    pub fn hash_with_slot(&self, key: &[u8]) -> u64 {
+        self.hash(key) & !SLOT_MASK | hash_bits_of(slot_of(key))
+    }
+
+    /// The 64-bit hash of `key`, a member or a field; all bits are usable. Cost: about 25 instructions up to 16 bytes.
     #[inline(always)]
     pub fn hash(&self, key: &[u8]) -> u64 {
         match (key.first_chunk(), key.last_chunk()) {
@@ -69,6 +133,22 @@ mod tests {
         assert_eq!(a.hash(b"key:1"), KeyHasher::new(1).hash(b"key:1"));
         assert_ne!(a.hash(b"key:1"), b.hash(b"key:1"));
         assert_ne!(KeyHasher::random().hash(b"key:1"), KeyHasher::random().hash(b"key:1"));
+    }
+
+    #[test]
+    fn a_hash_by_slot_tells_the_slot_and_spreads_otherwise() {
+        let (plain, hasher) = (KeyHasher::new(5), KeyHasher::new(5).by_slot());
+        assert_eq!(SPREAD.wrapping_mul(UNSPREAD), 1);
+        let mut changed = 0;
+        for n in 0..20_000u32 {
+            let name = format!("key:{n}");
+            let hash = hasher.hash_key(name.as_bytes());
+            assert_eq!(slot_in(hash), slot_of(name.as_bytes()));
+            assert_eq!(hash_bits_of(slot_in(hash)) >> SLOT_SHIFT, u64::from(spread_slot_in(hash)));
+            changed |= hash ^ plain.hash_key(name.as_bytes());
+            assert_eq!(hasher.hash(name.as_bytes()), plain.hash(name.as_bytes()), "members have no slot");
+        }
+        assert_eq!(changed, SLOT_MASK, "nothing else has changed");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod number;
 pub mod rng;
 pub mod sha1;
 pub mod short;
+pub mod slot;
 pub mod units;
 pub mod varint;
 

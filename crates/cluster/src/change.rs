@@ -6,6 +6,7 @@
 use darter_base::crc::SLOTS_LEN;
 
 use crate::map::{MoveWay, Node, NodeGroup, SlotMove, SlotRange, join_ranges};
+use crate::migration::{MigrationChange, must_be_free};
 use crate::stored::{GroupPlace, StoredMap};
 
 /// A change, asked of the node `me` of [`MapChange::apply`].
@@ -44,6 +45,8 @@ pub enum MapChange {
     Reset,
     /// The state of a slot.
     SetSlot(u16, SlotState),
+    /// A migration begins, goes on or ends.
+    Migration(MigrationChange),
 }
 
 /// What CLUSTER SETSLOT makes of a slot; texts are ids of nodes.
@@ -79,9 +82,19 @@ impl MapChange {
         match self {
             MapChange::Register(node) => register(map, node),
             MapChange::Meet { other, other_ip, own_ip } => meet(map, (me, own_ip), (other, other_ip))?,
-            MapChange::AddSlots(ranges) => add_slots(map, me, ranges)?,
-            MapChange::DelSlots(ranges) => del_slots(map, me, ranges)?,
-            MapChange::FlushSlots => own_group(map, me)?.slots.clear(),
+            MapChange::AddSlots(ranges) => {
+                must_be_free(map, ranges)?;
+                add_slots(map, me, ranges)?;
+            }
+            MapChange::DelSlots(ranges) => {
+                must_be_free(map, ranges)?;
+                del_slots(map, me, ranges)?;
+            }
+            MapChange::FlushSlots => {
+                let slots = own_group(map, me)?.slots.clone();
+                must_be_free(map, &slots)?;
+                own_group(map, me)?.slots.clear();
+            }
             MapChange::SetEpoch(epoch) => set_epoch(map, me, *epoch)?,
             MapChange::BumpEpoch => return bump(map, me),
             MapChange::Replicate(master) => replicate(map, me, master)?,
@@ -89,7 +102,11 @@ impl MapChange {
             MapChange::Lead => lead(map, me)?,
             MapChange::Forget(id) => forget(map, me, id)?,
             MapChange::Reset => reset(map, me)?,
-            MapChange::SetSlot(slot, state) => set_slot(map, me, *slot, state)?,
+            MapChange::SetSlot(slot, state) => {
+                must_be_free(map, &[SlotRange { start: *slot, end: *slot }])?;
+                set_slot(map, me, *slot, state)?;
+            }
+            MapChange::Migration(change) => change.apply(map, me)?,
         }
         Ok(MapAnswer::Done)
     }
@@ -103,7 +120,7 @@ fn own_group<'m>(map: &'m mut StoredMap, me: &str) -> Result<&'m mut NodeGroup, 
 }
 
 /// The group that the node `me` leads. Errors: it follows.
-fn led_group<'m>(map: &'m mut StoredMap, me: &str) -> Result<&'m mut NodeGroup, String> {
+pub(crate) fn led_group<'m>(map: &'m mut StoredMap, me: &str) -> Result<&'m mut NodeGroup, String> {
     let group = own_group(map, me)?;
     if group.master.id == me { Ok(group) } else { Err("this node is a replica and owns no slots".to_owned()) }
 }
@@ -155,7 +172,7 @@ fn join(map: &mut StoredMap, at: usize) {
 }
 
 /// `slots` without those of `range`.
-fn without(slots: &[SlotRange], range: SlotRange) -> Vec<SlotRange> {
+pub(crate) fn without(slots: &[SlotRange], range: SlotRange) -> Vec<SlotRange> {
     let mut left = Vec::with_capacity(slots.len() + 1);
     for own in slots {
         if own.end < range.start || range.end < own.start {
@@ -172,7 +189,7 @@ fn without(slots: &[SlotRange], range: SlotRange) -> Vec<SlotRange> {
     left
 }
 
-fn has(slots: &[SlotRange], slot: u16) -> bool {
+pub(crate) fn has(slots: &[SlotRange], slot: u16) -> bool {
     slots.iter().any(|range| range.start <= slot && slot <= range.end)
 }
 
@@ -182,7 +199,7 @@ fn each(ranges: &[SlotRange]) -> impl Iterator<Item = u16> + '_ {
 }
 
 /// The groups that the node sees: the cluster, or its own.
-fn seen<'m>(map: &'m StoredMap, me: &str) -> &'m [NodeGroup] {
+pub(crate) fn seen<'m>(map: &'m StoredMap, me: &str) -> &'m [NodeGroup] {
     match map.place_of(me) {
         Some(GroupPlace::Joined(_)) => &map.joined,
         Some(GroupPlace::Waiting(at)) => map.waiting.get(at..=at).unwrap_or_default(),
@@ -272,6 +289,7 @@ fn take_out(map: &mut StoredMap, id: &str) -> Result<Node, String> {
         GroupPlace::Waiting(at) => map.waiting.remove(at),
     };
     map.moves.retain(|one| one.group != group.id && one.other != group.id);
+    map.migrations.retain(|one| one.from != group.id && one.to != group.id);
     Ok(group.master)
 }
 

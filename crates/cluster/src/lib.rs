@@ -8,14 +8,15 @@
 pub mod answers;
 pub mod change;
 pub mod map;
+pub mod migration;
 pub mod pushed;
 pub mod route;
-pub mod slot;
 pub mod stored;
 
 pub use change::MapChange;
-pub use map::{Health, MoveWay, Node, NodeGroup, NodeRole, SlotMap, SlotMove, SlotRange};
+pub use darter_base::slot::slot_of;
+pub use map::{Health, MoveWay, Node, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits};
+pub use migration::{Migration, MigrationChange, MigrationState};
 pub use pushed::parse;
 pub use route::{Ask, Routing, RoutingRules};
-pub use slot::slot_of;
 pub use stored::StoredMap;

@@ -3,7 +3,11 @@
 //! Built from checked groups by a source of maps; read by routing and by the answers. A map never changes: a change makes
 //! another map.
 
+use std::sync::Arc;
+
 use darter_base::crc::SLOTS_LEN;
+
+use crate::migration::Migration;
 
 /// Slots from `start` to `end`, both included.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -177,6 +181,28 @@ pub struct SlotMap {
     revision: u64,
     // Those of this node's group, by slot.
     moves: Vec<SlotMove>,
+    // Those from or to this node's group.
+    migrations: Vec<Migration>,
+    gets_slots: bool,
+    holds: Vec<SlotHold>,
+}
+
+/// Who waits while slots are handed over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum WhoWaits {
+    /// Commands that may change data.
+    Writers,
+    /// All commands.
+    Everybody,
+}
+
+/// Slots whose commands wait, because they are about to be another group's. No part of the stored map: their owner decides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlotHold {
+    /// The slots.
+    pub slots: Vec<SlotRange>,
+    /// Who waits.
+    pub who: WhoWaits,
 }
 
 /// In the table of owners: the slot has none. Greater than the index of any group.
@@ -214,7 +240,19 @@ impl SlotMap {
             }
         }
         let me = me.to_owned();
-        SlotMap { groups, owners, bound_len, failed_len, me, place, revision, moves: Vec::new() }
+        SlotMap {
+            groups,
+            owners,
+            bound_len,
+            failed_len,
+            me,
+            place,
+            revision,
+            moves: Vec::new(),
+            migrations: Vec::new(),
+            gets_slots: false,
+            holds: Vec::new(),
+        }
     }
 
     /// The same map with those of `moves` that are this node's group's.
@@ -229,6 +267,73 @@ impl SlotMap {
             }
         }
         self
+    }
+
+    /// The same map with those of `migrations` that are from or to this node's group.
+    pub fn with_migrations(mut self, migrations: &[Migration]) -> SlotMap {
+        let Some(own) = self.own_group().map(|group| group.id.clone()) else { return self };
+        self.migrations = migrations.iter().filter(|one| one.from == own || one.to == own).cloned().collect();
+        self.gets_slots = self.migrations.iter().any(|one| one.is_active() && one.to == own);
+        self
+    }
+
+    /// The same map as of `revision`, in which the slots of `holds` wait. To be called once: holds are not ended by it.
+    pub fn with_holds(mut self, holds: Vec<SlotHold>, revision: u64) -> SlotMap {
+        for range in holds.iter().flat_map(|hold| &hold.slots) {
+            let slots = self.owners.get_mut(usize::from(range.start)..=usize::from(range.end));
+            slots.into_iter().flatten().filter(|owner| **owner != UNBOUND).for_each(|owner| *owner |= MOVING);
+        }
+        (self.holds, self.revision) = (holds, revision);
+        self
+    }
+
+    /// Migrations from or to this node's group, in the order of their plans.
+    pub fn migrations(&self) -> &[Migration] {
+        &self.migrations
+    }
+
+    /// The migration called `id`, if it is from or to this node's group.
+    pub fn migration(&self, id: &str) -> Option<&Migration> {
+        self.migrations.iter().find(|one| one.id == id)
+    }
+
+    /// Returns true if `slot` is arriving at this node's group as a whole.
+    pub fn is_arriving(&self, slot: u16) -> bool {
+        let own = self.own_group();
+        let arrives = |one: &Migration| one.is_active() && own.is_some_and(|own| own.id == one.to);
+        self.migrations.iter().any(|one| arrives(one) && one.has(slot))
+    }
+
+    /// The slots whose keys are not to be seen here.
+    pub fn hidden(&self) -> impl Iterator<Item = u16> + '_ {
+        let own = self.own_group().map(|group| group.id.as_str());
+        let hides = move |one: &&Migration| own.is_some() && one.hider() == own;
+        let slots = self.migrations.iter().filter(hides).flat_map(|one| &one.slots);
+        slots.flat_map(|range| range.start..=range.end).filter(|slot| !self.is_own(*slot))
+    }
+
+    /// Returns true if commands must be looked at with their shards held: slots move to or from this node, or are held.
+    #[inline]
+    pub fn must_look(&self) -> bool {
+        !self.moves.is_empty() || !self.holds.is_empty() || self.gets_slots
+    }
+
+    /// Returns true if slots are arriving at this node's group as a whole.
+    #[inline]
+    pub fn gets_slots(&self) -> bool {
+        self.gets_slots
+    }
+
+    /// Returns true if commands of some slots wait.
+    #[inline]
+    pub fn is_holding(&self) -> bool {
+        !self.holds.is_empty()
+    }
+
+    /// Who of the clients of `slot` waits.
+    pub fn who_waits(&self, slot: u16) -> Option<WhoWaits> {
+        let has = |hold: &&SlotHold| hold.slots.iter().any(|own| own.start <= slot && slot <= own.end);
+        self.holds.iter().filter(has).map(|hold| hold.who).max()
     }
 
     /// The same map with the address `ip` of the node `id`, for answers.
@@ -304,6 +409,11 @@ impl SlotMap {
     pub fn is_own(&self, slot: u16) -> bool {
         let owner = self.owner(slot);
         owner.is_some() && owner == self.place.group()
+    }
+
+    /// Whether each slot is this node's group's.
+    pub fn own_slots(&self) -> Arc<[bool]> {
+        (0..SLOTS_LEN).map(|slot| self.is_own(slot)).collect()
     }
 
     /// Slots with an owner.

@@ -3,8 +3,9 @@
 //! Called by the server's admission for each command with keys. The order of the answers is that of the plan: the cluster
 //! is down, keys of several slots, another node's slot.
 
-use crate::map::{MoveWay, Node, NodeRole, SlotMap};
-use crate::slot::slot_of;
+use darter_base::slot::slot_of;
+
+use crate::map::{MoveWay, Node, NodeRole, SlotMap, WhoWaits};
 
 /// The slots of one command, or of all commands of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Ask {
     pub has_foreign: bool,
     /// Data may change.
     pub writes: bool,
+    /// A script runs, which may change data.
+    pub runs_script: bool,
     /// Only channels of slots are named.
     pub is_pubsub: bool,
     /// The client has sent READONLY.
@@ -27,9 +30,20 @@ pub struct Ask {
     pub moves_keys: bool,
     /// There are keys of slots that move key by key.
     pub has_moving: bool,
+    /// The source of a migration brings keys of slots that are arriving.
+    pub imports: bool,
+    /// Who has to wait for one of the slots.
+    pub waits: Option<WhoWaits>,
 }
 
 impl Ask {
+    /// Returns true if one of its slots is held, and for such a command. Messages do not wait.
+    fn must_wait(&self) -> bool {
+        let waits =
+            self.waits.is_some_and(|who| who == WhoWaits::Everybody || self.writes || self.runs_script);
+        waits && !self.is_pubsub
+    }
+
     /// Adds a key.
     #[inline]
     pub fn add(&mut self, map: &SlotMap, key: &[u8]) {
@@ -46,6 +60,9 @@ impl Ask {
         }
         self.has_foreign |= !map.is_own(slot);
         self.has_moving |= map.move_of(slot).is_some();
+        if map.is_holding() {
+            self.waits = self.waits.max(map.who_waits(slot));
+        }
     }
 }
 
@@ -83,6 +100,8 @@ pub enum Routing<'a> {
     Arriving,
     /// Keys of several slots, one of which moves.
     TryAgain,
+    /// A slot is being handed over: this node serves the command, or another one, in a moment.
+    Held,
 }
 
 impl RoutingRules {
@@ -90,6 +109,10 @@ impl RoutingRules {
     pub fn verdict<'a>(&self, map: &'a SlotMap, ask: &Ask) -> Routing<'a> {
         let Some(slot) = ask.slot else { return Routing::Serve };
         let Some(owner) = map.owner(slot) else { return Routing::Unbound };
+        if ask.imports && !ask.is_cross && map.is_arriving(slot) && matches!(map.place(), NodeRole::Master(_))
+        {
+            return Routing::Serve;
+        }
         if self.needs_all && !map.covers_all() {
             if ask.is_pubsub {
                 if !self.messages_when_down {
@@ -119,6 +142,7 @@ impl RoutingRules {
         };
         match map.groups().get(owner) {
             Some(group) if !serves => Routing::Moved(slot, &group.master),
+            _ if ask.must_wait() => Routing::Held,
             _ => Routing::Serve,
         }
     }

@@ -10,6 +10,7 @@ use darter_base::crc::SLOTS_LEN;
 use serde_json::{Value, json};
 
 use crate::map::{GROUPS_MAX, Health, Node, NodeGroup, SlotMap, SlotMove, SlotRange, join_ranges};
+use crate::migration::Migration;
 
 /// See above.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,6 +21,8 @@ pub struct StoredMap {
     pub waiting: Vec<NodeGroup>,
     /// Slots that move key by key.
     pub moves: Vec<SlotMove>,
+    /// Slots that move as a whole, and such moves that have ended.
+    pub migrations: Vec<Migration>,
     /// Ids of the nodes that were forgotten last, the latest at the end.
     pub forgotten: Vec<String>,
 }
@@ -41,7 +44,7 @@ impl StoredMap {
             Some(GroupPlace::Waiting(at)) => self.waiting.get(at).cloned().into_iter().collect(),
             None => Vec::new(),
         };
-        SlotMap::new(groups, me, revision).with_moves(&self.moves)
+        SlotMap::new(groups, me, revision).with_moves(&self.moves).with_migrations(&self.migrations)
     }
 
     /// The place of the group that has the node `id`.
@@ -76,8 +79,10 @@ impl StoredMap {
     pub fn to_json(&self) -> Vec<u8> {
         let groups = |groups: &[NodeGroup]| groups.iter().map(group_value).collect::<Vec<_>>();
         let moves: Vec<Value> = self.moves.iter().map(SlotMove::to_value).collect();
+        let migrations: Vec<Value> = self.migrations.iter().map(Migration::to_value).collect();
         let value = json!({
-            "joined": groups(&self.joined), "waiting": groups(&self.waiting), "moves": moves, "forgotten": self.forgotten,
+            "joined": groups(&self.joined), "waiting": groups(&self.waiting), "moves": moves,
+            "migrations": migrations, "forgotten": self.forgotten,
         });
         value.to_string().into_bytes()
     }
@@ -91,11 +96,16 @@ impl StoredMap {
         };
         let moves: Result<Vec<SlotMove>, String> =
             list(&value, "moves")?.iter().map(SlotMove::from_value).collect();
+        // The map of an older version has none.
+        let migrations = value.get("migrations").map_or(Ok(&[][..]), |_| list(&value, "migrations"))?;
+        let migrations: Result<Vec<Migration>, String> =
+            migrations.iter().map(Migration::from_value).collect();
         let forgotten = list(&value, "forgotten")?.iter().filter_map(Value::as_str).map(str::to_owned);
         let map = StoredMap {
             joined: groups("joined")?,
             waiting: groups("waiting")?,
             moves: moves?,
+            migrations: migrations?,
             forgotten: forgotten.collect(),
         };
         map.check()?;
@@ -132,11 +142,11 @@ fn node_value(node: &Node) -> Value {
     })
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> Result<&'a [Value], String> {
+pub(crate) fn list<'a>(value: &'a Value, name: &str) -> Result<&'a [Value], String> {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| format!("{name} is missing"))
 }
 
-fn text(value: &Value, name: &str) -> Result<String, String> {
+pub(crate) fn text(value: &Value, name: &str) -> Result<String, String> {
     let text = value.get(name).and_then(Value::as_str).map(str::to_owned);
     text.ok_or_else(|| format!("{name} is missing"))
 }
@@ -151,12 +161,14 @@ fn slot(value: Option<&Value>) -> Result<u16, String> {
     slot.filter(|slot| *slot < SLOTS_LEN).ok_or_else(|| "a slot is none".to_owned())
 }
 
+/// A range of slots: its first and its last.
+pub(crate) fn range_of(value: &Value) -> Result<SlotRange, String> {
+    let (start, end) = (slot(value.get(0))?, slot(value.get(1))?);
+    if start <= end { Ok(SlotRange { start, end }) } else { Err("a range is reversed".to_owned()) }
+}
+
 fn group(value: &Value) -> Result<NodeGroup, String> {
-    let range = |value: &Value| -> Result<SlotRange, String> {
-        let (start, end) = (slot(value.get(0))?, slot(value.get(1))?);
-        if start <= end { Ok(SlotRange { start, end }) } else { Err("a range is reversed".to_owned()) }
-    };
-    let ranges: Result<Vec<SlotRange>, String> = list(value, "slots")?.iter().map(range).collect();
+    let ranges: Result<Vec<SlotRange>, String> = list(value, "slots")?.iter().map(range_of).collect();
     let replicas: Result<Vec<Node>, String> = list(value, "replicas")?.iter().map(node).collect();
     Ok(NodeGroup {
         id: text(value, "id")?,
@@ -220,6 +232,7 @@ pub(crate) mod tests {
                 way: MoveWay::Migrating,
                 other: "b".to_owned(),
             }],
+            migrations: Vec::new(),
             forgotten: vec!["x".to_owned()],
         }
     }

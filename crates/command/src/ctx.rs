@@ -1,5 +1,7 @@
 //! The state that a running command body may use.
 
+use std::sync::Arc;
+
 use darter_base::hash::KeyHasher;
 use darter_store::change::{JournalReaders, Noted, Vocabulary};
 use darter_store::keyed::WrongType;
@@ -15,7 +17,7 @@ use crate::incremental::Staged;
 use crate::slices::Rest;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each field has its configuration parameter's name")]
 pub struct Env {
     pub proto_max_bulk_len: u64,
@@ -37,8 +39,10 @@ pub struct Env {
     pub policy_is_lfu: bool,
     /// True if there is a memory limit and the policy counts uses.
     pub policy_counts_uses: bool,
-    /// A cluster is emulated.
+    /// A cluster is emulated, or this server is a node of one.
     pub is_cluster: bool,
+    /// Whether each slot is this node's; `None`: all are.
+    pub own_slots: Option<Arc<[bool]>>,
     /// Data is imported from another server: expired keys stay (`import-mode`).
     pub import_mode: bool,
     /// The versions that RESTORE accepts (`rdb-version-check`).
@@ -66,6 +70,7 @@ impl Default for Env {
             policy_is_lfu: false,
             policy_counts_uses: false,
             is_cluster: false,
+            own_slots: None,
             import_mode: false,
             restored_versions: Versions::Known,
         }

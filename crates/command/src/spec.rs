@@ -371,6 +371,8 @@ pub enum Reach {
     Linked(fn(Args<'_>) -> bool, Rarity),
     /// A contiguous run of shards, computed from the arguments (SCAN): start and length.
     Run(fn(Args<'_>, u16) -> (u16, u16)),
+    /// The shard of a slot that the arguments name; every shard if shards do not follow slots.
+    Slot(fn(Args<'_>) -> Option<u16>),
 }
 
 /// The frequency of needing more than the shards of the keys.

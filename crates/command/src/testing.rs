@@ -79,7 +79,7 @@ impl Bed {
             reach => reach,
         };
         match reach {
-            Reach::All | Reach::AllIf(_) => set = LockSet::all(SHARDS_LEN),
+            Reach::All | Reach::AllIf(_) | Reach::Slot(_) => set = LockSet::all(SHARDS_LEN),
             Reach::Linked(asks, _) => command.spec.each_key(args, &mut |at| {
                 let mut add = |name: &[u8]| set.add(self.router.shard_of(self.router.key(name).hash));
                 add(args.at(at));

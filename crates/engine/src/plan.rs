@@ -30,6 +30,10 @@ pub fn add_locks(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet
             let (first, len) = find(args, router.shards_len());
             (first..first.saturating_add(len).min(router.shards_len())).for_each(|id| set.add(id));
         }
+        Reach::Slot(find) => match find(args).map(|slot| router.shard_of_slot(slot)) {
+            Some(Some(id)) => set.add(id),
+            _ => (0..router.shards_len()).for_each(|id| set.add(id)),
+        },
     }
 }
 

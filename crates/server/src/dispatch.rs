@@ -59,7 +59,7 @@ pub fn prepare(local: &ThreadState, args: Args<'_>) -> Resolved {
     let entry = shared.registry.find_named(args);
     match entry {
         Some(found) if found.is_single_of(args.len() as u32) => {
-            let hash = shared.router.hasher().hash(args.at(1));
+            let hash = shared.router.hasher().hash_key(args.at(1));
             let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)));
             cell.inspect(|cell| cell.prefetch());
             Resolved { entry, cell, hash }
@@ -83,6 +83,18 @@ pub fn prepare_short(local: &ThreadState, short: &Short<'_>) -> Option<Resolved>
 pub fn prepare_like(local: &ThreadState, entry: &'static Entry, short: &Short<'_>) -> Option<Resolved> {
     let shared = local.shared;
     let hash = shared.router.hasher().hash(short.key);
+    let Some(cell) = shared.plain_cells.get(usize::from(shared.router.shard_of(hash))) else {
+        return prepare_by_slot(local, entry, short);
+    };
+    cell.prefetch();
+    Some(Resolved { entry: Some(entry), cell: Some(cell), hash })
+}
+
+/// [`prepare_like`] where shards follow slots.
+#[inline(never)]
+fn prepare_by_slot(local: &ThreadState, entry: &'static Entry, short: &Short<'_>) -> Option<Resolved> {
+    let shared = local.shared;
+    let hash = shared.router.hasher().hash_with_slot(short.key);
     let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)))?;
     cell.prefetch();
     Some(Resolved { entry: Some(entry), cell: Some(cell), hash })

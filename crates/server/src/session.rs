@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use darter_command::Marks;
 use darter_txn::Reader;
 use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
@@ -185,6 +186,8 @@ pub struct Session {
     pub copy: Option<Box<Wish>>,
     /// It reads from replicas of a cluster (READONLY).
     pub reads_replica: bool,
+    /// It is the source of a migration: keys of slots that are arriving are its to write.
+    pub imports_slots: bool,
     /// Commands that ASKING is still for, itself among them.
     pub asks_left: u8,
     /// Names of fields for the hashes it is about to send; nothing for most clients.
@@ -198,6 +201,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Returns true if `entry` is EXEC and one of the queued commands is as `is` says.
+    pub fn queues(&self, entry: &Entry, is: fn(&Entry) -> bool) -> bool {
+        let queued = self.multi.as_ref().map_or(&[][..], |multi| &multi.queued);
+        entry.spec.has(Marks::RUNS_QUEUE) && queued.iter().any(|one| is(one.entry))
+    }
+
     /// A new connection's state: `user` is the default one. `must_login` when that needs a password.
     pub fn new(id: u64, listener: ListenerKind, must_login: bool, user: Arc<User>) -> Session {
         let mut gate = Gate::default();
@@ -233,6 +242,7 @@ impl Session {
             own_messages: Vec::new(),
             copy: None,
             reads_replica: false,
+            imports_slots: false,
             asks_left: 0,
             fieldsets: None,
             usage: Usage::default(),

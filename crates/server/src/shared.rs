@@ -268,6 +268,8 @@ const TTL_LINES_MAX: usize = 1024;
 pub struct Shared {
     /// The shards behind their ownership tokens.
     pub cells: &'static [ShardCell],
+    /// The same if hashes of keys carry no slot, else none: so the shortest way asks nothing more.
+    pub plain_cells: &'static [ShardCell],
     /// Which key is in which shard.
     pub router: Router,
     /// All commands.
@@ -452,7 +454,7 @@ impl ShardStats {
         let shard = &part.shard;
         let dbs = 0..shard.dbs_len();
         ShardStats {
-            keys: dbs.clone().map(|db| shard.db(db).len()).collect(),
+            keys: dbs.clone().map(|db| shard.visible_len(db)).collect(),
             expiring: dbs.clone().map(|db| shard.db(db).expiring()).collect(),
             expiring_in_part: dbs.clone().map(|db| shard.db(db).expiring_in_part()).collect(),
             slots: dbs.map(|db| shard.db(db).slots()).collect(),

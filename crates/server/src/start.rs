@@ -205,8 +205,11 @@ pub fn build_hashed(
         n => (n as usize).next_power_of_two().clamp(2, SHARDS_MAX),
     };
     let mut seeds = Rng::new(hasher.hash(b"seed"));
+    // Slots move, and are counted: the keys of one are in one shard.
+    let hasher = if live.cluster.mode.has_slots() { hasher.by_slot() } else { hasher };
     let router = Router::new(hasher, shards as u16);
     let (cells, totals) = make_cells(live, shards, &router, &mut seeds)?;
+    let cells: &'static [ShardCell] = Box::leak(cells.into_boxed_slice());
     let invalid = |fault: String| io::Error::new(io::ErrorKind::InvalidInput, fault);
     let registry =
         Registry::build_with(&live.renamed_commands, &live.restricted_commands).map_err(invalid)?;
@@ -218,7 +221,8 @@ pub fn build_hashed(
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::clock::unix_ms();
     Ok(Box::leak(Box::new(Shared {
-        cells: Box::leak(cells.into_boxed_slice()),
+        plain_cells: if router.hasher().is_by_slot() { &[] } else { cells },
+        cells,
         router,
         registry,
         settings,
@@ -285,6 +289,10 @@ fn make_cells(
     for id in 0..shards {
         let mut shard = Shard::within(reserve_bytes, live.dbnum as usize, seeds.next_u64(), hasher)?;
         shard.share_links(Arc::clone(router.links()));
+        if hasher.is_by_slot() {
+            shard.count_slots(shards, id as u16);
+            shard.hide_slots(Arc::clone(router.hidden()));
+        }
         // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
         shard.start_cas(((crate::clock::unix_ms() / 1000) << 22) + id as u64, shards as u64);
         let part = Part::new(shard, hasher);

@@ -63,6 +63,8 @@ pub struct ThreadState {
     pub told_before: u64,
     /// Some connection of this thread waits for the end of CLIENT PAUSE.
     pub has_postponed: bool,
+    /// Those were looked at since the map has changed: they wait for the next one.
+    pub waits_for_map: bool,
     /// Subscriptions of this thread's connections.
     pub subscribers: Subscribers,
     /// Jobs its connections have posted, around zero.
@@ -131,6 +133,7 @@ impl ThreadState {
             script_error: Vec::new(),
             told_before: 0,
             has_postponed: false,
+            waits_for_map: false,
             subscribers: Subscribers::default(),
             jobs_posted: 0,
             has_waiting: false,
@@ -216,8 +219,14 @@ impl ThreadState {
         self.client_bytes_max = limit::clients::max_bytes(self);
         self.large = Large::new(&self.live);
         if self.shared.cluster.is_on() {
-            self.cluster = ClusterView::new(&self.shared.cluster, &self.live.cluster);
+            self.take_view(ClusterView::new(&self.shared.cluster, &self.live.cluster));
         }
+    }
+
+    /// Routes by a view from now on.
+    pub fn take_view(&mut self, view: ClusterView) {
+        self.env.own_slots = Some(view.map.own_slots());
+        self.cluster = view;
     }
 
     /// Finds out whether commands must take the long way.
@@ -276,6 +285,7 @@ fn env_of(live: &Live) -> Env {
         stream_idmp_maxsize: e.stream_idmp_maxsize,
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
         is_cluster: live.cluster.mode != ClusterMode::Off,
+        own_slots: None,
         import_mode: live.import_mode,
         restored_versions: live.persistence.restored_versions,
         policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),

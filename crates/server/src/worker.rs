@@ -165,7 +165,7 @@ impl Worker {
         let snapshots = &self.local.shared.snapshots;
         if snapshots.ending.is_on() || self.local.has_postponed && snapshots.holds_writers() {
             housekeeping = housekeeping.min(HELD_BACK);
-        } else if self.local.has_postponed {
+        } else if self.local.has_postponed && !self.local.waits_for_map {
             let left_ms = self.local.shared.pause.until_ms().saturating_sub(unix_ms() as i64);
             housekeeping = housekeeping.min(Duration::from_millis(left_ms.max(0) as u64));
         }
@@ -362,10 +362,13 @@ impl Worker {
         let Worker { local, event_loop: Some(event_loop), window, .. } = self else { return };
         let EventLoop { conns, dirty, .. } = &mut **event_loop;
         let shared = local.shared;
-        if !local.has_postponed || shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers() {
+        let is_held = shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers();
+        // With each map all are looked at again.
+        if !local.has_postponed || is_held || local.waits_for_map {
             return;
         }
         local.has_postponed = false;
+        local.waits_for_map = local.cluster.map.is_holding();
         local.refresh_gate();
         for conn in conns.iter_mut().flatten().filter(|conn| conn.is_postponed) {
             conn.is_postponed = false;
@@ -473,8 +476,9 @@ impl Worker {
     fn take_map(&mut self, revision: u64) {
         let shared = self.local.shared;
         let before = self.local.cluster.map.clone();
-        self.local.cluster = ClusterView::new(&shared.cluster, &self.local.live.cluster);
+        self.local.take_view(ClusterView::new(&shared.cluster, &self.local.live.cluster));
         let map = self.local.cluster.map.clone();
+        self.local.waits_for_map = false;
         if self.local.thread == 0 {
             role::settle(&mut self.local, &before);
         }

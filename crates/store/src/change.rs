@@ -96,6 +96,9 @@ impl Listeners {
     /// The journal's records go to replicas too.
     pub const REPLICAS: Listeners = Listeners(32);
 
+    /// Keys of the shard are on their way to another node.
+    pub const LEAVING: Listeners = Listeners(64);
+
     /// Those that are told of each change by the command that ran, and need no list of changes.
     const BY_COMMAND: Listeners = Listeners(Self::JOURNAL.0 | Self::REPLICAS.0);
 

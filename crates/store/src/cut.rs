@@ -129,7 +129,7 @@ impl Shard {
         }
         let Shard { dbs, cut, arena, objects, hasher, .. } = self;
         let Some(cut) = cut else { return true };
-        let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
+        let hash_of = |h: Handle| hasher.hash_key(Record { tail: arena.tail(h) }.key());
         while cut.db < dbs.len() {
             let number = cut.db;
             let Cut { keeper, guarded, frozen, emptied, db: cut_db, at: cut_at, .. } = &mut **cut;
@@ -254,7 +254,7 @@ impl Shard {
         if db.index.is_marked(hash) {
             return;
         }
-        let hash_of = |h: Handle| hasher.hash(Record { tail: arena.tail(h) }.key());
+        let hash_of = |h: Handle| hasher.hash_key(Record { tail: arena.tail(h) }.key());
         let Cut { keeper, early, guarded, frozen, .. } = &mut **cut;
         let mut writer = Writer { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
         db.index.each_like(hash, hash_of, |h| {

@@ -1,5 +1,6 @@
 //! One numbered database's part of a shard.
 
+use darter_base::hash::spread_slot_in;
 use darter_index::{Index, Position};
 
 use crate::cut::YOUNGER;
@@ -15,6 +16,8 @@ pub struct Db {
     pub(crate) cut_number: u16,
     /// Its time series.
     pub(crate) labels: Labels,
+    /// Keys by slot: those of this shard's slots, in their spread order. Empty without keys, or without slots.
+    pub(crate) slot_keys: Vec<u32>,
     /// The position up to which it is freed, after it was emptied.
     pub(crate) ruined_to: Position,
 }
@@ -27,6 +30,7 @@ impl Db {
             timed: 0,
             cut_number: YOUNGER,
             labels: Labels::default(),
+            slot_keys: Vec::new(),
             ruined_to: Position::START,
         }
     }
@@ -34,6 +38,26 @@ impl Db {
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.index.len()
+    }
+
+    /// Counts a key that is new, in a shard of `slots` slots. Cost: with the first key, a table of 4 bytes a slot.
+    #[inline]
+    pub(crate) fn count_in_slot(&mut self, hash: u64, slots: usize) {
+        if self.slot_keys.is_empty() {
+            self.slot_keys.resize(slots, 0);
+        }
+        if let Some(keys) = self.slot_keys.get_mut(usize::from(spread_slot_in(hash)) % slots) {
+            *keys += 1;
+        }
+    }
+
+    /// Counts a key that has gone.
+    #[inline]
+    pub(crate) fn uncount_in_slot(&mut self, hash: u64, slots: usize) {
+        if let Some(keys) = self.slot_keys.get_mut(usize::from(spread_slot_in(hash)) % slots) {
+            debug_assert!(*keys > 0);
+            *keys -= 1;
+        }
     }
 
     /// Returns true if there is no key.

@@ -235,13 +235,15 @@ impl Shard {
         let (db, at) = (self.pressure.db, self.pressure.at);
         let mut chosen = std::mem::take(&mut self.pressure.chosen);
         chosen.clear();
-        let (arena, place) = (&self.arena, &mut self.dbs[db]);
+        let (arena, hidden, place) = (&self.arena, &self.hidden, &mut self.dbs[db]);
         let next = if place.index.is_empty() || rule.only_expiring && place.expiring == 0 {
             Position::START
         } else {
             let may_go = |handle| {
                 let record = Record { tail: arena.tail(handle) };
-                !record.is_sticky() && (!rule.only_expiring || record.deadline_ms().is_some())
+                !record.is_sticky()
+                    && (!rule.only_expiring || record.deadline_ms().is_some())
+                    && !hidden.hides(record.key())
             };
             place.index.choose(at, may_go, &mut chosen)
         };
@@ -265,7 +267,7 @@ impl Shard {
         for _ in 0..TRIES {
             let slot = self.dbs[db].index.sample(self.rng.next_u64())?;
             let record = self.record_at(db, slot);
-            if !wanted(record) {
+            if !wanted(record) || self.is_hidden(record) {
                 continue;
             }
             if rule.order == Order::Random {
@@ -303,7 +305,7 @@ impl Shard {
         name.clear();
         name.extend_from_slice(record.key());
         let is_dead = record.is_expired(now_ms);
-        let key = Key { bytes: &name, hash: self.hasher.hash(&name) };
+        let key = Key { bytes: &name, hash: self.hasher.hash_key(&name) };
         if is_dead {
             self.expire(db, key, slot);
         } else {

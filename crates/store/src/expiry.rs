@@ -60,7 +60,10 @@ impl Shard {
         let db = sweep.db;
         for handle in due {
             let name = Record { tail: self.arena.tail(handle) }.key().to_vec();
-            let key = Key { bytes: &name, hash: self.hasher.hash(&name) };
+            if self.hidden.hides(&name) {
+                continue;
+            }
+            let key = Key { bytes: &name, hash: self.hasher.hash_key(&name) };
             let Some(slot) = self.locate(db, key) else { continue };
             if self.record_at(db, slot).is_expired(now_ms) {
                 self.expire(db, key, slot);

@@ -133,7 +133,7 @@ impl Shard {
         let Some(place) = self.dbs.get(db) else { return };
         for id in place.labels.candidates(matchers) {
             let Some(series) = Series::of(self.objects.get(id)) else { continue };
-            let key = Key { bytes: &series.name, hash: self.hasher.hash(&series.name) };
+            let key = Key { bytes: &series.name, hash: self.hasher.hash_key(&series.name) };
             if matchers.iter().all(|matcher| matcher.takes(series)) && self.peek(db, key, now_ms).is_some() {
                 visit(&series.name, View { root: series, arena: &self.arena, hasher: self.hasher });
             }

@@ -88,6 +88,9 @@ impl Shard {
         let Some(slot) = self.locate(from.0, from.1) else { unreachable!("found above, and not the target") };
         self.series_goes(from.0, handle);
         let old = self.dbs[from.0].index.remove(slot, from.1.hash);
+        if self.slots > 0 {
+            self.dbs[from.0].uncount_in_slot(from.1.hash, self.slots);
+        }
         self.dbs[from.0].expiring -= usize::from(meta.deadline_ms.is_some());
         self.arena.free(old);
         let slot = self.adopt(to.0, to.1, handle, meta.deadline_ms, now_ms);

@@ -6,7 +6,8 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use darter_base::hash::KeyHasher;
+use darter_base::crc::SLOTS_LEN;
+use darter_base::hash::{KeyHasher, hash_bits_of, spread_slot_in};
 use darter_base::rng::Rng;
 use darter_index::Slot;
 use darter_slab::{Arena, Handle};
@@ -17,6 +18,7 @@ use crate::db::Db;
 use crate::draft::TextDraft;
 use crate::evict::Pressure;
 use crate::folded::Scratch;
+use crate::hidden::HiddenSlots;
 use crate::idle::Uses;
 use crate::keyed::{View, WrongType};
 use crate::links::Links;
@@ -85,6 +87,13 @@ pub struct Shard {
     pub(crate) pressure: Pressure,
     pub(crate) objects: Slots<Object>,
     pub(crate) hasher: KeyHasher,
+    // Slots whose keys are here; 0 unless shards follow slots.
+    pub(crate) slots: usize,
+    // The number of the shard, which its slots have in their spread order.
+    id: u16,
+    pub(crate) hidden: Arc<HiddenSlots>,
+    // Times that a database was emptied or exchanged as a whole.
+    flushes: u64,
     pub(crate) scratch: Scratch,
     /// Randomness for sampling.
     pub rng: Rng,
@@ -149,6 +158,10 @@ impl Shard {
             arena: reserve_bytes.map_or_else(Arena::new, Arena::with_reserve)?,
             objects: Slots::default(),
             hasher,
+            slots: 0,
+            id: 0,
+            hidden: Arc::default(),
+            flushes: 0,
             scratch: Scratch::default(),
             keeps_dead: false,
             shows_dead: false,
@@ -184,6 +197,33 @@ impl Shard {
     /// Makes the shard share this table of keys that name others, before it has a key.
     pub fn share_links(&mut self, links: Arc<Links>) {
         self.links = links;
+    }
+
+    /// Makes the shard count keys by slot, before it has a key: it is number `id` of `shards` whose hasher is by slot.
+    pub fn count_slots(&mut self, shards: usize, id: u16) {
+        assert!(self.hasher.is_by_slot() && self.keys_len() == 0);
+        (self.slots, self.id) = (usize::from(SLOTS_LEN) / shards, id);
+    }
+
+    /// Makes the shard hide keys of these slots, which all shards share.
+    pub fn hide_slots(&mut self, hidden: Arc<HiddenSlots>) {
+        self.hidden = hidden;
+    }
+
+    /// Returns true if the keys of `slot` are in this shard; false unless shards follow slots.
+    pub fn has_slot(&self, slot: u16) -> bool {
+        usize::from(spread_slot_in(hash_bits_of(slot))).checked_div(self.slots) == Some(usize::from(self.id))
+    }
+
+    /// Times that a database of this shard was emptied or exchanged as a whole.
+    pub fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// Keys of `slot` in a database of this shard, dead ones included; `None` unless shards follow slots.
+    pub fn slot_keys(&self, db: usize, slot: u16) -> Option<usize> {
+        let place = usize::from(spread_slot_in(hash_bits_of(slot))).checked_rem(self.slots)?;
+        Some(self.dbs.get(db)?.slot_keys.get(place).map_or(0, |keys| *keys as usize))
     }
 
     /// Database `db`, to count.
@@ -327,6 +367,9 @@ impl Shard {
     pub(crate) fn remove_at(&mut self, db: usize, key: Key<'_>, slot: Slot) {
         self.write_first(db, key.hash);
         let handle = self.dbs[db].index.remove(slot, key.hash);
+        if self.slots > 0 {
+            self.dbs[db].uncount_in_slot(key.hash, self.slots);
+        }
         let record = Record { tail: self.arena.tail(handle) };
         if record.deadline_ms().is_some() {
             self.dbs[db].expiring -= 1;
@@ -453,10 +496,13 @@ impl Shard {
         let (arena, hasher) = (&self.arena, &self.hasher);
         let place = &mut self.dbs[db];
         let slot =
-            place.index.insert(key.hash, handle, |h| hasher.hash(Record { tail: arena.tail(h) }.key()));
+            place.index.insert(key.hash, handle, |h| hasher.hash_key(Record { tail: arena.tail(h) }.key()));
         if let Some(ms) = deadline_ms {
             place.expiring += 1;
             place.index.note_expiry(slot, ms, now_ms);
+        }
+        if self.slots > 0 {
+            place.count_in_slot(key.hash, self.slots);
         }
         self.wrote_first(db, key.hash);
         self.changes.push_uncounted(db, key.bytes, Event::NEW);
@@ -591,6 +637,7 @@ impl Shard {
     /// Empties one database; returns its number of keys. Cost: independent of the keys. Its memory is freed with the
     /// arena if nothing else is there, else in steps by [`Shard::free_some`].
     pub fn flush_db(&mut self, db: usize) -> usize {
+        self.flushes += 1;
         self.all_series_go(db);
         let mut empty = Db::new();
         empty.index.remember(self.remembers);
@@ -619,6 +666,7 @@ impl Shard {
 
     /// Exchanges two databases.
     pub fn swap_dbs(&mut self, a: usize, b: usize) {
+        self.flushes += 1;
         self.dbs.swap(a, b);
         self.dbs_filled = self.dbs_filled.max(a.max(b) + 1);
         self.changes.count(1);

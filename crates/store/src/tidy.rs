@@ -204,7 +204,7 @@ impl Shard {
         let mut merged = false;
         for db in &mut self.dbs[..self.dbs_filled] {
             if db.index.bytes() > 0 {
-                merged |= db.index.merge_step(|h| hasher.hash(Record { tail: arena.tail(h) }.key()));
+                merged |= db.index.merge_step(|h| hasher.hash_key(Record { tail: arena.tail(h) }.key()));
             }
         }
         merged

@@ -4,6 +4,7 @@
 //! shard itself, knows no thread and no socket.
 #![forbid(unsafe_code)]
 
+pub mod leaving;
 pub mod part;
 pub mod readers;
 pub mod route;
@@ -12,6 +13,7 @@ mod sync;
 pub mod waiters;
 pub mod watch;
 
+pub use leaving::LeavingKeys;
 pub use part::Part;
 pub use readers::{Reader, Readers};
 pub use route::{LockSet, Router};

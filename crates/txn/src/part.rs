@@ -1,8 +1,11 @@
 //! The data under one ownership token: a shard and the clients that watch, await or cache its keys.
 
+use std::sync::Arc;
+
 use darter_base::hash::KeyHasher;
 use darter_store::Shard;
 
+use crate::leaving::LeavingKeys;
 use crate::readers::Readers;
 use crate::waiters::Waiters;
 use crate::watch::Watches;
@@ -21,12 +24,14 @@ pub struct Part {
     pub waiters: Waiters,
     /// Clients that have read a key and cache its value.
     pub readers: Readers,
+    /// The slots that are on their way to another node.
+    pub leaving: Option<Arc<LeavingKeys>>,
 }
 
 impl Part {
     /// A part around an empty shard, whose keys `hasher` hashes.
     pub fn new(shard: Shard, hasher: KeyHasher) -> Part {
         let readers = Readers::new(hasher);
-        Part { shard, watches: Watches::default(), waiters: Waiters::default(), readers }
+        Part { shard, watches: Watches::default(), waiters: Waiters::default(), readers, leaving: None }
     }
 }

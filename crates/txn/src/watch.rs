@@ -65,7 +65,7 @@ impl Lot {
         if db != self.db || self.flag.is_dirty() {
             return;
         }
-        let hash = self.hasher.hash(key);
+        let hash = self.hasher.hash_key(key);
         let mut tags = self.places(hash).filter_map(|at| self.tags.get(at)).take_while(|tag| **tag != 0);
         if tags.any(|tag| *tag == tag_of(hash)) {
             self.flag.mark();

@@ -50,7 +50,7 @@ impl Rounds {
     /// Adds the next key; `None` skips a number without a key.
     pub fn add(&mut self, key: Option<&[u8]>) {
         if let Some(key) = key {
-            let hash = self.router.hasher().hash(key);
+            let hash = self.router.hasher().hash_key(key);
             let shard = usize::from(self.router.shard_of(hash));
             // No other reference exists before the first slice.
             if let (Some(lot), Some(there)) = (Arc::get_mut(&mut self.lot), self.by_shard.get_mut(shard)) {

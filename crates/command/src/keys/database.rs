@@ -62,7 +62,7 @@ pub const SWAPDB: DataCommand = DataCommand {
 
 fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (db, mut count) = (ctx.db, 0);
-    ctx.each_part(|_, part| count += part.shard.db(db).len());
+    ctx.each_part(|_, part| count += part.shard.visible_len(db));
     reply.int_len(count);
     Ok(())
 }

@@ -13,6 +13,7 @@ pub mod scan;
 pub mod slot;
 pub mod slot_flush;
 mod slot_info;
+mod slot_stats;
 pub mod sort;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub const FAMILY: &[DataCommand] = &[
     scan::KEYS,
     slot::COUNTKEYSINSLOT,
     slot::GETKEYSINSLOT,
+    slot_stats::SLOT_STATS,
     copy::MOVE,
     object::OBJECT,
     object::ENCODING,

@@ -335,7 +335,7 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     loop {
         let (mut total, mut random) = (0, 0);
         ctx.each_part(|_, part| {
-            total += part.shard.db(db).len() as u64;
+            total += part.shard.visible_len(db) as u64;
             random ^= part.shard.rng.next_u64();
         });
         if total == 0 {
@@ -345,7 +345,7 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         let mut skip = random % total;
         let mut found = None;
         ctx.each_part(|_, part| {
-            let len = part.shard.db(db).len() as u64;
+            let len = part.shard.visible_len(db) as u64;
             if found.is_none() && skip < len {
                 found = Some(part.shard.random_key(db, now_ms));
             }

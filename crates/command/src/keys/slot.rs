@@ -1,5 +1,7 @@
-//! CLUSTER COUNTKEYSINSLOT slot, CLUSTER GETKEYSINSLOT slot count: the keys of a slot. Keys are distributed by
-//! another hash, not by slot, so every key of the database is examined, as by KEYS.
+//! CLUSTER COUNTKEYSINSLOT slot, CLUSTER GETKEYSINSLOT slot count: the keys of a slot.
+//!
+//! In `cluster_mode yes` a slot is in one shard, which counts its keys and is scanned for them. An emulated cluster
+//! distributes keys by another hash: every key of the database is examined, as by KEYS.
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_wire::{Args, Reply};
@@ -24,9 +26,9 @@ pub const GETKEYSINSLOT: DataCommand = DataCommand {
 const fn spec(name: &'static str, arity: i16, syntax: &'static str, summary: &'static str) -> Spec {
     Spec { keys: Keys::None, ..Spec::other(name, arity) }
         .flag(Flags::STALE)
-        .reach(Reach::All)
+        .reach(Reach::Slot(|args| slot(reader::int(args.at(2)).ok()?)))
         .doc(Group::Cluster, "3.0.0", syntax, summary)
-        .cost("O(N) over the keys of the database")
+        .cost("COUNTKEYSINSLOT O(1), GETKEYSINSLOT O(N) over the keys of a shard; in an emulated cluster O(N) over all keys")
 }
 
 /// The error of CLUSTER without an emulated cluster.
@@ -37,13 +39,22 @@ fn countkeysinslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         return Err(DISABLED);
     }
     let slot = slot(reader::int(args.at(2))?).ok_or(Fault::text("ERR Invalid slot"))?;
+    reply.int_len(count(ctx, slot));
+    Ok(())
+}
+
+/// The keys of a slot; those that shards count include expired ones that nobody has looked for yet.
+pub(super) fn count(ctx: &mut Ctx<'_>, slot: u16) -> usize {
+    let db = ctx.db;
+    if let Some(id) = ctx.shards_mut().router().shard_of_slot(slot) {
+        return ctx.part(id).and_then(|part| part.shard.slot_keys(db, slot)).unwrap_or(0);
+    }
     let mut count = 0;
     each_key_of(ctx, slot, |_| {
         count += 1;
         true
     });
-    reply.int_len(count);
-    Ok(())
+    count
 }
 
 fn getkeysinslot(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -423,6 +423,8 @@ impl Cluster {
             messages_when_down: v.bool("cluster-allow-pubsubshard-when-down"),
             crosses_own: v.choice("cluster_cross_slot") == "own",
             failover_ms: v.u64("cluster-manual-failover-timeout"),
+            pause_ms_max: v.u64("cluster-slot-migration-write-pause-timeout"),
+            throttle_us: v.u64("slot_migration_throttle_us"),
         }
     }
 }

@@ -405,6 +405,10 @@ pub struct Cluster {
     pub crosses_own: bool,
     /// Milliseconds for a replica to catch up when it takes over.
     pub failover_ms: u64,
+    /// Milliseconds that writers wait at most while slots are handed over.
+    pub pause_ms_max: u64,
+    /// Microseconds that a migration rests after each batch of keys.
+    pub throttle_us: u64,
 }
 
 impl ClusterMode {

@@ -67,6 +67,8 @@ pub(super) const ROWS: &[Setting] = &[
         .hidden()
         .no_effect(NO_CLUSTER)
         .help(Cluster, "nodes told of in a message, percent"),
+    Setting::int("cluster-slot-migration-write-pause-timeout", 1, I32_MAX, "2000")
+        .help(Cluster, "milliseconds that writers wait at most while slots are handed over"),
     Setting::int("cluster-slot-migration-log-max-len", 0, i64::MAX, "1000")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "moves of slots that are remembered"),
@@ -157,6 +159,5 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Cluster, "milliseconds to reach the new owner"),
     Setting::int("slot_migration_throttle_us", 0, U32_MAX, "0")
         .dragonfly()
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "microseconds of pause per step; 0 means none"),
+        .help(Cluster, "microseconds that a migration rests after each batch of keys; 0 means none"),
 ];

@@ -102,7 +102,7 @@ fn clients_are_asked_on_for_keys_that_have_left() {
 }
 
 /// A client that writes until the test ends, and knows the value that each key must have.
-fn write_and_check(port: u16, who: u64, stop: &AtomicBool, written: &AtomicU64) {
+pub fn write_and_check(port: u16, who: u64, stop: &AtomicBool, written: &AtomicU64) {
     let mut rng = Rng::new(who);
     let mut client = ClusterClient::new(port);
     let mut counts = vec![0i64; 120];
@@ -153,7 +153,7 @@ fn write_and_check(port: u16, who: u64, stop: &AtomicBool, written: &AtomicU64) 
 }
 
 /// Stops the writers, also when a move fails.
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

@@ -111,7 +111,7 @@ fn run(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
 }
 
 /// Errors: the map is not in a store.
-fn must_be_stored(caller: &Caller<'_>) -> Result<(), Fault> {
+pub(super) fn must_be_stored(caller: &Caller<'_>) -> Result<(), Fault> {
     Err(match caller.local.live.cluster.mode {
         ClusterMode::Stored => return Ok(()),
         ClusterMode::Off => DISABLED,
@@ -255,7 +255,8 @@ fn read(caller: &mut Caller<'_>, args: Args<'_>) -> Result<MapVerb, Fault> {
     }))
 }
 
-fn text(word: &[u8]) -> String {
+/// A word as text.
+pub(super) fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
@@ -267,7 +268,8 @@ fn must_be_empty(caller: &mut Caller<'_>, line: &str) -> Result<(), Fault> {
     Err(Fault::Text(format!("ERR {line}").into()))
 }
 
-fn slot(word: &[u8]) -> Result<u16, Fault> {
+/// The slot of this number. Errors: it is none.
+pub(super) fn slot(word: &[u8]) -> Result<u16, Fault> {
     let slot = darter_base::number::parse_i64(word).and_then(|slot| u16::try_from(slot).ok());
     slot.filter(|slot| *slot < SLOTS_LEN).ok_or(Fault::text("ERR Invalid or out of range slot"))
 }

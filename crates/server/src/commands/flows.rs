@@ -1,6 +1,7 @@
 //! DARTER: what servers of ours say to each other (HELLO, SYNC, FLOW, ACK), and reading one's own writes (SEQ, WAITSEQ).
 
 use darter_base::number;
+use darter_cluster::Migration;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_replica::history::Id;
@@ -98,6 +99,16 @@ pub const FAMILY: &[ServerCommand] = &[
         map_changed,
     ),
     row(
+        link(
+            "darter|import",
+            3,
+            "migration",
+            "Lets the connection bring the keys of slots that are arriving.",
+        )
+        .flag(ACK),
+        import,
+    ),
+    row(
         Spec::other("darter|seq", 2).fast().flag(Flags::STALE).doc(
             Group::Server,
             "0.1.0",
@@ -116,6 +127,19 @@ pub const FAMILY: &[ServerCommand] = &[
         wait_seq,
     ),
 ];
+
+/// Marks the connection as that of a migration's source.
+fn import(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let map = &caller.local.cluster.map;
+    let known = std::str::from_utf8(args.at(2)).ok().and_then(|id| map.migration(id));
+    let own = map.own_group().map(|group| group.id.as_str());
+    let comes_here =
+        |one: &&Migration| one.is_active() && own == Some(one.to.as_str()) && one.target == map.me();
+    known.filter(comes_here).ok_or(Fault::text("TRYAGAIN the migration is not known here"))?;
+    caller.session.imports_slots = true;
+    reply.ok();
+    Ok(())
+}
 
 /// A message of another node of the cluster: for subscribers here and at this node's replicas.
 fn publish(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -30,6 +30,7 @@ pub mod replication;
 pub mod rows;
 pub mod scripting;
 pub mod sentinel;
+pub mod slot_migrations;
 pub mod slowlog;
 
 use darter_command::spec::Group;
@@ -53,6 +54,7 @@ pub const FAMILIES: &[&[ServerCommand]] = &[
     pubsub::FAMILY,
     cluster::FAMILY,
     cluster_changes::FAMILY,
+    slot_migrations::FAMILY,
     dflycluster::FAMILY,
     command::FAMILY,
     config::FAMILY,

@@ -143,7 +143,7 @@ fn allowed_len(
         false => commands.len(),
     };
     match gate.has(Gate::CLUSTER) {
-        true => route::own_len(local, entry, place, commands.get(..len).unwrap_or_default()),
+        true => route::own_len(local, entry, commands.get(..len).unwrap_or_default()),
         false => len,
     }
 }

@@ -84,6 +84,9 @@ pub fn execute(
 /// Whether a command must wait: CLIENT PAUSE is on, or a snapshot or the journal's first base has fallen behind, and it
 /// may change data.
 pub fn must_wait(local: &mut ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+    if local.cluster.map.is_holding() && route::must_wait(local, session, entry, args) {
+        return true;
+    }
     let pause = &local.shared.pause;
     let is_paused = pause.is_on(local.now_ms);
     if is_paused && pause.holds_reads(local.now_ms) {

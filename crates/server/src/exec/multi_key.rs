@@ -87,7 +87,7 @@ impl Scratch {
         }
         self.keys.clear();
         for name in args.tail(1).iter().step_by(step) {
-            let hash = shared.router.hasher().hash(name);
+            let hash = shared.router.hasher().hash_key(name);
             let id = shared.router.shard_of(hash);
             if let Some(bits) = self.wanted.get_mut(usize::from(id / 64)) {
                 *bits |= 1 << (id % 64);

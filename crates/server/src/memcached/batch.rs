@@ -49,7 +49,7 @@ fn run_window(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> (usize, b
     while len < WINDOW
         && let Some(found) = buf.get(at..).and_then(|rest| brief(rest, &limits))
     {
-        let hash = local.shared.router.hasher().hash(found.key);
+        let hash = local.shared.router.hasher().hash_key(found.key);
         exec::cell_of(local.shared, hash).0.prefetch();
         (at, len) = (at + found.consumed, len + 1);
         found_ahead.push((found, hash));

@@ -129,7 +129,7 @@ fn read_ahead<'a>(
         match conn.decoder.next(&buf[at..], &limits) {
             Step::Command { command, consumed } => {
                 let hash = run::key_of(&command).map(|key| {
-                    let hash = local.shared.router.hasher().hash(key);
+                    let hash = local.shared.router.hasher().hash_key(key);
                     local.shared.cells[usize::from(local.shared.router.shard_of(hash))].prefetch();
                     hash
                 });

@@ -98,7 +98,7 @@ pub(super) fn run(
         return get(local, call, keys.clone(), *cas, *touch);
     }
     let Some(bytes) = key_of(command) else { return Ran::Done };
-    let hash = hash.unwrap_or_else(|| local.shared.router.hasher().hash(bytes));
+    let hash = hash.unwrap_or_else(|| local.shared.router.hasher().hash_key(bytes));
     let key = Key { bytes, hash };
     let id = local.shared.router.shard_of(hash);
     let context = ExecutionContext::new(local);

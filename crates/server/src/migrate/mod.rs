@@ -98,6 +98,11 @@ impl Migrations {
         (!is_any).then(|| custody.begun.get(&slot).copied().unwrap_or(0))
     }
 
+    /// Returns true if a key is on its way whose name is as `is` says.
+    pub fn has_custody_of(&self, is: impl Fn(&[u8]) -> bool) -> bool {
+        lock(&self.custody).keys.iter().any(|(_, name)| is(name))
+    }
+
     fn begin_custody(&self, order: &Order, name: &[u8]) {
         if order.is_node && !order.copies {
             let mut custody = lock(&self.custody);

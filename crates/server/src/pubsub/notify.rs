@@ -19,7 +19,8 @@ pub fn notify(local: &mut ThreadState, changes: &[Change]) {
         return;
     }
     for change in changes {
-        if !on.publishes(class_of(change.event.class)) {
+        let is_hidden = local.shared.router.hidden().hides(&change.key);
+        if is_hidden || !on.publishes(class_of(change.event.class)) {
             continue;
         }
         let event = change.event.name.as_bytes();

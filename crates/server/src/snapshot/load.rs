@@ -575,7 +575,7 @@ fn sort(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Re
         let entry = entry.map_err(|fault| {
             format!("damaged at byte {}: {}", chunk.offset.saturating_add(fault.at as u64), fault.what)
         })?;
-        let hash = shared.router.hasher().hash(&entry.key);
+        let hash = shared.router.hasher().hash_key(&entry.key);
         if let Some(group) = by_shard.get_mut(usize::from(shared.router.shard_of(hash))) {
             group.push((hash, at));
         }

@@ -293,14 +293,14 @@ const PLACES_KEPT: usize = 64;
 /// The table of a hash, by other bits than those that choose a place in it.
 #[inline(always)]
 fn table_of(hash: u64) -> usize {
-    (hash >> 40) as usize % TABLES
+    (hash >> 48) as usize % TABLES
 }
 
 fn hash_of(place: &Place, hasher: &KeyHasher) -> u64 {
     place.long_name().map_or_else(
         || {
             let (bytes, len) = place.short_name();
-            hasher.hash(&bytes[..len])
+            hasher.hash_key(&bytes[..len])
         },
         |(hash, _)| hash,
     )

@@ -81,20 +81,33 @@ pub struct StoredNodes {
     pub servers: Vec<Server>,
     folders: Vec<Folder>,
     name: String,
+    flags: Vec<String>,
 }
 
 impl StoredNodes {
     /// Starts `count` of them that have met nobody; `None`: there is no etcd here.
     pub fn start(name: &str, count: usize) -> Option<StoredNodes> {
+        StoredNodes::start_with(name, count, &[])
+    }
+
+    /// The same with more flags for each.
+    pub fn start_with(name: &str, count: usize, flags: &[&str]) -> Option<StoredNodes> {
         let etcd = Etcd::start(name)?;
-        let mut nodes = StoredNodes { etcd, servers: Vec::new(), folders: Vec::new(), name: name.to_owned() };
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let name = name.to_owned();
+        let mut nodes = StoredNodes { etcd, servers: Vec::new(), folders: Vec::new(), name, flags };
         (0..count).for_each(|_| nodes.add());
         Some(nodes)
     }
 
     /// As [`StoredNodes::start`], joined with the slots spread evenly.
     pub fn create(name: &str, count: usize) -> Option<StoredNodes> {
-        let nodes = StoredNodes::start(name, count)?;
+        StoredNodes::create_with(name, count, &[])
+    }
+
+    /// The same with more flags for each.
+    pub fn create_with(name: &str, count: usize, flags: &[&str]) -> Option<StoredNodes> {
+        let nodes = StoredNodes::start_with(name, count, flags)?;
         let mut args = vec!["create".to_owned()];
         args.extend((0..count).map(|at| nodes.address(at)));
         args.push("--cluster-yes".to_owned());
@@ -105,17 +118,29 @@ impl StoredNodes {
     /// Starts one more.
     pub fn add(&mut self) {
         let folder = Folder::new(&format!("stored-{}-{}", self.name, self.servers.len()));
+        let server = self.launch(&folder);
+        self.servers.push(server);
+        self.folders.push(folder);
+    }
+
+    /// Kills one of them and starts it again with what it has kept, on another port.
+    pub fn restart(&mut self, at: usize) {
+        // SIGKILL: nothing is written that is not written yet.
+        let pid = self.servers[at].pid().to_string();
+        let _ = Command::new("kill").args(["-9", &pid]).status();
+        self.servers[at] = self.launch(&self.folders[at]);
+    }
+
+    fn launch(&self, folder: &Folder) -> Server {
         let flags = ["--cluster_mode=yes", "--cluster_store", &self.etcd.place(), "--dir", folder.text()];
-        let server = Server::start(
-            &[&flags[..], &["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"]]
-                .concat(),
-        );
+        let usual = ["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"];
+        let own: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        let server = Server::start(&[&flags[..], &usual, &own].concat());
         wait_until("the node is in the map", || {
             matches!(server.client().call(&["CLUSTER", "NODES"]), Value::Text(text) if text.contains("myself"))
                 && server.client().info::<u64>("cluster", "cluster_store_revision") > 0
         });
-        self.servers.push(server);
-        self.folders.push(folder);
+        server
     }
 
     /// A connection to one of them.

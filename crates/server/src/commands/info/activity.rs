@@ -201,7 +201,12 @@ pub fn cluster(source: &Source<'_>, out: &mut Text) {
             out.field("cluster_store_connected", u8::from(store.is_reached.load(Relaxed)));
             out.field("cluster_store_revision", cluster.store_revision.load(Relaxed));
             out.field("cluster_store_errors", store.errors.load(Relaxed));
-            out.field("cluster_slots_moving", cluster.map().moves().len());
+            let map = cluster.map();
+            out.field("cluster_slots_moving", map.moves().len());
+            let active = map.migrations().iter().filter(|one| one.is_active()).count();
+            out.field("cluster_migrations_active", active);
+            out.field("cluster_migrations_done", cluster.outgoing.done.load(Relaxed));
+            out.field("cluster_migrations_failed", cluster.outgoing.failed.load(Relaxed));
         }
     }
 }

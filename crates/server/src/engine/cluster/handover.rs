@@ -7,11 +7,9 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
-use darter_base::crc::key_slot;
 use darter_cluster::change::{MapAnswer, SlotState};
 use darter_cluster::{MapChange, MoveWay, NodeRole};
 use darter_latch::Grant;
-use darter_store::Position;
 use darter_txn::LockSet;
 
 use super::map_store::{Outcome, UNREACHED};
@@ -118,50 +116,21 @@ fn is_left(shared: &'static Shared, slot: u16) -> Result<bool, String> {
     Ok(keys > 0 || before.is_none() || shared.migrations.custody_of_slot(slot) != before)
 }
 
-/// Counts the keys of a slot in all databases, some index lines at a time; those whose time is up count too. A key that is
-/// made or moves within the index meanwhile may be missed or count twice: 0 is sure once no key can be made.
+/// Counts the keys of a slot in all databases, those whose time is up too.
 fn count(shared: &'static Shared, slot: u16) -> Result<usize, String> {
-    let mut keys = 0;
-    for cell in shared.cells {
-        let (mut db, mut at) = (0, Position::START);
-        while let Some((found, next)) = count_lines(shared, cell.id(), slot, (db, at))? {
-            keys += found;
-            (db, at) = next;
-        }
-    }
-    Ok(keys)
-}
-
-/// Where a count of a shard is: the database, and the place in it.
-type CountPlace = (usize, Position);
-
-/// Index lines that are looked at with their shard held.
-const LINES_AT_ONCE: usize = 256;
-
-/// The keys of a slot in the next lines of a shard, and where to go on; `None`: there are no more lines.
-fn count_lines(
-    shared: &'static Shared,
-    shard: u16,
-    slot: u16,
-    (db, at): CountPlace,
-) -> Result<Option<(usize, CountPlace)>, String> {
+    const ENDS: &str = "ERR the server ends";
+    let shard = shared.router.shard_of_slot(slot).ok_or(ENDS)?;
     let (tell, hear) = sync_channel(1);
     let call = move |_: &mut ThreadState, grant: &mut Shards| {
-        let part = grant.get_mut(shard).filter(|part| db < part.shard.dbs_len());
-        let counted = part.map(|part| {
-            let (mut keys, mut next) = (0, Some(at));
-            for _ in 0..LINES_AT_ONCE {
-                let Some(at) = next else { break };
-                next = part.shard.scan(db, at, |record| keys += usize::from(key_slot(record.key()) == slot));
-            }
-            (keys, next.map_or((db + 1, Position::START), |at| (db, at)))
+        let keys = grant.get_mut(shard).map_or(0, |part| {
+            (0..part.shard.dbs_len()).filter_map(|db| part.shard.slot_keys(db, slot)).sum()
         });
-        let _ = tell.send(counted);
+        let _ = tell.send(keys);
     };
     let body = Body::Call(Some(Box::new(call)));
     let origin = Origin::nobody(shared.home_of(shard));
     Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue_from_outside(shared);
-    hear.recv().map_err(|_| "ERR the server ends".to_owned())
+    hear.recv().map_err(|_| ENDS.to_owned())
 }
 
 /// Between attempts to change the map.

@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::{Health, MapChange, Node};
+use darter_cluster::{Health, MapChange, Migration, Node};
 use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
 
-use super::courier;
 use super::ledger::{Answers, LedgerFault, MapLedger};
+use super::{courier, outgoing};
 use crate::shared::Shared;
 use crate::sync::lock;
 
@@ -146,7 +146,8 @@ struct MapKeeper {
 
 impl MapKeeper {
     fn work(&mut self, receiver: &Receiver<Work>) {
-        let is_moving = !self.ledger.map().moves.is_empty();
+        let map = self.ledger.map();
+        let is_moving = !map.moves.is_empty() || map.migrations.iter().any(Migration::is_active);
         match receiver.recv_timeout(if is_moving { LOOK_WHILE_MOVING } else { LOOK }) {
             Ok(Work { changes, when, then }) => self.change(&changes, when, then),
             Err(RecvTimeoutError::Timeout) => self.look(),
@@ -160,7 +161,7 @@ impl MapKeeper {
         if self.note(looked).is_err() || self.held_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        self.settle(Box::new(|_| ()));
+        self.settle(Box::new(outgoing::attend));
         let node = own_node(self.shared);
         let map = self.ledger.map();
         let known = map.place_of(&node.id).and_then(|place| map.group(place));

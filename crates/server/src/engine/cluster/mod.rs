@@ -3,7 +3,7 @@
 //! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
 //! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map of a store, `role` does
 //! what the map says of replicas, `moving` looks
-//! at keys that move, `handover` changes owners and leaders, `peer` asks other
+//! at keys that move, `outgoing` moves slots as a whole, `leftovers` removes what that leaves behind, `handover` changes owners and leaders, `peer` asks other
 //! nodes, `courier` brings messages to them. A map comes from anywhere: [`ClusterNode::adopt`]
 //! is the one door. Nothing here decides who owns a slot.
 
@@ -12,22 +12,26 @@ pub mod courier;
 pub mod file;
 pub mod handover;
 mod ledger;
+pub mod leftovers;
 pub mod map_store;
 pub mod moving;
+pub mod outgoing;
 pub mod peer;
 pub mod role;
 pub mod route;
 pub mod sweep;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use darter_cluster::{NodeGroup, RoutingRules, SlotMap};
+use darter_cluster::{NodeGroup, RoutingRules, SlotHold, SlotMap};
 use darter_config::{Cluster as Settings, ClusterMode, Live};
 
 use self::courier::Courier;
 use self::map_store::MapStore;
+use self::outgoing::Outgoing;
 use crate::shared::{Shared, ThreadMessage};
 use crate::sync::lock;
 
@@ -47,6 +51,8 @@ pub struct ClusterNode {
     is_configured: AtomicBool,
     /// Messages for subscribers at other nodes.
     pub courier: Courier,
+    /// Slots that this node moves as a whole.
+    pub outgoing: Outgoing,
     /// Commands that were sent elsewhere, and those that were refused for their slots.
     pub redirects: Redirects,
 }
@@ -67,7 +73,10 @@ pub struct Redirects {
 }
 
 struct MapState {
+    // as its source made it, and as this server routes by it: with the slots that are held
+    base: Arc<SlotMap>,
     map: Arc<SlotMap>,
+    holds: HashMap<String, SlotHold>,
     /// Threads that have not taken the map yet.
     behind: usize,
     /// What follows once all threads have it.
@@ -109,10 +118,17 @@ impl ClusterNode {
             store_revision: AtomicU64::new(0),
             id,
             file: settings.config_file.clone(),
-            state: Mutex::new(MapState { map, behind: 0, then: Vec::new() }),
+            state: Mutex::new(MapState {
+                base: map.clone(),
+                map,
+                holds: HashMap::new(),
+                behind: 0,
+                then: Vec::new(),
+            }),
             pushing: Mutex::new(()),
             is_configured: AtomicBool::new(false),
             courier: Courier::default(),
+            outgoing: Outgoing::default(),
             redirects: Redirects::default(),
         }
     }
@@ -155,16 +171,25 @@ impl ClusterNode {
     /// Replaces the map by the one that `make` returns for its revision. `then` runs when every thread routes by it: from
     /// then on nothing is done under the map before.
     pub fn adopt(&self, shared: &'static Shared, make: impl FnOnce(u64) -> SlotMap, then: Then) {
-        {
+        let revision = {
             let mut state = lock(&self.state);
-            let map = make(state.map.revision() + 1);
-            tracing::debug!("the cluster has {} groups, map {}", map.groups().len(), map.revision());
-            state.map = Arc::new(map);
-            state.behind = shared.handles.len();
-            state.then.push(then);
+            state.base = Arc::new(make(state.map.revision() + 1));
             self.is_configured.store(true, Relaxed);
-        }
-        let revision = self.map().revision();
+            state.renew(shared, then)
+        };
+        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::ClusterMap(revision)));
+    }
+
+    /// Has commands of slots wait, or ends that: `id` names the wait. `then` runs when every thread does so.
+    pub fn hold(&self, shared: &'static Shared, id: &str, hold: Option<SlotHold>, then: Then) {
+        let revision = {
+            let mut state = lock(&self.state);
+            match hold {
+                Some(hold) => drop(state.holds.insert(id.to_owned(), hold)),
+                None => drop(state.holds.remove(id)),
+            }
+            state.renew(shared, then)
+        };
         shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::ClusterMap(revision)));
     }
 
@@ -195,6 +220,20 @@ impl ClusterNode {
         };
         then.into_iter().for_each(|then| then(shared));
         sweep::begin(shared, revision);
+    }
+}
+
+impl MapState {
+    /// Makes the map that threads are to take, and returns its revision.
+    fn renew(&mut self, shared: &'static Shared, then: Then) -> u64 {
+        let revision = self.map.revision() + 1;
+        let map = (*self.base).clone().with_holds(self.holds.values().cloned().collect(), revision);
+        tracing::debug!("the cluster has {} groups, map {revision}", map.groups().len());
+        shared.router.hidden().set(map.hidden());
+        self.map = Arc::new(map);
+        self.behind = shared.handles.len();
+        self.then.push(then);
+        revision
     }
 }
 

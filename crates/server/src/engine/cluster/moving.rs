@@ -23,6 +23,9 @@ use crate::waiting::Waiting;
 /// Some keys of a command have left and others have not, or not all have arrived.
 pub const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
 
+/// A slot of the command is being handed over to another node, or to this one.
+const HANDED_OVER: &str = "TRYAGAIN Slots are being handed over";
+
 /// The keys of a command, counted.
 #[derive(Default)]
 struct KeyCounts {
@@ -31,10 +34,10 @@ struct KeyCounts {
     has_several: bool,
 }
 
-/// Returns true if slots move to or from this node.
+/// Returns true if slots move to or from this node, or are held.
 #[inline]
 pub fn is_any(local: &ThreadState) -> bool {
-    !local.cluster.map.moves().is_empty()
+    local.cluster.map.must_look()
 }
 
 /// Why a command is not served here that was admitted, with its shards held.
@@ -84,6 +87,12 @@ fn look(
     let ask = route::ask_of_admitted(local, calls);
     let map = local.cluster.map.clone();
     let routing = local.cluster.rules.verdict(&map, &ask);
+    let waits = map.is_holding() || map.gets_slots();
+    if routing == Routing::Held || waits && calls.iter().any(|(entry, _)| route::takes_all(entry)) {
+        // It was admitted before the slots were held.
+        local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
+        return Some(HANDED_OVER.as_bytes().into());
+    }
     if !matches!(routing, Routing::Leaving(..) | Routing::Arriving) {
         return None;
     }

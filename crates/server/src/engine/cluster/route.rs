@@ -6,15 +6,16 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
+use darter_base::hash::slot_in;
 use darter_cluster::answers::AddressForm;
 use darter_cluster::{Ask, Node, NodeRole, Routing, slot_of};
-use darter_command::{Flags, Marks};
+use darter_command::{Flags, Keys, Marks, Reach};
 use darter_config::Endpoint as Form;
-use darter_wire::{Args, Span};
+use darter_wire::Args;
 
 use super::moving::TRY_AGAIN;
 use crate::conn::window::Prepared;
-use crate::registry::Entry;
+use crate::registry::{Entry, Run};
 use crate::session::{Gate, Queued, Session};
 use crate::thread_state::ThreadState;
 
@@ -23,16 +24,11 @@ pub type Line = Cow<'static, [u8]>;
 
 /// How many of `commands`, calls of `entry` about one key, may run because this node owns their slots.
 #[inline(never)]
-pub fn own_len(
-    local: &ThreadState,
-    entry: &'static Entry,
-    (buf, spans): (&[u8], &[Span]),
-    commands: &[Prepared],
-) -> usize {
+pub fn own_len(local: &ThreadState, entry: &'static Entry, commands: &[Prepared]) -> usize {
     let (owners, own) = (local.cluster.map.owners(), local.cluster.own);
     let is_other = |planned: &Prepared| {
         let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
-        !is_alike || owners.get(usize::from(slot_of(planned.key(buf, spans)))) != Some(&own)
+        !is_alike || owners.get(usize::from(slot_in(planned.ready.hash))) != Some(&own)
     };
     commands.iter().position(is_other).unwrap_or(commands.len())
 }
@@ -63,7 +59,33 @@ pub fn refusal(
     } else {
         ask(local, session, entry, args)
     };
-    line(local, &ask).or_else(|| refusal_in_handover(local, &ask))
+    line(local, &ask).or_else(|| refusal_in_handover(local, &ask)).or_else(|| {
+        let is_any = || takes_all(entry) || session.queues(entry, takes_all);
+        (local.cluster.map.gets_slots() && is_any()).then(|| {
+            local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
+            Cow::Borrowed(ARRIVING.as_bytes())
+        })
+    })
+}
+
+/// Returns true if a command may remove keys that it does not name.
+pub fn takes_all(entry: &Entry) -> bool {
+    let spec = &entry.spec;
+    let is_whole = matches!(spec.reach, Reach::All) && matches!(spec.keys, Keys::None);
+    is_whole && spec.flags.any(Flags::WRITE)
+}
+
+/// Returns true if a command must wait, because one of its slots is being handed over.
+#[cold]
+pub fn must_wait(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+    if takes_all(entry) || session.queues(entry, takes_all) {
+        return true;
+    }
+    let ask = match &session.multi {
+        Some(multi) if entry.spec.has(Marks::RUNS_QUEUE) => ask_of_queue(local, session, &multi.queued),
+        _ => ask(local, session, entry, args),
+    };
+    verdict(local, &ask) == Routing::Held
 }
 
 /// Refuses writes while a replica takes over from this node, until the map says so.
@@ -90,9 +112,11 @@ pub fn refusal_after_wait(local: &ThreadState, entry: &'static Entry, args: Args
 
 /// The slots of commands that were admitted before: reads of a replica as such, and clients that asked as such.
 pub fn ask_of_admitted(local: &ThreadState, calls: &[(&'static Entry, Args<'_>)]) -> Ask {
-    let mut ask = Ask { is_pubsub: true, reads_replica: true, is_asking: true, ..Ask::default() };
+    let mut ask =
+        Ask { is_pubsub: true, reads_replica: true, is_asking: true, imports: true, ..Ask::default() };
     for (entry, args) in calls {
         ask.writes |= writes(entry);
+        ask.runs_script |= runs_script(entry);
         ask.is_pubsub &= is_pubsub(entry);
         ask.moves_keys |= entry.spec.has(Marks::MOVES_KEYS);
         add(local, &mut ask, entry, *args);
@@ -167,10 +191,12 @@ fn verdict<'a>(local: &'a ThreadState, ask: &Ask) -> Routing<'a> {
 fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> Ask {
     let mut ask = Ask {
         writes: writes(entry),
+        runs_script: runs_script(entry),
         is_pubsub: is_pubsub(entry),
         reads_replica: session.reads_replica,
         is_asking: session.gate.has(Gate::ASKING) || entry.spec.flags.any(Flags::ASKING),
         moves_keys: entry.spec.has(Marks::MOVES_KEYS),
+        imports: session.imports_slots,
         ..Ask::default()
     };
     add(local, &mut ask, entry, args);
@@ -182,6 +208,7 @@ fn ask_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> As
     let mut ask = Ask { is_pubsub: true, reads_replica: session.reads_replica, is_asking, ..Ask::default() };
     for Queued { entry, args } in queued {
         ask.writes |= writes(entry);
+        ask.runs_script |= runs_script(entry);
         ask.is_pubsub &= is_pubsub(entry);
         add(local, &mut ask, entry, args.args());
     }
@@ -198,6 +225,11 @@ fn writes(entry: &Entry) -> bool {
     flags.any(Flags::WRITE) || is_pubsub(entry) && flags.any(Flags::MAY_REPLICATE)
 }
 
+/// Returns true if a command runs a script that may write.
+fn runs_script(entry: &Entry) -> bool {
+    matches!(entry.run, Run::Script(_)) && !entry.spec.flags.any(Flags::READONLY)
+}
+
 fn is_pubsub(entry: &Entry) -> bool {
     entry.spec.flags.any(Flags::PUBSUB)
 }
@@ -206,7 +238,7 @@ fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
     let redirects = &local.shared.cluster.redirects;
     let (count, line) = match verdict(local, ask) {
         // The keys of a slot that moves are looked at with their shards held.
-        Routing::Serve | Routing::Leaving(..) | Routing::Arriving => return None,
+        Routing::Serve | Routing::Leaving(..) | Routing::Arriving | Routing::Held => return None,
         Routing::TryAgain => (&redirects.try_again, Cow::Borrowed(TRY_AGAIN.as_bytes())),
         Routing::Down => (&redirects.down, Cow::Borrowed(DOWN.as_bytes())),
         Routing::DownForWrites => (&redirects.down, Cow::Borrowed(DOWN_FOR_WRITES.as_bytes())),
@@ -235,6 +267,7 @@ pub fn endpoint(form: Form) -> AddressForm {
 /// A script has named a key that is another node's.
 pub const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
 
+const ARRIVING: &str = "TRYAGAIN Slots are arriving at this node: cancel their migration first";
 const LEADER_CHANGES: &str = "TRYAGAIN The master of this slot is being replaced";
 const DOWN: &str = "CLUSTERDOWN The cluster is down";
 const DOWN_FOR_WRITES: &str = "CLUSTERDOWN The cluster is down and only accepts read commands";

@@ -207,6 +207,17 @@ pub(super) const OWN: &[Family] = &[
         out.with("kind", "crossslot", redirects.cross.load(Relaxed));
         out.with("kind", "down", redirects.down.load(Relaxed));
     }),
+    many(
+        "darter_cluster_migration_bytes_total",
+        Kind::Counter,
+        "Bytes of slots that move as a whole.",
+        |s, out| {
+            out.with("dir", "out", s.shared.cluster.outgoing.sent_bytes.load(Relaxed));
+        },
+    ),
+    counter("darter_cluster_migration_pause_seconds", "Time for which writers of such slots waited.", |s| {
+        s.shared.cluster.outgoing.pause_ms.load(Relaxed) as f64 / 1000.0
+    }),
     counter("darter_cluster_store_errors_total", "Questions that the cluster's store did not answer.", |s| {
         s.shared.cluster.store.as_ref().map_or(0, |store| store.errors.load(Relaxed)) as f64
     }),

@@ -1,8 +1,8 @@
 //! The slot of a key, eight bytes at a time: what every command of a cluster computes before it runs.
 //!
-//! Called by routing. `darter_base::crc::key_slot` says what a slot is; a key with a brace is left to it.
+//! Called by routing, and by the hash of keys where shards follow slots. [`crate::crc::key_slot`] says what a slot is; a key with a brace is left to it.
 
-use darter_base::crc::{SLOTS_LEN, key_slot};
+use crate::crc::{SLOTS_LEN, key_slot};
 
 /// The slot of `key`: of its hash tag if it has one. Cost: two instructions a byte, and some ten for eight bytes.
 #[inline]

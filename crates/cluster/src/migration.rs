@@ -1,0 +1,398 @@
+//! Slots that move as a whole: what the map says of each move, and the changes that take it from its plan to its end.
+//!
+//! The source copies the keys, then one change of the map gives the slots away: [`MigrationChange::Commit`] is refused unless
+//! all is as planned. Until then nothing but the entry has changed, and any node may end it by [`MigrationChange::Fail`]. What
+//! is left behind, at the target after a failure and at the source after success, is hidden until its owner has removed it.
+
+use serde_json::{Value, json};
+
+use crate::change::{has, led_group, seen, without};
+use crate::map::{NodeGroup, SlotRange, join_ranges};
+use crate::stored::{StoredMap, list, range_of, text};
+
+/// How far a migration is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MigrationState {
+    /// It is planned or under way; the source owns the slots.
+    Active,
+    /// The target owns the slots.
+    Done,
+    /// It was given up; the source owns the slots.
+    Failed,
+    /// The same, because somebody wished it.
+    Cancelled,
+}
+
+impl MigrationState {
+    /// Its name in the store, and in Valkey's answers once it has ended.
+    pub fn name(self) -> &'static str {
+        match self {
+            MigrationState::Active => "active",
+            MigrationState::Done => "success",
+            MigrationState::Failed => "failed",
+            MigrationState::Cancelled => "cancelled",
+        }
+    }
+
+    fn named(name: &str) -> Option<MigrationState> {
+        use MigrationState::{Active, Cancelled, Done, Failed};
+        [Active, Done, Failed, Cancelled].into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// A move of slots from one group to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Migration {
+    /// Its name, 40 hex digits.
+    pub id: String,
+    /// The slots, joined and in ascending order.
+    pub slots: Vec<SlotRange>,
+    /// The id of the group that gives them.
+    pub from: String,
+    /// The id of the group that gets them.
+    pub to: String,
+    /// The id of the master of `from` at the time of the plan.
+    pub source: String,
+    /// The id of the master of `to` at that time.
+    pub target: String,
+    /// How far it is.
+    pub state: MigrationState,
+    /// Why it failed; empty if it did not.
+    pub why: String,
+    /// The boot of the source that runs it; empty before it has begun.
+    pub runner: String,
+    /// When it was planned, Unix seconds.
+    pub planned_s: u64,
+    /// When it began, and when it ended, Unix seconds; 0 before.
+    pub begun_s: u64,
+    /// See above.
+    pub ended_s: u64,
+    /// Milliseconds for which writes waited.
+    pub pause_ms: u64,
+    /// Nothing hidden is left of it.
+    pub is_swept: bool,
+}
+
+impl Migration {
+    /// Returns true if it has `slot`.
+    pub fn has(&self, slot: u16) -> bool {
+        has(&self.slots, slot)
+    }
+
+    /// Number of its slots.
+    pub fn slots_len(&self) -> usize {
+        self.slots.iter().map(|range| usize::from(range.slots_len())).sum()
+    }
+
+    /// Returns true if it is planned or under way.
+    pub fn is_active(&self) -> bool {
+        self.state == MigrationState::Active
+    }
+
+    /// The id of the group that hides keys of its slots: the target until it owns them, then the source; `None` once these are
+    /// removed.
+    pub fn hider(&self) -> Option<&str> {
+        match self.state {
+            MigrationState::Active => Some(&self.to),
+            _ if self.is_swept => None,
+            MigrationState::Done => Some(&self.from),
+            MigrationState::Failed | MigrationState::Cancelled => Some(&self.to),
+        }
+    }
+
+    fn overlaps(&self, ranges: &[SlotRange]) -> bool {
+        ranges.iter().any(|one| self.slots.iter().any(|own| one.start <= own.end && own.start <= one.end))
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        let slots: Vec<[u16; 2]> = self.slots.iter().map(|range| [range.start, range.end]).collect();
+        json!({
+            "id": self.id, "slots": slots, "from": self.from, "to": self.to, "source": self.source,
+            "target": self.target, "state": self.state.name(), "why": self.why, "runner": self.runner,
+            "planned_s": self.planned_s, "begun_s": self.begun_s, "ended_s": self.ended_s,
+            "pause_ms": self.pause_ms, "swept": self.is_swept,
+        })
+    }
+
+    pub(crate) fn from_value(value: &Value) -> Result<Migration, String> {
+        let number =
+            |name: &str| value.get(name).and_then(Value::as_u64).ok_or_else(|| format!("{name} is missing"));
+        let slots: Result<Vec<SlotRange>, String> = list(value, "slots")?.iter().map(range_of).collect();
+        Ok(Migration {
+            id: text(value, "id")?,
+            slots: slots?,
+            from: text(value, "from")?,
+            to: text(value, "to")?,
+            source: text(value, "source")?,
+            target: text(value, "target")?,
+            state: MigrationState::named(&text(value, "state")?).ok_or("a state is none")?,
+            why: text(value, "why")?,
+            runner: text(value, "runner")?,
+            planned_s: number("planned_s")?,
+            begun_s: number("begun_s")?,
+            ended_s: number("ended_s")?,
+            pause_ms: number("pause_ms")?,
+            is_swept: value.get("swept").and_then(Value::as_bool).ok_or("swept is missing")?,
+        })
+    }
+}
+
+/// A change of a migration, asked of the node `me` of [`MigrationChange::apply`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MigrationChange {
+    /// Slots of the node's group are to move to another master.
+    Export {
+        /// The name of the migration.
+        id: String,
+        /// The slots, as they were said.
+        slots: Vec<SlotRange>,
+        /// The id of the other master.
+        target: String,
+        /// Unix seconds.
+        now_s: u64,
+    },
+    /// Slots of another group, which has all of them, are to move to this master's.
+    Import {
+        /// The name of the migration.
+        id: String,
+        /// The slots, as they were said.
+        slots: Vec<SlotRange>,
+        /// Unix seconds.
+        now_s: u64,
+    },
+    /// The source begins.
+    Run {
+        /// The name of the migration.
+        id: String,
+        /// The boot of the source.
+        runner: String,
+        /// Unix seconds.
+        now_s: u64,
+    },
+    /// The source has copied all, and nobody writes: the slots are the target's.
+    Commit {
+        /// The name of the migration.
+        id: String,
+        /// The boot of the source.
+        runner: String,
+        /// Unix seconds.
+        now_s: u64,
+        /// Milliseconds for which writes have waited.
+        pause_ms: u64,
+    },
+    /// It is given up, unless it has ended.
+    Fail {
+        /// The name of the migration.
+        id: String,
+        /// Failed or cancelled.
+        state: MigrationState,
+        /// Why.
+        why: String,
+        /// Unix seconds.
+        now_s: u64,
+    },
+    /// Nothing hidden is left of it.
+    Swept(String),
+    /// All of these, or none.
+    Together(Vec<MigrationChange>),
+}
+
+/// Migrations that have ended and are remembered.
+const ENDED_MAX: usize = 100;
+/// Migrations that may be planned or under way.
+const ACTIVE_MAX: usize = 256;
+
+impl MigrationChange {
+    /// Makes the change. Errors: why it is refused; the map may have been changed in part then and is to be dropped.
+    pub fn apply(&self, map: &mut StoredMap, me: &str) -> Result<(), String> {
+        match self {
+            MigrationChange::Export { id, slots, target, now_s } => {
+                export(map, me, (id, *now_s), slots, target)
+            }
+            MigrationChange::Import { id, slots, now_s } => import(map, me, (id, *now_s), slots),
+            MigrationChange::Run { id, runner, now_s } => run(map, me, id, runner, *now_s),
+            MigrationChange::Commit { id, runner, now_s, pause_ms } => {
+                commit(map, me, (id, runner), *now_s, *pause_ms)
+            }
+            MigrationChange::Fail { id, state, why, now_s } => {
+                let one = active(map, id)?;
+                one.state = *state;
+                one.why.clone_from(why);
+                one.ended_s = *now_s;
+                one.is_swept = one.runner.is_empty();
+                forget_old(map);
+                Ok(())
+            }
+            MigrationChange::Together(changes) => changes.iter().try_for_each(|change| change.apply(map, me)),
+            MigrationChange::Swept(id) => {
+                if let Some(one) = find(map, id).filter(|one| !one.is_active()) {
+                    one.is_swept = true;
+                }
+                forget_old(map);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why `slots` may not change hands by other means now. Errors: a migration has one of them, or left keys of it behind.
+pub(crate) fn must_be_free(map: &StoredMap, ranges: &[SlotRange]) -> Result<(), String> {
+    match map.migrations.iter().find(|one| one.hider().is_some() && one.overlaps(ranges)) {
+        None => Ok(()),
+        Some(one) if one.is_active() => Err(format!("slots are moving by migration {}", one.id)),
+        Some(one) => Err(format!("keys of migration {} are being removed, try again later", one.id)),
+    }
+}
+
+fn find<'m>(map: &'m mut StoredMap, id: &str) -> Option<&'m mut Migration> {
+    map.migrations.iter_mut().find(|one| one.id == id)
+}
+
+fn active<'m>(map: &'m mut StoredMap, id: &str) -> Result<&'m mut Migration, String> {
+    find(map, id).filter(|one| one.is_active()).ok_or_else(|| format!("no migration {id} is under way"))
+}
+
+fn export(
+    map: &mut StoredMap,
+    me: &str,
+    named: (&str, u64),
+    slots: &[SlotRange],
+    target: &str,
+) -> Result<(), String> {
+    let own = led_group(map, me)?.id.clone();
+    let group = seen(map, me).iter().find(|group| group.has(target));
+    let group = group.ok_or_else(|| format!("Unknown node {target}"))?;
+    if group.master.id != target {
+        return Err("Target node is not a master".to_owned());
+    }
+    if group.id == own {
+        return Err("Target node can not be this node".to_owned());
+    }
+    let to = group.id.clone();
+    plan(map, me, named, slots, (&own, &to))
+}
+
+fn import(map: &mut StoredMap, me: &str, named: (&str, u64), slots: &[SlotRange]) -> Result<(), String> {
+    let own = led_group(map, me)?.id.clone();
+    let first = slots.first().ok_or("no slots are named")?.start;
+    let owner = seen(map, me).iter().find(|group| has(&group.slots, first));
+    let from = owner.ok_or_else(|| format!("slot has no owner: {first}"))?.id.clone();
+    if from == own {
+        return Err("this node is already the owner of the slot range".to_owned());
+    }
+    plan(map, me, named, slots, (&from, &own))
+}
+
+fn plan(
+    map: &mut StoredMap,
+    me: &str,
+    (id, now_s): (&str, u64),
+    slots: &[SlotRange],
+    (from, to): (&str, &str),
+) -> Result<(), String> {
+    let slots =
+        join_ranges(slots.to_vec()).map_err(|slot| format!("Slot {slot} specified multiple times"))?;
+    must_be_free(map, &slots)?;
+    let group = |id: &str| seen(map, me).iter().find(|group| group.id == id);
+    let (Some(source), Some(target)) = (group(from), group(to)) else {
+        return Err("a group of the migration is not in the cluster".to_owned());
+    };
+    owns_all(source, &slots)?;
+    let moves =
+        |range: &SlotRange| map.moves.iter().find(|one| range.start <= one.slot && one.slot <= range.end);
+    if let Some(one) = slots.iter().find_map(moves) {
+        return Err(format!("Slot {} moves key by key", one.slot));
+    }
+    if map.migrations.iter().filter(|one| one.is_active()).count() >= ACTIVE_MAX {
+        return Err("too many migrations are under way".to_owned());
+    }
+    let planned = Migration {
+        id: id.to_owned(),
+        slots,
+        from: from.to_owned(),
+        to: to.to_owned(),
+        source: source.master.id.clone(),
+        target: target.master.id.clone(),
+        state: MigrationState::Active,
+        why: String::new(),
+        runner: String::new(),
+        planned_s: now_s,
+        begun_s: 0,
+        ended_s: 0,
+        pause_ms: 0,
+        is_swept: false,
+    };
+    map.migrations.push(planned);
+    Ok(())
+}
+
+/// Errors: a slot is not the group's.
+fn owns_all(group: &NodeGroup, slots: &[SlotRange]) -> Result<(), String> {
+    let is_own =
+        |range: &SlotRange| group.slots.iter().any(|own| own.start <= range.start && range.end <= own.end);
+    match slots.iter().find(|range| !is_own(range)) {
+        None => Ok(()),
+        Some(range) => Err(format!("slots {}-{} are not all of one node", range.start, range.end)),
+    }
+}
+
+fn run(map: &mut StoredMap, me: &str, id: &str, runner: &str, now_s: u64) -> Result<(), String> {
+    let one = active(map, id)?;
+    if one.source != me || !(one.runner.is_empty() || one.runner == runner) {
+        return Err("the migration is another node's".to_owned());
+    }
+    one.runner = runner.to_owned();
+    one.begun_s = now_s;
+    Ok(())
+}
+
+fn commit(
+    map: &mut StoredMap,
+    me: &str,
+    (id, runner): (&str, &str),
+    now_s: u64,
+    pause_ms: u64,
+) -> Result<(), String> {
+    let one = active(map, id)?.clone();
+    if one.runner != runner {
+        return Err("the migration is run by another".to_owned());
+    }
+    let group = |id: &str| map.joined.iter().find(|group| group.id == id);
+    let (Some(source), Some(target)) = (group(&one.from), group(&one.to)) else {
+        return Err("a group of the migration has gone".to_owned());
+    };
+    if source.master.id != me || source.master.id != one.source || target.master.id != one.target {
+        return Err("a master of the migration was replaced".to_owned());
+    }
+    owns_all(source, &one.slots)?;
+    let epoch = map.epoch();
+    for group in &mut map.joined {
+        if group.id == one.from {
+            group.slots = one.slots.iter().fold(group.slots.clone(), |slots, range| without(&slots, *range));
+        } else if group.id == one.to {
+            let all = group.slots.iter().chain(&one.slots).copied().collect();
+            group.slots = join_ranges(all).map_err(|slot| format!("slot {slot} has two owners"))?;
+            if group.epoch < epoch || epoch == 0 {
+                group.epoch = epoch + 1;
+            }
+        }
+    }
+    map.moves.retain(|single| !one.has(single.slot));
+    let one = active(map, id)?;
+    (one.state, one.ended_s, one.pause_ms) = (MigrationState::Done, now_s, pause_ms);
+    Ok(())
+}
+
+/// Forgets the oldest migrations of which nothing is left.
+fn forget_old(map: &mut StoredMap) {
+    let is_over = |one: &Migration| one.hider().is_none();
+    let mut surplus = map.migrations.iter().filter(|one| is_over(one)).count().saturating_sub(ENDED_MAX);
+    map.migrations.retain(|one| {
+        let goes = surplus > 0 && is_over(one);
+        surplus -= usize::from(goes);
+        !goes
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The changes of a migration on small maps: what each refuses, and who owns the slots after it.
+
+use super::*;
+use crate::map::WhoWaits;
+use crate::map::tests::{group, node};
+use crate::map::{SlotHold, SlotMove};
+use crate::{Ask, MapChange, MoveWay, Routing, RoutingRules};
+
+fn map() -> StoredMap {
+    let joined = vec![
+        group("a", 1, &[(0, 8191)], &[node("ra", 4)]),
+        group("b", 2, &[(8192, 16_383)], &[]),
+        group("c", 3, &[], &[]),
+    ];
+    StoredMap { joined, ..StoredMap::default() }
+}
+
+fn slots(start: u16, end: u16) -> Vec<SlotRange> {
+    vec![SlotRange { start, end }]
+}
+
+fn export(id: &str, slots: Vec<SlotRange>, target: &str) -> MigrationChange {
+    MigrationChange::Export { id: id.to_owned(), slots, target: target.to_owned(), now_s: 5 }
+}
+
+fn run(id: &str, runner: &str) -> MigrationChange {
+    MigrationChange::Run { id: id.to_owned(), runner: runner.to_owned(), now_s: 6 }
+}
+
+fn commit(id: &str, runner: &str) -> MigrationChange {
+    MigrationChange::Commit { id: id.to_owned(), runner: runner.to_owned(), now_s: 7, pause_ms: 3 }
+}
+
+fn fail(id: &str) -> MigrationChange {
+    let state = MigrationState::Failed;
+    MigrationChange::Fail { id: id.to_owned(), state, why: "no room".to_owned(), now_s: 8 }
+}
+
+fn refused(map: &StoredMap, me: &str, change: &MigrationChange) -> String {
+    change.apply(&mut map.clone(), me).expect_err("it is refused")
+}
+
+#[test]
+fn a_commit_gives_the_slots_away_and_nothing_before_it_does() {
+    let mut map = map();
+    assert_eq!(export("m", slots(100, 199), "c").apply(&mut map, "a"), Ok(()));
+    assert_eq!(refused(&map, "a", &commit("m", "boot")), "the migration is run by another");
+    assert_eq!(run("m", "boot").apply(&mut map, "a"), Ok(()));
+    assert_eq!(refused(&map, "a", &run("m", "later")), "the migration is another node's");
+    assert_eq!(map.view("a", 1).owner(100), Some(0));
+    let target = map.view("c", 1);
+    assert!(target.is_arriving(150) && !target.is_arriving(200) && !map.view("a", 1).is_arriving(150));
+    assert_eq!(target.hidden().count(), 100);
+    assert_eq!(refused(&map, "b", &commit("m", "boot")), "a master of the migration was replaced");
+    assert_eq!(commit("m", "boot").apply(&mut map, "a"), Ok(()));
+    let (source, target) = (map.view("a", 2), map.view("c", 2));
+    assert_eq!((source.owner(99), source.owner(100), source.owner(200)), (Some(0), Some(2), Some(0)));
+    assert_eq!((source.hidden().count(), target.hidden().count()), (100, 0));
+    assert_eq!(refused(&map, "a", &commit("m", "boot")), "no migration m is under way");
+    assert_eq!(refused(&map, "a", &fail("m")), "no migration m is under way", "what is committed stays");
+    let again = export("n", slots(150, 150), "a");
+    assert_eq!(refused(&map, "c", &again), "keys of migration m are being removed, try again later");
+    assert_eq!(MigrationChange::Swept("m".to_owned()).apply(&mut map, "a"), Ok(()));
+    assert_eq!(map.view("a", 3).hidden().count(), 0);
+    assert_eq!(again.apply(&mut map, "c"), Ok(()));
+    assert_eq!(StoredMap::parse(&map.to_json()), Ok(map));
+}
+
+#[test]
+fn a_plan_needs_free_slots_of_one_owner() {
+    let mut map = map();
+    for (change, why) in [
+        (export("m", slots(8000, 8200), "c"), "slots 8000-8200 are not all of one node"),
+        (export("m", slots(1, 1), "x"), "Unknown node x"),
+        (export("m", slots(1, 1), "ra"), "Target node is not a master"),
+        (export("m", slots(1, 1), "a"), "Target node can not be this node"),
+        (export("m", [slots(1, 3), slots(3, 4)].concat(), "c"), "Slot 3 specified multiple times"),
+    ] {
+        assert_eq!(refused(&map, "a", &change), why);
+    }
+    assert!(refused(&map, "ra", &export("m", slots(1, 1), "c")).contains("replica"));
+    let import = MigrationChange::Import { id: "i".to_owned(), slots: slots(9000, 9001), now_s: 1 };
+    assert_eq!(refused(&map, "b", &import), "this node is already the owner of the slot range");
+    assert_eq!(import.apply(&mut map, "c"), Ok(()));
+    assert_eq!(map.migrations.last().map(|one| one.source.as_str()), Some("b"));
+    assert_eq!(refused(&map, "b", &export("m", slots(9001, 9002), "a")), "slots are moving by migration i");
+    for change in [
+        MapChange::DelSlots(slots(9000, 9000)),
+        MapChange::SetSlot(9000, crate::change::SlotState::Migrating("c".to_owned())),
+        MapChange::FlushSlots,
+    ] {
+        let refused = change.apply(&mut map.clone(), "b");
+        assert_eq!(refused, Err("slots are moving by migration i".to_owned()), "{change:?}");
+    }
+    map.moves.push(SlotMove {
+        slot: 5,
+        group: "a".to_owned(),
+        way: MoveWay::Migrating,
+        other: "b".to_owned(),
+    });
+    assert_eq!(refused(&map, "a", &export("m", slots(0, 9), "c")), "Slot 5 moves key by key");
+}
+
+#[test]
+fn a_failed_one_changes_no_owner_and_a_replaced_master_ends_it() {
+    let mut map = map();
+    assert_eq!(export("m", slots(0, 8191), "b").apply(&mut map, "a"), Ok(()));
+    assert_eq!(run("m", "boot").apply(&mut map, "a"), Ok(()));
+    assert_eq!(MapChange::Lead.apply(&mut map, "ra"), Ok(crate::change::MapAnswer::Done));
+    assert_eq!(refused(&map, "ra", &commit("m", "boot")), "a master of the migration was replaced");
+    assert_eq!(refused(&map, "a", &commit("m", "boot")), "a master of the migration was replaced");
+    let before = map.view("b", 1);
+    assert_eq!(fail("m").apply(&mut map, "ra"), Ok(()));
+    let after = map.view("b", 2);
+    assert_eq!((before.owner(5), after.owner(5)), (Some(0), Some(0)));
+    assert_eq!(after.hidden().count(), 8192, "what it has got is hidden until it is removed");
+    assert_eq!(after.migration("m").map(|one| one.why.as_str()), Some("no room"));
+    assert_eq!(refused(&map, "ra", &commit("m", "boot")), "no migration m is under way");
+    assert_eq!(MigrationChange::Swept("m".to_owned()).apply(&mut map, "b"), Ok(()));
+    assert_eq!(map.view("b", 3).hidden().count(), 0);
+    for n in 0..300 {
+        let id = format!("n{n}");
+        assert_eq!(export(&id, slots(0, 0), "b").apply(&mut map, "ra"), Ok(()));
+        assert_eq!(fail(&id).apply(&mut map, "ra"), Ok(()), "it has not begun, so nothing is left of it");
+    }
+    assert_eq!(map.migrations.len(), ENDED_MAX);
+}
+
+#[test]
+fn commands_of_a_held_slot_wait_and_the_source_alone_writes_what_arrives() {
+    const RULES: RoutingRules =
+        RoutingRules { needs_all: true, reads_when_down: false, messages_when_down: true, crosses_own: true };
+    let mut stored = map();
+    assert_eq!(export("m", slots(100, 199), "c").apply(&mut stored, "a"), Ok(()));
+    let ask = |map: &crate::SlotMap, slots: &[u16], writes: bool| {
+        let mut ask = Ask { writes, ..Ask::default() };
+        slots.iter().for_each(|slot| ask.add_slot(map, *slot));
+        ask
+    };
+    let hold = |who| SlotHold { slots: slots(100, 199), who };
+    let writers = stored.view("a", 1).with_holds(vec![hold(WhoWaits::Writers)], 2);
+    assert_eq!(RULES.verdict(&writers, &ask(&writers, &[100], true)), Routing::Held);
+    assert_eq!(RULES.verdict(&writers, &ask(&writers, &[50, 199], true)), Routing::Held);
+    assert_eq!(RULES.verdict(&writers, &ask(&writers, &[100], false)), Routing::Serve);
+    assert_eq!(RULES.verdict(&writers, &ask(&writers, &[99], true)), Routing::Serve);
+    assert_ne!(writers.owners()[100], RULES.own(&writers), "the short way is shut");
+    assert_eq!(writers.owners()[99], RULES.own(&writers));
+    let all = stored.view("a", 1).with_holds(vec![hold(WhoWaits::Everybody)], 2);
+    assert_eq!(RULES.verdict(&all, &ask(&all, &[100], false)), Routing::Held);
+    let message = Ask { is_pubsub: true, ..ask(&all, &[100], true) };
+    assert_eq!(RULES.verdict(&all, &message), Routing::Serve);
+
+    let target = stored.view("c", 1);
+    assert!(matches!(RULES.verdict(&target, &ask(&target, &[100], true)), Routing::Moved(100, _)));
+    let brought = Ask { imports: true, ..ask(&target, &[100], true) };
+    assert_eq!(RULES.verdict(&target, &brought), Routing::Serve);
+    let other = Ask { imports: true, ..ask(&target, &[200], true) };
+    assert!(matches!(RULES.verdict(&target, &other), Routing::Moved(200, _)));
+}

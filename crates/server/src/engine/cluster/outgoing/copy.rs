@@ -1,0 +1,291 @@
+//! COPY and CATCH-UP: every key of the slots is read with its shard held and sent, and sent again after each change.
+//!
+//! A key that changes is noted in [`LeavingKeys`] with its shard held. It is taken out there when its value is read, with the
+//! shard held again: so what the target has last is what the key was last.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_cluster::Migration;
+use darter_command::keys::dump;
+use darter_latch::Grant;
+use darter_store::change::Listeners;
+use darter_store::{Keyed, Position};
+use darter_txn::leaving::NamedKey;
+use darter_txn::{LeavingKeys, LockSet};
+
+use super::peer::{SentKey, Target};
+use super::{ExportStage, Stop};
+use crate::engine::commit;
+use crate::engine::origin::{ChangedBy, Origin};
+use crate::job::{Body, Job, Shards};
+use crate::shared::Shared;
+use crate::thread_state::ThreadState;
+
+/// The keys of a migration, as its thread sends them.
+pub struct Copying {
+    /// The server.
+    pub shared: &'static Shared,
+    /// The migration.
+    pub one: Migration,
+    /// Keys that have changed since they were sent.
+    pub leaving: Arc<LeavingKeys>,
+    // those that have one of the slots
+    shards: Vec<u16>,
+    // how often each was emptied as a whole before
+    flushes: HashMap<u16, u64>,
+}
+
+/// Bytes of values, index lines, and keys that are read with a shard held.
+const BYTES_AT_ONCE: usize = 256 << 10;
+const LINES_AT_ONCE: usize = 64;
+const KEYS_AT_ONCE: usize = 256;
+/// Changed keys that may wait while the others are copied.
+const CHANGED_MAX: usize = 1024;
+/// Writers may be held once all that has changed was sent in this time,
+const SHORT: Duration = Duration::from_millis(5);
+/// and what has changed does not become less for this long at most.
+const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60);
+
+/// Keys of a shard that were read, and where to go on.
+struct Batch {
+    keys: Vec<SentKey>,
+    next: Option<Position>,
+}
+
+impl Copying {
+    /// Has changes of the slots noted from now on. Errors: the server ends.
+    pub fn begin(shared: &'static Shared, one: &Migration) -> Result<Copying, Stop> {
+        let slots = || one.slots.iter().flat_map(|range| range.start..=range.end);
+        let leaving = Arc::new(LeavingKeys::new(slots()));
+        let mut shards: Vec<u16> = slots().filter_map(|slot| shared.router.shard_of_slot(slot)).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let mut copying = Copying { shared, one: one.clone(), leaving, shards, flushes: HashMap::new() };
+        for shard in copying.shards.clone() {
+            let leaving = copying.leaving.clone();
+            let flushes = copying.with(shard, move |_, grant| {
+                let part = grant.get_mut(shard)?;
+                part.leaving = Some(leaving);
+                part.shard.changes.listen(Listeners::LEAVING, true);
+                Some(part.shard.flushes())
+            });
+            let flushes = flushes.map(|flushes| flushes.unwrap_or_default());
+            match flushes {
+                Ok(flushes) => drop(copying.flushes.insert(shard, flushes)),
+                Err(stop) => {
+                    copying.end();
+                    return Err(stop);
+                }
+            }
+        }
+        Ok(copying)
+    }
+
+    /// Has changes noted no more.
+    pub fn end(&self) {
+        for shard in self.shards.iter().copied() {
+            let _ = self.with(shard, move |_, grant| {
+                if let Some(part) = grant.get_mut(shard) {
+                    part.leaving = None;
+                    part.shard.changes.listen(Listeners::LEAVING, false);
+                }
+            });
+        }
+    }
+
+    /// Sends every key. Errors: see [`Target::send`]; the migration was ended, or keys are gone that nobody has named.
+    pub fn copy(&self, target: &mut Target) -> Result<(), Stop> {
+        self.note(ExportStage::Copying);
+        let dbs = self.shared.settings.live().dbnum as usize;
+        for shard in self.shards.iter().copied() {
+            for db in 0..dbs {
+                let mut next = Some(Position::START);
+                while let Some(at) = next {
+                    let batch = self.read_lines(shard, db, at)?;
+                    self.send(target, batch.keys)?;
+                    next = batch.next;
+                    self.rest(target)?;
+                    if self.leaving.changed_len() > CHANGED_MAX {
+                        self.send_changed(target)?;
+                    }
+                }
+            }
+        }
+        target.flush()
+    }
+
+    /// Sends what has changed, until that takes a short time. Errors: the same; it does not become less.
+    pub fn catch_up(&self, target: &mut Target) -> Result<(), Stop> {
+        self.note(ExportStage::CatchingUp);
+        let began = Instant::now();
+        loop {
+            let round = Instant::now();
+            self.send_changed(target)?;
+            target.flush()?;
+            if round.elapsed() <= SHORT {
+                return Ok(());
+            }
+            if began.elapsed() > CATCHES_UP_WITHIN {
+                return Err("the keys change faster than they can be sent".into());
+            }
+        }
+    }
+
+    /// Sends the keys that have changed until now. Errors: the same.
+    pub fn send_changed(&self, target: &mut Target) -> Result<(), Stop> {
+        let mut left = self.leaving.changed_len();
+        while left > 0 {
+            let names = self.leaving.some(KEYS_AT_ONCE.min(left));
+            if names.is_empty() {
+                break;
+            }
+            left -= names.len();
+            for (shard, names) in self.by_shard(names) {
+                let keys = self.read_named(shard, names)?;
+                self.send(target, keys)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rests as the settings say.
+    fn rest(&self, target: &mut Target) -> Result<(), Stop> {
+        let throttle_us = self.shared.settings.live().cluster.throttle_us;
+        if throttle_us > 0 {
+            target.flush()?;
+            thread::sleep(Duration::from_micros(throttle_us));
+        }
+        Ok(())
+    }
+
+    /// Waits until each command has ended that had a shard before, and looks whether keys are gone that nobody has named.
+    pub fn pass_all(&self) -> Result<(), Stop> {
+        let known = self.flushes.clone();
+        let all = LockSet::all(self.shared.router.shards_len());
+        let is_whole = self.with_all(all, move |_, grant| {
+            let mut known = known.into_iter();
+            known.all(|(id, before)| grant.get_mut(id).is_some_and(|part| part.shard.flushes() == before))
+        })?;
+        if is_whole { Ok(()) } else { Err(FLUSHED.into()) }
+    }
+
+    /// Notes what the migration does.
+    pub fn note(&self, stage: ExportStage) {
+        self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.stage = stage);
+    }
+
+    /// Errors: somebody has ended the migration.
+    pub fn must_be_active(&self) -> Result<(), Stop> {
+        let map = self.shared.cluster.map();
+        if self.shared.replication.is_replica() {
+            return Err("the source was replaced".into());
+        }
+        if map.migration(&self.one.id).is_some_and(Migration::is_active) { Ok(()) } else { Err(Stop::Ended) }
+    }
+
+    fn by_shard(&self, names: Vec<NamedKey>) -> HashMap<u16, Vec<NamedKey>> {
+        let router = &self.shared.router;
+        let mut by_shard: HashMap<u16, Vec<NamedKey>> = HashMap::new();
+        for named in names {
+            by_shard.entry(router.shard_of(router.key(&named.1).hash)).or_default().push(named);
+        }
+        by_shard
+    }
+
+    fn send(&self, target: &mut Target, keys: Vec<SentKey>) -> Result<(), Stop> {
+        self.must_be_active()?;
+        let len = keys.len() as u64;
+        for key in &keys {
+            target.send(key)?;
+        }
+        self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.sent_keys += len);
+        Ok(())
+    }
+
+    fn read_lines(&self, shard: u16, db: usize, at: Position) -> Result<Batch, Stop> {
+        let (leaving, before) = (self.leaving.clone(), self.flushes.get(&shard).copied());
+        let batch = self.with(shard, move |local, grant| {
+            let is_whole = grant.get_mut(shard).map(|part| part.shard.flushes()) == before;
+            let (mut keys, mut bytes, mut next, mut lines) = (Vec::new(), 0, Some(at), 0);
+            while let Some(at) = next.filter(|_| bytes < BYTES_AT_ONCE && lines < LINES_AT_ONCE) {
+                lines += 1;
+                let mut names: Vec<Box<[u8]>> = Vec::new();
+                next = grant.get_mut(shard)?.shard.scan(db, at, |record| {
+                    if leaving.has(record.key()) {
+                        names.push(record.key().into());
+                    }
+                });
+                for name in names {
+                    let key = read(local, grant, shard, &leaving, (db, name));
+                    bytes += key.value.as_ref().map_or(0, |(payload, _)| payload.len());
+                    // One that has just expired was never sent.
+                    keys.push(key);
+                }
+            }
+            commit::changes(local, grant, ChangedBy::SERVER);
+            is_whole.then_some(Batch { keys, next })
+        });
+        batch?.ok_or_else(|| FLUSHED.into())
+    }
+
+    fn read_named(&self, shard: u16, names: Vec<NamedKey>) -> Result<Vec<SentKey>, Stop> {
+        let (leaving, before) = (self.leaving.clone(), self.flushes.get(&shard).copied());
+        let keys = self.with(shard, move |local, grant| {
+            let is_whole = grant.get_mut(shard).map(|part| part.shard.flushes()) == before;
+            let keys: Vec<SentKey> =
+                names.into_iter().map(|named| read(local, grant, shard, &leaving, named)).collect();
+            commit::changes(local, grant, ChangedBy::SERVER);
+            is_whole.then_some(keys)
+        });
+        keys?.ok_or_else(|| FLUSHED.into())
+    }
+
+    /// Runs `act` with one shard held, on whichever thread that is. Errors: the server ends.
+    fn with<T: Send + 'static>(
+        &self,
+        shard: u16,
+        act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
+    ) -> Result<T, Stop> {
+        self.with_all(LockSet::one(shard), act)
+    }
+
+    fn with_all<T: Send + 'static>(
+        &self,
+        wanted: LockSet,
+        act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
+    ) -> Result<T, Stop> {
+        let (tell, hear) = sync_channel(1);
+        let call = move |local: &mut ThreadState, grant: &mut Shards| {
+            let _ = tell.send(act(local, grant));
+        };
+        let home = self.shared.home_of(wanted.ids().first().copied().unwrap_or_default());
+        let body = Body::Call(Some(Box::new(call)));
+        Job::new(Origin::nobody(home), body, wanted, Grant::empty()).enqueue_from_outside(self.shared);
+        hear.recv().map_err(|_| "the server ends".into())
+    }
+}
+
+const FLUSHED: &str = "the source was flushed";
+
+/// Reads a key as it is now.
+fn read(
+    local: &ThreadState,
+    grant: &mut Shards,
+    shard: u16,
+    leaving: &LeavingKeys,
+    named: NamedKey,
+) -> SentKey {
+    leaving.settle(&named);
+    let (db, name) = named;
+    let value = grant.get_mut(shard).and_then(|part| {
+        let key = local.shared.router.key(&name);
+        let place = Keyed::find(&mut part.shard, db, key, local.now_ms);
+        let payload = dump::payload(&place)?;
+        Some((payload, place.deadline_ms().unwrap_or(0)))
+    });
+    SentKey { db, name, value }
+}

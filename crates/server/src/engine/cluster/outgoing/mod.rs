@@ -1,0 +1,249 @@
+//! Slots that this node moves to another one as a whole: a thread from the first key to the change of the map.
+//!
+//! Begun by the thread of the store when the map has a migration from this node ([`attend`]). The keys are sent as values, and
+//! those that change meanwhile again, over one connection: the target has each as it was last. Then writers of these slots
+//! wait, the rest is sent, everybody waits, and one transaction gives the slots away. While nobody knows what has become of
+//! that, everybody goes on waiting. If anything else fails, the migration is marked as failed and nothing has changed.
+
+mod copy;
+mod handing;
+mod peer;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use darter_cluster::change::MapAnswer;
+use darter_cluster::{MapChange, Migration, MigrationChange, MigrationState, NodeRole};
+
+use self::copy::Copying;
+use self::handing::hand_over;
+use self::peer::Target;
+use super::leftovers;
+use super::map_store::UNREACHED;
+use crate::shared::Shared;
+use crate::sync::lock;
+use crate::thread_state::unix_ms;
+
+/// What the threads share of migrations from this node, and of what is left behind by others.
+#[derive(Default)]
+pub struct Outgoing {
+    running: Mutex<HashSet<String>>,
+    progress: Mutex<HashMap<String, Progress>>,
+    /// Migrations from this node that have succeeded, and that have not.
+    pub done: AtomicU64,
+    /// See above.
+    pub failed: AtomicU64,
+    /// Bytes of keys that were sent.
+    pub sent_bytes: AtomicU64,
+    /// Milliseconds for which writers waited, all in all.
+    pub pause_ms: AtomicU64,
+}
+
+/// How far a migration from this node is.
+#[derive(Clone, Copy, Default)]
+pub struct Progress {
+    /// What it does.
+    pub stage: ExportStage,
+    /// Keys that were sent, those sent again too.
+    pub sent_keys: u64,
+    /// When the target answered last, Unix seconds.
+    pub heard_s: u64,
+}
+
+/// What a migration does at its source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExportStage {
+    /// It waits for its turn, or for the target.
+    #[default]
+    Connecting,
+    /// It sends the keys.
+    Copying,
+    /// It sends what has changed.
+    CatchingUp,
+    /// Writers wait.
+    Holding,
+    /// The map is being changed.
+    Committing,
+}
+
+/// Why a migration was not brought to its end here.
+enum Stop {
+    /// It is to be marked as failed for this reason.
+    Failed(String),
+    /// Somebody has ended it.
+    Ended,
+}
+
+impl<T: Into<String>> From<T> for Stop {
+    fn from(why: T) -> Stop {
+        Stop::Failed(why.into())
+    }
+}
+
+impl Outgoing {
+    /// How far the migration `id` is; `None` if it does not run here.
+    pub fn progress(&self, id: &str) -> Option<Progress> {
+        lock(&self.progress).get(id).copied()
+    }
+
+    fn note(&self, id: &str, change: impl FnOnce(&mut Progress)) {
+        change(lock(&self.progress).entry(id.to_owned()).or_default());
+    }
+
+    /// Begins `task`, unless it runs.
+    fn begin(&self, task: &str) -> bool {
+        lock(&self.running).insert(task.to_owned())
+    }
+
+    fn end(&self, task: &str) {
+        lock(&self.running).remove(task);
+    }
+
+    fn runs(&self, task: &str) -> bool {
+        lock(&self.running).contains(task)
+    }
+}
+
+/// The name under which exports run: one at a time.
+const EXPORT: &str = "export";
+
+/// Does what the map says of migrations: begins those from this node, fails those that this node cannot go on with, and removes
+/// what is left of those that have ended. Called by the thread of the store whenever it has looked at the map.
+pub fn attend(shared: &'static Shared) {
+    let map = shared.cluster.map();
+    if map.migrations().is_empty()
+        || !matches!(map.place(), NodeRole::Master(_))
+        || shared.replication.is_replica()
+    {
+        return;
+    }
+    let Some(own) = map.own_group().map(|group| group.id.clone()) else { return };
+    for one in map.migrations() {
+        if !one.is_active() {
+            if one.hider() == Some(&own) {
+                attend_once(shared, &format!("sweep {}", one.id), one.clone(), leftovers::remove);
+            }
+        } else if one.from == own && one.source != map.me() {
+            attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
+                fail(shared, &one.id, "the source was replaced");
+            });
+        } else if one.from == own && !one.runner.is_empty() && !shared.cluster.outgoing.runs(&one.id) {
+            attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
+                fail(shared, &one.id, "the source was restarted");
+            });
+        } else if one.from == own && one.runner.is_empty() {
+            attend_once(shared, EXPORT, one.clone(), export);
+        }
+    }
+}
+
+/// Runs `body` on a thread of its own, unless the task runs.
+fn attend_once(
+    shared: &'static Shared,
+    task: &str,
+    one: Migration,
+    body: impl FnOnce(&'static Shared, &Migration) + Send + 'static,
+) {
+    let outgoing = &shared.cluster.outgoing;
+    if !outgoing.begin(task) {
+        return;
+    }
+    let name = task.to_owned();
+    let run = move || {
+        shared.snapshots.roam();
+        body(shared, &one);
+        shared.cluster.outgoing.end(&name);
+    };
+    if let Err(error) = thread::Builder::new().name("darter-slots".to_owned()).spawn(run) {
+        tracing::error!("no thread for a migration of slots: {error}");
+        outgoing.end(task);
+    }
+}
+
+/// Makes one change of the map and waits until this server routes by the result. Errors: it is refused, in words, or the
+/// store cannot say: [`ChangeFault`].
+pub(super) fn change(shared: &'static Shared, change: MigrationChange) -> Result<MapAnswer, ChangeFault> {
+    let (tell, hear) = sync_channel(1);
+    let store = shared.cluster.store.as_ref().ok_or_else(|| ChangeFault::Unknown(UNREACHED.to_owned()))?;
+    store.change(vec![MapChange::Migration(change)], Box::new(move |_, outcome| drop(tell.send(outcome))));
+    ChangeFault::of(hear.recv().unwrap_or_else(|_| Err(UNREACHED.to_owned())))
+}
+
+/// Why a change of the map is not known to be made.
+pub(super) enum ChangeFault {
+    /// It is not made: the map does not allow it.
+    Refused(String),
+    /// It may be made.
+    Unknown(String),
+}
+
+impl ChangeFault {
+    fn of(outcome: super::map_store::Outcome) -> Result<MapAnswer, ChangeFault> {
+        let answers = outcome.map_err(ChangeFault::Unknown)?;
+        answers.into_iter().next().unwrap_or(Ok(MapAnswer::Done)).map_err(ChangeFault::Refused)
+    }
+}
+
+/// Now, in Unix seconds.
+pub(super) fn now_s() -> u64 {
+    unix_ms() / 1000
+}
+
+/// Marks a migration as failed, unless it has ended.
+fn fail(shared: &'static Shared, id: &str, why: &str) {
+    let (state, why) = (MigrationState::Failed, why.to_owned());
+    let marked = change(shared, MigrationChange::Fail { id: id.to_owned(), state, why, now_s: now_s() });
+    if let Err(ChangeFault::Unknown(why)) = marked {
+        tracing::warn!("migration {id} is not marked as failed yet: {why}");
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Between attempts to reach the store.
+const PAUSE: Duration = Duration::from_millis(200);
+
+fn export(shared: &'static Shared, one: &Migration) {
+    let outgoing = &shared.cluster.outgoing;
+    outgoing.begin(&one.id);
+    outgoing.note(&one.id, |_| ());
+    let slots = one.slots_len();
+    match run(shared, one) {
+        Ok(()) => {
+            outgoing.done.fetch_add(1, Relaxed);
+            tracing::info!("migration {}: {slots} slots are at {} now", one.id, one.target);
+        }
+        Err(stop) => {
+            outgoing.failed.fetch_add(1, Relaxed);
+            if let Stop::Failed(why) = stop {
+                tracing::warn!("migration {} of {slots} slots to {} failed: {why}", one.id, one.target);
+                fail(shared, &one.id, &why);
+            } else {
+                tracing::info!("migration {} of {slots} slots to {} was ended", one.id, one.target);
+            }
+        }
+    }
+    lock(&outgoing.progress).remove(&one.id);
+    outgoing.end(&one.id);
+}
+
+fn run(shared: &'static Shared, one: &Migration) -> Result<(), Stop> {
+    let runner = shared.replication.boot.as_str().to_owned();
+    let begun = MigrationChange::Run { id: one.id.clone(), runner: runner.clone(), now_s: now_s() };
+    match change(shared, begun) {
+        Ok(_) => {}
+        Err(ChangeFault::Refused(_)) => return Err(Stop::Ended),
+        Err(ChangeFault::Unknown(why)) => return Err(why.into()),
+    }
+    let mut target = Target::connect(shared, one)?;
+    let copying = Copying::begin(shared, one)?;
+    let outcome = copying
+        .copy(&mut target)
+        .and_then(|()| copying.catch_up(&mut target))
+        .and_then(|()| hand_over(&copying, &mut target, &runner));
+    copying.end();
+    outcome
+}

@@ -1,0 +1,165 @@
+//! The connection to the target of a migration: keys as commands, and their answers, none of which may be a refusal.
+//!
+//! The target answers as it answers any client: once the key is as safe there as its own writes are.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use darter_cluster::Migration;
+use darter_replica::stream;
+
+use super::{Stop, now_s};
+use crate::replication::link;
+use crate::replication::wire::Wire;
+use crate::shared::Shared;
+
+/// See above.
+pub struct Target {
+    shared: &'static Shared,
+    id: String,
+    wire: Wire,
+    out: Vec<u8>,
+    db: usize,
+    // commands that were sent and not answered, and their bytes
+    unanswered: usize,
+    unanswered_bytes: usize,
+    // while commands wait for what is sent
+    until: Option<Instant>,
+}
+
+/// A key as it is to be at the target.
+pub struct SentKey {
+    /// Its database.
+    pub db: usize,
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Its value as DUMP returns it, and when it expires, Unix ms (0: never); `None`: it is to be missing.
+    pub value: Option<(Vec<u8>, u64)>,
+}
+
+/// Bytes that wait for an answer, and bytes that are sent at once.
+const UNANSWERED_BYTES_MAX: usize = 4 << 20;
+const BATCH_BYTES: usize = 256 << 10;
+/// The target answers within this time,
+const PATIENCE: Duration = Duration::from_secs(20);
+/// and knows of the migration within this one.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Target {
+    /// Connects, logs in as to a master, and says which migration it is.
+    ///
+    /// Errors: the target cannot be reached, or does not take the keys.
+    pub fn connect(shared: &'static Shared, one: &Migration) -> Result<Target, Stop> {
+        let map = shared.cluster.map();
+        let (_, node) = map.find(one.target.as_bytes()).ok_or("the target is not in the map")?;
+        let live = shared.settings.live();
+        let failed = |error: std::io::Error| format!("{}:{} cannot be reached: {error}", node.ip, node.port);
+        let wire = Wire::connect(&node.ip, node.port, &live.tls).map_err(failed)?;
+        let (id, out) = (one.id.clone(), Vec::new());
+        let mut target =
+            Target { shared, id, wire, out, db: 0, unanswered: 0, unanswered_bytes: 0, until: None };
+        let (login, _, _) = link::own_place(shared, &live);
+        if !login.is_empty() {
+            let words: Vec<&[u8]> =
+                std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
+            target.push(&words);
+            target.flush()?;
+        }
+        let began = Instant::now();
+        loop {
+            target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes()]);
+            match target.flush() {
+                Err(Stop::Failed(why)) if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN => {
+                    thread::sleep(LOOK);
+                }
+                done => return done.map(|()| target),
+            }
+        }
+    }
+
+    /// Sends a key, sooner or later. Errors: an earlier one was refused, or the connection is broken.
+    pub fn send(&mut self, key: &SentKey) -> Result<(), Stop> {
+        if self.db != key.db {
+            self.db = key.db;
+            self.push(&[b"SELECT", key.db.to_string().as_bytes()]);
+        }
+        match &key.value {
+            None => self.push(&[b"DEL", &key.name]),
+            Some((payload, deadline_ms)) => {
+                let deadline = deadline_ms.to_string();
+                let words = [b"RESTORE", &*key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL"];
+                self.push(&words);
+            }
+        }
+        if self.out.len() >= BATCH_BYTES {
+            self.write()?;
+        }
+        while self.unanswered_bytes > UNANSWERED_BYTES_MAX {
+            self.read(self.unanswered / 2)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the target until `until` for all that is sent from now on.
+    pub fn must_answer_until(&mut self, until: Instant) {
+        self.until = Some(until);
+    }
+
+    /// Looks whether the target still answers. Errors: it does not.
+    pub fn must_live(&mut self) -> Result<(), Stop> {
+        self.push(&[b"PING"]);
+        self.flush()
+    }
+
+    /// Sends what is left, and waits until all is answered.
+    pub fn flush(&mut self) -> Result<(), Stop> {
+        self.write()?;
+        self.read(0)
+    }
+
+    fn push(&mut self, words: &[&[u8]]) {
+        let before = self.out.len();
+        stream::write(&mut self.out, words);
+        self.unanswered += 1;
+        self.unanswered_bytes += self.out.len() - before;
+    }
+
+    fn write(&mut self) -> Result<(), Stop> {
+        let sent = self.wire.send(&self.out);
+        self.shared
+            .cluster
+            .outgoing
+            .sent_bytes
+            .fetch_add(self.out.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.out.clear();
+        sent.map_err(|error| format!("the connection to the target is broken: {error}").into())
+    }
+
+    /// Reads answers until so many are left.
+    fn read(&mut self, left: usize) -> Result<(), Stop> {
+        if !self.out.is_empty() {
+            self.write()?;
+        }
+        let mut heard = Instant::now();
+        let broken = |error: std::io::Error| format!("the connection to the target is broken: {error}");
+        while self.unanswered > left {
+            let Some(line) = self.wire.line().map_err(broken)? else {
+                if self.wire.fill().map_err(broken)? > 0 {
+                    heard = Instant::now();
+                } else if heard.elapsed() > PATIENCE || self.until.is_some_and(|until| Instant::now() > until)
+                {
+                    return Err("the target does not answer".into());
+                }
+                continue;
+            };
+            self.unanswered_bytes -= self.unanswered_bytes / self.unanswered;
+            self.unanswered -= 1;
+            if let Some(words) = line.strip_prefix(b"-") {
+                return Err(format!("the target refuses: {}", String::from_utf8_lossy(words)).into());
+            }
+        }
+        self.shared.cluster.outgoing.note(&self.id, |progress| progress.heard_s = now_s());
+        Ok(())
+    }
+}
