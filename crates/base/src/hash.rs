@@ -74,7 +74,7 @@ impl KeyHasher {
         Self { by_slot: true, ..self }
     }
 
-    /// Whether hashes of keys carry the slot.
+    /// Returns true if hashes of keys carry the slot.
     #[inline]
     pub fn is_by_slot(&self) -> bool {
         self.by_slot

@@ -16,7 +16,7 @@ pub mod stored;
 pub use change::MapChange;
 pub use darter_base::slot::slot_of;
 pub use map::{Health, MoveWay, Node, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits};
-pub use migration::{Migration, MigrationChange, MigrationState};
+pub use migration::{MigrationChange, MigrationState, SlotMigration};
 pub use pushed::parse;
 pub use route::{Ask, Routing, RoutingRules};
 pub use stored::StoredMap;

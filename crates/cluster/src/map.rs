@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use darter_base::crc::SLOTS_LEN;
 
-use crate::migration::Migration;
+use crate::migration::SlotMigration;
 
 /// Slots from `start` to `end`, both included.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -182,12 +182,12 @@ pub struct SlotMap {
     // Those of this node's group, by slot.
     moves: Vec<SlotMove>,
     // Those from or to this node's group.
-    migrations: Vec<Migration>,
+    migrations: Vec<SlotMigration>,
     gets_slots: bool,
     holds: Vec<SlotHold>,
 }
 
-/// Who waits while slots are handed over.
+/// Commands that wait while slots are handed over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum WhoWaits {
     /// Commands that may change data.
@@ -201,7 +201,7 @@ pub enum WhoWaits {
 pub struct SlotHold {
     /// The slots.
     pub slots: Vec<SlotRange>,
-    /// Who waits.
+    /// Commands that wait.
     pub who: WhoWaits,
 }
 
@@ -270,7 +270,7 @@ impl SlotMap {
     }
 
     /// The same map with those of `migrations` that are from or to this node's group.
-    pub fn with_migrations(mut self, migrations: &[Migration]) -> SlotMap {
+    pub fn with_migrations(mut self, migrations: &[SlotMigration]) -> SlotMap {
         let Some(own) = self.own_group().map(|group| group.id.clone()) else { return self };
         self.migrations = migrations.iter().filter(|one| one.from == own || one.to == own).cloned().collect();
         self.gets_slots = self.migrations.iter().any(|one| one.is_active() && one.to == own);
@@ -288,26 +288,26 @@ impl SlotMap {
     }
 
     /// Migrations from or to this node's group, in the order of their plans.
-    pub fn migrations(&self) -> &[Migration] {
+    pub fn migrations(&self) -> &[SlotMigration] {
         &self.migrations
     }
 
     /// The migration called `id`, if it is from or to this node's group.
-    pub fn migration(&self, id: &str) -> Option<&Migration> {
+    pub fn migration(&self, id: &str) -> Option<&SlotMigration> {
         self.migrations.iter().find(|one| one.id == id)
     }
 
     /// Returns true if `slot` is arriving at this node's group as a whole.
     pub fn is_arriving(&self, slot: u16) -> bool {
         let own = self.own_group();
-        let arrives = |one: &Migration| one.is_active() && own.is_some_and(|own| own.id == one.to);
+        let arrives = |one: &SlotMigration| one.is_active() && own.is_some_and(|own| own.id == one.to);
         self.migrations.iter().any(|one| arrives(one) && one.has(slot))
     }
 
     /// The slots whose keys are not to be seen here.
     pub fn hidden(&self) -> impl Iterator<Item = u16> + '_ {
         let own = self.own_group().map(|group| group.id.as_str());
-        let hides = move |one: &&Migration| own.is_some() && one.hider() == own;
+        let hides = move |one: &&SlotMigration| own.is_some() && one.hider() == own;
         let slots = self.migrations.iter().filter(hides).flat_map(|one| &one.slots);
         slots.flat_map(|range| range.start..=range.end).filter(|slot| !self.is_own(*slot))
     }
@@ -330,7 +330,7 @@ impl SlotMap {
         !self.holds.is_empty()
     }
 
-    /// Who of the clients of `slot` waits.
+    /// Returns the commands of `slot` that wait, if any do.
     pub fn who_waits(&self, slot: u16) -> Option<WhoWaits> {
         let has = |hold: &&SlotHold| hold.slots.iter().any(|own| own.start <= slot && slot <= own.end);
         self.holds.iter().filter(has).map(|hold| hold.who).max()
@@ -411,7 +411,7 @@ impl SlotMap {
         owner.is_some() && owner == self.place.group()
     }
 
-    /// Whether each slot is this node's group's.
+    /// Returns a mark for each slot of this node's group.
     pub fn own_slots(&self) -> Arc<[bool]> {
         (0..SLOTS_LEN).map(|slot| self.is_own(slot)).collect()
     }

@@ -42,7 +42,7 @@ impl MigrationState {
 
 /// A move of slots from one group to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Migration {
+pub struct SlotMigration {
     /// Its name, 40 hex digits.
     pub id: String,
     /// The slots, joined and in ascending order.
@@ -73,7 +73,7 @@ pub struct Migration {
     pub is_swept: bool,
 }
 
-impl Migration {
+impl SlotMigration {
     /// Returns true if it has `slot`.
     pub fn has(&self, slot: u16) -> bool {
         has(&self.slots, slot)
@@ -114,11 +114,11 @@ impl Migration {
         })
     }
 
-    pub(crate) fn from_value(value: &Value) -> Result<Migration, String> {
+    pub(crate) fn from_value(value: &Value) -> Result<SlotMigration, String> {
         let number =
             |name: &str| value.get(name).and_then(Value::as_u64).ok_or_else(|| format!("{name} is missing"));
         let slots: Result<Vec<SlotRange>, String> = list(value, "slots")?.iter().map(range_of).collect();
-        Ok(Migration {
+        Ok(SlotMigration {
             id: text(value, "id")?,
             slots: slots?,
             from: text(value, "from")?,
@@ -244,11 +244,11 @@ pub(crate) fn must_be_free(map: &StoredMap, ranges: &[SlotRange]) -> Result<(), 
     }
 }
 
-fn find<'m>(map: &'m mut StoredMap, id: &str) -> Option<&'m mut Migration> {
+fn find<'m>(map: &'m mut StoredMap, id: &str) -> Option<&'m mut SlotMigration> {
     map.migrations.iter_mut().find(|one| one.id == id)
 }
 
-fn active<'m>(map: &'m mut StoredMap, id: &str) -> Result<&'m mut Migration, String> {
+fn active<'m>(map: &'m mut StoredMap, id: &str) -> Result<&'m mut SlotMigration, String> {
     find(map, id).filter(|one| one.is_active()).ok_or_else(|| format!("no migration {id} is under way"))
 }
 
@@ -306,7 +306,7 @@ fn plan(
     if map.migrations.iter().filter(|one| one.is_active()).count() >= ACTIVE_MAX {
         return Err("too many migrations are under way".to_owned());
     }
-    let planned = Migration {
+    let planned = SlotMigration {
         id: id.to_owned(),
         slots,
         from: from.to_owned(),
@@ -385,7 +385,7 @@ fn commit(
 
 /// Forgets the oldest migrations of which nothing is left.
 fn forget_old(map: &mut StoredMap) {
-    let is_over = |one: &Migration| one.hider().is_none();
+    let is_over = |one: &SlotMigration| one.hider().is_none();
     let mut surplus = map.migrations.iter().filter(|one| is_over(one)).count().saturating_sub(ENDED_MAX);
     map.migrations.retain(|one| {
         let goes = surplus > 0 && is_over(one);

@@ -32,7 +32,7 @@ pub struct Ask {
     pub has_moving: bool,
     /// The source of a migration brings keys of slots that are arriving.
     pub imports: bool,
-    /// Who has to wait for one of the slots.
+    /// Commands that wait because of one of the slots.
     pub waits: Option<WhoWaits>,
 }
 
@@ -124,6 +124,10 @@ impl RoutingRules {
                 return Routing::DownForWrites;
             }
         }
+        // Also when the slot is another group's already: that may not serve it yet.
+        if ask.must_wait() && matches!(map.place(), NodeRole::Master(_)) {
+            return Routing::Held;
+        }
         if ask.is_cross && (ask.has_foreign || !self.crosses_own) {
             return Routing::CrossSlot;
         }
@@ -142,7 +146,6 @@ impl RoutingRules {
         };
         match map.groups().get(owner) {
             Some(group) if !serves => Routing::Moved(slot, &group.master),
-            _ if ask.must_wait() => Routing::Held,
             _ => Routing::Serve,
         }
     }

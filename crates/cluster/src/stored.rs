@@ -10,7 +10,7 @@ use darter_base::crc::SLOTS_LEN;
 use serde_json::{Value, json};
 
 use crate::map::{GROUPS_MAX, Health, Node, NodeGroup, SlotMap, SlotMove, SlotRange, join_ranges};
-use crate::migration::Migration;
+use crate::migration::SlotMigration;
 
 /// See above.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct StoredMap {
     /// Slots that move key by key.
     pub moves: Vec<SlotMove>,
     /// Slots that move as a whole, and such moves that have ended.
-    pub migrations: Vec<Migration>,
+    pub migrations: Vec<SlotMigration>,
     /// Ids of the nodes that were forgotten last, the latest at the end.
     pub forgotten: Vec<String>,
 }
@@ -79,7 +79,7 @@ impl StoredMap {
     pub fn to_json(&self) -> Vec<u8> {
         let groups = |groups: &[NodeGroup]| groups.iter().map(group_value).collect::<Vec<_>>();
         let moves: Vec<Value> = self.moves.iter().map(SlotMove::to_value).collect();
-        let migrations: Vec<Value> = self.migrations.iter().map(Migration::to_value).collect();
+        let migrations: Vec<Value> = self.migrations.iter().map(SlotMigration::to_value).collect();
         let value = json!({
             "joined": groups(&self.joined), "waiting": groups(&self.waiting), "moves": moves,
             "migrations": migrations, "forgotten": self.forgotten,
@@ -98,8 +98,8 @@ impl StoredMap {
             list(&value, "moves")?.iter().map(SlotMove::from_value).collect();
         // The map of an older version has none.
         let migrations = value.get("migrations").map_or(Ok(&[][..]), |_| list(&value, "migrations"))?;
-        let migrations: Result<Vec<Migration>, String> =
-            migrations.iter().map(Migration::from_value).collect();
+        let migrations: Result<Vec<SlotMigration>, String> =
+            migrations.iter().map(SlotMigration::from_value).collect();
         let forgotten = list(&value, "forgotten")?.iter().filter_map(Value::as_str).map(str::to_owned);
         let map = StoredMap {
             joined: groups("joined")?,

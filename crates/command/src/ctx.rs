@@ -41,7 +41,7 @@ pub struct Env {
     pub policy_counts_uses: bool,
     /// A cluster is emulated, or this server is a node of one.
     pub is_cluster: bool,
-    /// Whether each slot is this node's; `None`: all are.
+    /// A mark for each slot of this node; `None`: all slots are.
     pub own_slots: Option<Arc<[bool]>>,
     /// Data is imported from another server: expired keys stay (`import-mode`).
     pub import_mode: bool,

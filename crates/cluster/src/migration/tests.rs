@@ -150,6 +150,18 @@ fn commands_of_a_held_slot_wait_and_the_source_alone_writes_what_arrives() {
     let message = Ask { is_pubsub: true, ..ask(&all, &[100], true) };
     assert_eq!(RULES.verdict(&all, &message), Routing::Serve);
 
+    assert_eq!(run("m", "boot").apply(&mut stored, "a"), Ok(()));
+    let mut given = stored.clone();
+    assert_eq!(commit("m", "boot").apply(&mut given, "a"), Ok(()));
+    let early = given.view("a", 3).with_holds(vec![hold(WhoWaits::Everybody)], 4);
+    assert_eq!(
+        RULES.verdict(&early, &ask(&early, &[100], false)),
+        Routing::Held,
+        "the target may not know yet"
+    );
+    let late = given.view("a", 3);
+    assert!(matches!(RULES.verdict(&late, &ask(&late, &[100], false)), Routing::Moved(100, _)));
+
     let target = stored.view("c", 1);
     assert!(matches!(RULES.verdict(&target, &ask(&target, &[100], true)), Routing::Moved(100, _)));
     let brought = Ask { imports: true, ..ask(&target, &[100], true) };

@@ -14,10 +14,10 @@ fn run(client: &mut Client, line: &str) -> Value {
 }
 
 /// A migration as a node shows it.
-type Shown = HashMap<String, String>;
+type MigrationFields = HashMap<String, String>;
 
 /// The migrations that a node shows by `line`, the latest first.
-fn shown_by(client: &mut Client, line: &str) -> Vec<Shown> {
+fn shown_by(client: &mut Client, line: &str) -> Vec<MigrationFields> {
     let Value::Array(all) = run(client, line) else { panic!("{line} is refused") };
     let fields = |one: Value| {
         let Value::Array(fields) = one else { panic!("no fields") };
@@ -30,7 +30,7 @@ fn shown_by(client: &mut Client, line: &str) -> Vec<Shown> {
     all.into_iter().map(fields).collect()
 }
 
-fn shown(client: &mut Client) -> Vec<Shown> {
+fn shown(client: &mut Client) -> Vec<MigrationFields> {
     shown_by(client, "CLUSTER GETSLOTMIGRATIONS")
 }
 
@@ -50,7 +50,7 @@ fn begin(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
 
 /// Waits for the end of the latest migration of a node; returns its state and its message.
 fn end(nodes: &StoredNodes, at: usize) -> (String, String) {
-    let mut latest = Shown::new();
+    let mut latest = MigrationFields::new();
     wait_until("the migration ends", || {
         latest = shown(&mut nodes.client(at)).remove(0);
         ["success", "failed", "cancelled"].contains(&latest["state"].as_str())

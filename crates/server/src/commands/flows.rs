@@ -1,7 +1,7 @@
 //! DARTER: what servers of ours say to each other (HELLO, SYNC, FLOW, ACK), and reading one's own writes (SEQ, WAITSEQ).
 
 use darter_base::number;
-use darter_cluster::Migration;
+use darter_cluster::SlotMigration;
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_replica::history::Id;
@@ -134,7 +134,7 @@ fn import(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
     let known = std::str::from_utf8(args.at(2)).ok().and_then(|id| map.migration(id));
     let own = map.own_group().map(|group| group.id.as_str());
     let comes_here =
-        |one: &&Migration| one.is_active() && own == Some(one.to.as_str()) && one.target == map.me();
+        |one: &&SlotMigration| one.is_active() && own == Some(one.to.as_str()) && one.target == map.me();
     known.filter(comes_here).ok_or(Fault::text("TRYAGAIN the migration is not known here"))?;
     caller.session.imports_slots = true;
     reply.ok();

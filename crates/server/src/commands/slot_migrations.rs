@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use darter_cluster::change::MapAnswer;
-use darter_cluster::{MapChange, Migration, MigrationChange, MigrationState, SlotMap, SlotRange};
+use darter_cluster::{MapChange, MigrationChange, MigrationState, SlotMap, SlotMigration, SlotRange};
 use darter_command::{Fault, Flags, reader};
 use darter_wire::{Args, Reply};
 
@@ -17,7 +17,7 @@ use super::persistence::{asking, wait};
 use super::{ServerCommand, row};
 use crate::dispatch::{Caller, ServerRun};
 use crate::engine::cluster::map_store::Outcome;
-use crate::engine::cluster::outgoing::{ExportStage, Progress};
+use crate::engine::cluster::outgoing::{ExportProgress, ExportStage};
 use crate::replication::new_id;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::unix_ms;
@@ -161,8 +161,8 @@ fn import(caller: &mut Caller<'_>, args: Args<'_>) -> Result<(), Fault> {
 
 /// The changes that end the migrations of this node's group, or the one of them called `named`.
 fn cancels(map: &SlotMap, named: Option<&str>) -> Vec<MigrationChange> {
-    let is_it = |one: &&Migration| one.is_active() && named.is_none_or(|id| id == one.id);
-    let cancel = |one: &Migration| MigrationChange::Fail {
+    let is_it = |one: &&SlotMigration| one.is_active() && named.is_none_or(|id| id == one.id);
+    let cancel = |one: &SlotMigration| MigrationChange::Fail {
         id: one.id.clone(),
         state: MigrationState::Cancelled,
         why: String::new(),
@@ -184,15 +184,15 @@ fn cancel_all(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result
 }
 
 /// One migration as this node sees it.
-struct Shown<'a> {
-    one: &'a Migration,
+struct ShownMigration<'a> {
+    one: &'a SlotMigration,
     gives: bool,
-    progress: Progress,
+    progress: ExportProgress,
 }
 
-fn shown<'a>(shared: &Shared, map: &'a Arc<SlotMap>) -> Vec<Shown<'a>> {
+fn shown<'a>(shared: &Shared, map: &'a Arc<SlotMap>) -> Vec<ShownMigration<'a>> {
     let own = map.own_group().map(|group| group.id.as_str());
-    let show = |one: &'a Migration| Shown {
+    let show = |one: &'a SlotMigration| ShownMigration {
         one,
         gives: own == Some(&one.from),
         progress: shared.cluster.outgoing.progress(&one.id).unwrap_or_default(),
@@ -200,7 +200,7 @@ fn shown<'a>(shared: &Shared, map: &'a Arc<SlotMap>) -> Vec<Shown<'a>> {
     map.migrations().iter().map(show).collect()
 }
 
-impl Shown<'_> {
+impl ShownMigration<'_> {
     /// The state in the words of Valkey.
     fn state(&self) -> &'static str {
         match (self.one.state, self.gives, self.progress.stage) {
@@ -222,7 +222,7 @@ impl Shown<'_> {
     }
 
     fn changed_s(&self) -> u64 {
-        let Migration { planned_s, begun_s, ended_s, .. } = *self.one;
+        let SlotMigration { planned_s, begun_s, ended_s, .. } = *self.one;
         planned_s.max(begun_s).max(ended_s).max(self.progress.heard_s)
     }
 }

@@ -5,10 +5,10 @@
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use darter_cluster::change::{MapAnswer, SlotState};
-use darter_cluster::{MapChange, MoveWay, NodeRole};
+use darter_cluster::{MapChange, MoveWay, NodeRole, SlotHold, SlotRange, WhoWaits};
 use darter_latch::Grant;
 use darter_txn::LockSet;
 
@@ -75,16 +75,34 @@ fn give_now(shared: &'static Shared, slot: u16, id: &str) -> Result<MapAnswer, S
         }
         return Err(held());
     }
+    // The new owner serves before this node sends clients there for good: until then they wait.
+    let (wait, range) = (format!("slot {slot}"), SlotRange { start: slot, end: slot });
+    let hold = SlotHold { slots: vec![range], who: WhoWaits::Everybody };
+    shared.cluster.hold(shared, &wait, Some(hold), Box::new(|_| ()));
     let given =
         change_early(shared, vec![MapChange::SetSlot(slot, SlotState::Owner(id.to_owned()))]).and_then(one);
-    // The new owner serves before this node sends clients there for good: until then they come with ASKING.
-    if let (Ok(_), Some((ip, port))) = (&given, new_place)
-        && let Err(why) = peer::ask(shared, &ip, port, &[b"DARTER", b"MAP"])
-    {
-        tracing::warn!("the new owner of slot {slot} may not know it yet: {why}");
+    if let (Ok(_), Some((ip, port))) = (&given, new_place) {
+        make_known(shared, &ip, port);
     }
-    change(shared, Vec::new())?;
+    let routed = change(shared, Vec::new());
+    shared.cluster.hold(shared, &wait, None, Box::new(|_| ()));
+    routed?;
     given
+}
+
+/// A new owner is asked for this long whether it serves its slots. Clients wait meanwhile.
+const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Has a node that owns more slots now serve them; gives up after some seconds.
+pub fn make_known(shared: &'static Shared, host: &str, port: u16) {
+    let began = Instant::now();
+    while let Err(why) = peer::ask(shared, host, port, &[b"DARTER", b"MAP"]) {
+        if began.elapsed() > KNOWN_WITHIN {
+            tracing::warn!("the new owner of slots may not know it yet: {why}");
+            return;
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 fn one(answers: Vec<Result<MapAnswer, String>>) -> Result<MapAnswer, String> {

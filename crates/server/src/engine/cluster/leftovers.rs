@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use darter_base::slot::slot_of;
-use darter_cluster::{Migration, MigrationChange, MigrationState};
+use darter_cluster::{MigrationChange, MigrationState, SlotMigration};
 use darter_latch::Grant;
 use darter_store::Position;
 use darter_txn::LockSet;
@@ -29,7 +29,7 @@ const LINES_AT_ONCE: usize = 64;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Removes what is left of a migration, and notes it in the map. Ends early if this node is no master any more.
-pub fn remove(shared: &'static Shared, one: &Migration) {
+pub fn remove(shared: &'static Shared, one: &SlotMigration) {
     if one.state == MigrationState::Done {
         thread::sleep(GRACE);
     }
@@ -62,11 +62,11 @@ pub fn remove(shared: &'static Shared, one: &Migration) {
     }
 }
 
-/// Whether this node still has to remove the keys.
-fn is_due(shared: &Shared, one: &Migration) -> bool {
+/// Returns true if this node still has to remove the keys.
+fn is_due(shared: &Shared, one: &SlotMigration) -> bool {
     let map = shared.cluster.map();
     let own = map.own_group().map(|group| group.id.as_str());
-    let hider = map.migration(&one.id).and_then(Migration::hider);
+    let hider = map.migration(&one.id).and_then(SlotMigration::hider);
     own.is_some() && hider == own && !shared.replication.is_replica()
 }
 
@@ -76,7 +76,7 @@ type SweepPlace = (usize, Position);
 /// Removes keys in the next lines of a shard; returns how many, and where to go on. `None`: there are no more lines.
 fn step(
     shared: &'static Shared,
-    one: &Migration,
+    one: &SlotMigration,
     shard: u16,
     place: SweepPlace,
 ) -> Option<(usize, SweepPlace)> {
@@ -94,7 +94,7 @@ fn step(
 fn step_held(
     local: &mut ThreadState,
     grant: &mut Shards,
-    one: &Migration,
+    one: &SlotMigration,
     shard: u16,
     (db, at): SweepPlace,
 ) -> Option<(usize, SweepPlace)> {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::{Health, MapChange, Migration, Node};
+use darter_cluster::{Health, MapChange, Node, SlotMigration};
 use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
 
 use super::ledger::{Answers, LedgerFault, MapLedger};
@@ -147,7 +147,7 @@ struct MapKeeper {
 impl MapKeeper {
     fn work(&mut self, receiver: &Receiver<Work>) {
         let map = self.ledger.map();
-        let is_moving = !map.moves.is_empty() || map.migrations.iter().any(Migration::is_active);
+        let is_moving = !map.moves.is_empty() || map.migrations.iter().any(SlotMigration::is_active);
         match receiver.recv_timeout(if is_moving { LOOK_WHILE_MOVING } else { LOOK }) {
             Ok(Work { changes, when, then }) => self.change(&changes, when, then),
             Err(RecvTimeoutError::Timeout) => self.look(),

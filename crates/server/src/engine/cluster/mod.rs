@@ -31,7 +31,7 @@ use darter_config::{Cluster as Settings, ClusterMode, Live};
 
 use self::courier::Courier;
 use self::map_store::MapStore;
-use self::outgoing::Outgoing;
+use self::outgoing::SlotExports;
 use crate::shared::{Shared, ThreadMessage};
 use crate::sync::lock;
 
@@ -52,7 +52,7 @@ pub struct ClusterNode {
     /// Messages for subscribers at other nodes.
     pub courier: Courier,
     /// Slots that this node moves as a whole.
-    pub outgoing: Outgoing,
+    pub outgoing: SlotExports,
     /// Commands that were sent elsewhere, and those that were refused for their slots.
     pub redirects: Redirects,
 }
@@ -128,7 +128,7 @@ impl ClusterNode {
             pushing: Mutex::new(()),
             is_configured: AtomicBool::new(false),
             courier: Courier::default(),
-            outgoing: Outgoing::default(),
+            outgoing: SlotExports::default(),
             redirects: Redirects::default(),
         }
     }

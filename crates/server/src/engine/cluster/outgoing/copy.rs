@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::Migration;
+use darter_cluster::SlotMigration;
 use darter_command::keys::dump;
 use darter_latch::Grant;
 use darter_store::change::Listeners;
@@ -17,8 +17,8 @@ use darter_store::{Keyed, Position};
 use darter_txn::leaving::NamedKey;
 use darter_txn::{LeavingKeys, LockSet};
 
-use super::peer::{SentKey, Target};
-use super::{ExportStage, Stop};
+use super::peer::{ImportTarget, SentKey};
+use super::{ExportStage, ExportStop};
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::job::{Body, Job, Shards};
@@ -26,11 +26,11 @@ use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
 /// The keys of a migration, as its thread sends them.
-pub struct Copying {
+pub struct SlotCopy {
     /// The server.
     pub shared: &'static Shared,
     /// The migration.
-    pub one: Migration,
+    pub one: SlotMigration,
     /// Keys that have changed since they were sent.
     pub leaving: Arc<LeavingKeys>,
     // those that have one of the slots
@@ -51,20 +51,20 @@ const SHORT: Duration = Duration::from_millis(5);
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// Keys of a shard that were read, and where to go on.
-struct Batch {
+struct ScannedKeys {
     keys: Vec<SentKey>,
     next: Option<Position>,
 }
 
-impl Copying {
+impl SlotCopy {
     /// Has changes of the slots noted from now on. Errors: the server ends.
-    pub fn begin(shared: &'static Shared, one: &Migration) -> Result<Copying, Stop> {
+    pub fn begin(shared: &'static Shared, one: &SlotMigration) -> Result<SlotCopy, ExportStop> {
         let slots = || one.slots.iter().flat_map(|range| range.start..=range.end);
         let leaving = Arc::new(LeavingKeys::new(slots()));
         let mut shards: Vec<u16> = slots().filter_map(|slot| shared.router.shard_of_slot(slot)).collect();
         shards.sort_unstable();
         shards.dedup();
-        let mut copying = Copying { shared, one: one.clone(), leaving, shards, flushes: HashMap::new() };
+        let mut copying = SlotCopy { shared, one: one.clone(), leaving, shards, flushes: HashMap::new() };
         for shard in copying.shards.clone() {
             let leaving = copying.leaving.clone();
             let flushes = copying.with(shard, move |_, grant| {
@@ -97,8 +97,8 @@ impl Copying {
         }
     }
 
-    /// Sends every key. Errors: see [`Target::send`]; the migration was ended, or keys are gone that nobody has named.
-    pub fn copy(&self, target: &mut Target) -> Result<(), Stop> {
+    /// Sends every key. Errors: see [`ImportTarget::send`]; the migration was ended, or keys are gone that nobody has named.
+    pub fn copy(&self, target: &mut ImportTarget) -> Result<(), ExportStop> {
         self.note(ExportStage::Copying);
         let dbs = self.shared.settings.live().dbnum as usize;
         for shard in self.shards.iter().copied() {
@@ -119,7 +119,7 @@ impl Copying {
     }
 
     /// Sends what has changed, until that takes a short time. Errors: the same; it does not become less.
-    pub fn catch_up(&self, target: &mut Target) -> Result<(), Stop> {
+    pub fn catch_up(&self, target: &mut ImportTarget) -> Result<(), ExportStop> {
         self.note(ExportStage::CatchingUp);
         let began = Instant::now();
         loop {
@@ -136,7 +136,7 @@ impl Copying {
     }
 
     /// Sends the keys that have changed until now. Errors: the same.
-    pub fn send_changed(&self, target: &mut Target) -> Result<(), Stop> {
+    pub fn send_changed(&self, target: &mut ImportTarget) -> Result<(), ExportStop> {
         let mut left = self.leaving.changed_len();
         while left > 0 {
             let names = self.leaving.some(KEYS_AT_ONCE.min(left));
@@ -153,7 +153,7 @@ impl Copying {
     }
 
     /// Rests as the settings say.
-    fn rest(&self, target: &mut Target) -> Result<(), Stop> {
+    fn rest(&self, target: &mut ImportTarget) -> Result<(), ExportStop> {
         let throttle_us = self.shared.settings.live().cluster.throttle_us;
         if throttle_us > 0 {
             target.flush()?;
@@ -163,7 +163,7 @@ impl Copying {
     }
 
     /// Waits until each command has ended that had a shard before, and looks whether keys are gone that nobody has named.
-    pub fn pass_all(&self) -> Result<(), Stop> {
+    pub fn pass_all(&self) -> Result<(), ExportStop> {
         let known = self.flushes.clone();
         let all = LockSet::all(self.shared.router.shards_len());
         let is_whole = self.with_all(all, move |_, grant| {
@@ -179,12 +179,16 @@ impl Copying {
     }
 
     /// Errors: somebody has ended the migration.
-    pub fn must_be_active(&self) -> Result<(), Stop> {
+    pub fn must_be_active(&self) -> Result<(), ExportStop> {
         let map = self.shared.cluster.map();
         if self.shared.replication.is_replica() {
             return Err("the source was replaced".into());
         }
-        if map.migration(&self.one.id).is_some_and(Migration::is_active) { Ok(()) } else { Err(Stop::Ended) }
+        if map.migration(&self.one.id).is_some_and(SlotMigration::is_active) {
+            Ok(())
+        } else {
+            Err(ExportStop::Ended)
+        }
     }
 
     fn by_shard(&self, names: Vec<NamedKey>) -> HashMap<u16, Vec<NamedKey>> {
@@ -196,7 +200,7 @@ impl Copying {
         by_shard
     }
 
-    fn send(&self, target: &mut Target, keys: Vec<SentKey>) -> Result<(), Stop> {
+    fn send(&self, target: &mut ImportTarget, keys: Vec<SentKey>) -> Result<(), ExportStop> {
         self.must_be_active()?;
         let len = keys.len() as u64;
         for key in &keys {
@@ -206,7 +210,7 @@ impl Copying {
         Ok(())
     }
 
-    fn read_lines(&self, shard: u16, db: usize, at: Position) -> Result<Batch, Stop> {
+    fn read_lines(&self, shard: u16, db: usize, at: Position) -> Result<ScannedKeys, ExportStop> {
         let (leaving, before) = (self.leaving.clone(), self.flushes.get(&shard).copied());
         let batch = self.with(shard, move |local, grant| {
             let is_whole = grant.get_mut(shard).map(|part| part.shard.flushes()) == before;
@@ -227,12 +231,12 @@ impl Copying {
                 }
             }
             commit::changes(local, grant, ChangedBy::SERVER);
-            is_whole.then_some(Batch { keys, next })
+            is_whole.then_some(ScannedKeys { keys, next })
         });
         batch?.ok_or_else(|| FLUSHED.into())
     }
 
-    fn read_named(&self, shard: u16, names: Vec<NamedKey>) -> Result<Vec<SentKey>, Stop> {
+    fn read_named(&self, shard: u16, names: Vec<NamedKey>) -> Result<Vec<SentKey>, ExportStop> {
         let (leaving, before) = (self.leaving.clone(), self.flushes.get(&shard).copied());
         let keys = self.with(shard, move |local, grant| {
             let is_whole = grant.get_mut(shard).map(|part| part.shard.flushes()) == before;
@@ -249,7 +253,7 @@ impl Copying {
         &self,
         shard: u16,
         act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
-    ) -> Result<T, Stop> {
+    ) -> Result<T, ExportStop> {
         self.with_all(LockSet::one(shard), act)
     }
 
@@ -257,7 +261,7 @@ impl Copying {
         &self,
         wanted: LockSet,
         act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
-    ) -> Result<T, Stop> {
+    ) -> Result<T, ExportStop> {
         let (tell, hear) = sync_channel(1);
         let call = move |local: &mut ThreadState, grant: &mut Shards| {
             let _ = tell.send(act(local, grant));

@@ -8,13 +8,13 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::{MapChange, Migration, MigrationChange, MigrationState, SlotHold, WhoWaits};
+use darter_cluster::{MapChange, MigrationChange, MigrationState, SlotHold, SlotMigration, WhoWaits};
 
-use super::copy::Copying;
-use super::peer::Target;
-use super::{ChangeFault, ExportStage, PAUSE, Stop, change, now_s};
+use super::copy::SlotCopy;
+use super::peer::ImportTarget;
+use super::{ChangeFault, ExportStage, ExportStop, PAUSE, change, now_s};
+use crate::engine::cluster::handover::make_known;
 use crate::engine::cluster::map_store::UNREACHED;
-use crate::engine::cluster::peer;
 use crate::shared::Shared;
 
 /// What the store has made of a commit.
@@ -24,7 +24,7 @@ enum Committed {
 }
 
 /// Gives the slots to the target. Errors: why not; the slots are served here as before then.
-pub fn hand_over(copying: &Copying, target: &mut Target, runner: &str) -> Result<(), Stop> {
+pub fn hand_over(copying: &SlotCopy, target: &mut ImportTarget, runner: &str) -> Result<(), ExportStop> {
     let began = Instant::now();
     let outcome = hold_and_commit(copying, target, runner, began);
     hold(copying, None, began).unwrap_or(());
@@ -33,7 +33,12 @@ pub fn hand_over(copying: &Copying, target: &mut Target, runner: &str) -> Result
     outcome
 }
 
-fn hold_and_commit(copying: &Copying, target: &mut Target, runner: &str, began: Instant) -> Result<(), Stop> {
+fn hold_and_commit(
+    copying: &SlotCopy,
+    target: &mut ImportTarget,
+    runner: &str,
+    began: Instant,
+) -> Result<(), ExportStop> {
     let (shared, one) = (copying.shared, &copying.one);
     copying.note(ExportStage::Holding);
     hold(copying, Some(WhoWaits::Writers), began)?;
@@ -70,14 +75,14 @@ fn pause_max(shared: &Shared) -> Duration {
     Duration::from_millis(shared.settings.live().cluster.pause_ms_max)
 }
 
-fn must_be_soon(shared: &Shared, began: Instant) -> Result<(), Stop> {
+fn must_be_soon(shared: &Shared, began: Instant) -> Result<(), ExportStop> {
     if began.elapsed() > pause_max(shared) { Err(LATE.into()) } else { Ok(()) }
 }
 
 const LATE: &str = "commands of the slots did not end in time";
 
 /// Has commands of the slots wait, or nobody, and waits until every thread does so. Errors: that takes too long.
-fn hold(copying: &Copying, who: Option<WhoWaits>, began: Instant) -> Result<(), Stop> {
+fn hold(copying: &SlotCopy, who: Option<WhoWaits>, began: Instant) -> Result<(), ExportStop> {
     let (tell, hear) = sync_channel(1);
     let wanted = who.map(|who| SlotHold { slots: copying.one.slots.clone(), who });
     let shared = copying.shared;
@@ -90,7 +95,7 @@ fn hold(copying: &Copying, who: Option<WhoWaits>, began: Instant) -> Result<(), 
     hear.recv_timeout(left).map_err(|_| LATE.into())
 }
 
-fn commit(shared: &'static Shared, one: &Migration, runner: &str, began: Instant) -> Committed {
+fn commit(shared: &'static Shared, one: &SlotMigration, runner: &str, began: Instant) -> Committed {
     let pause_ms = began.elapsed().as_millis() as u64;
     let (id, runner) = (one.id.clone(), runner.to_owned());
     let wish = MigrationChange::Commit { id, runner, now_s: now_s(), pause_ms };
@@ -102,7 +107,7 @@ fn commit(shared: &'static Shared, one: &Migration, runner: &str, began: Instant
 }
 
 /// What has become of a commit whose answer is lost. Returns when it is known, however long that takes.
-fn find_out(shared: &'static Shared, one: &Migration, why: &str) -> Committed {
+fn find_out(shared: &'static Shared, one: &SlotMigration, why: &str) -> Committed {
     tracing::warn!("migration {}: whether it is committed is not known ({why}), its slots wait", one.id);
     loop {
         let (id, state) = (one.id.clone(), MigrationState::Failed);
@@ -134,12 +139,10 @@ fn change_early(shared: &'static Shared, wish: MigrationChange) -> Result<(), Ch
 }
 
 /// Has the target serve the slots, and then this server send its clients there.
-fn settle(shared: &'static Shared, one: &Migration) {
+fn settle(shared: &'static Shared, one: &SlotMigration) {
     let map = shared.cluster.map();
-    if let Some((_, node)) = map.find(one.target.as_bytes())
-        && let Err(why) = peer::ask(shared, &node.ip, node.port, &[b"DARTER", b"MAP"])
-    {
-        tracing::warn!("the new owner of slots may not know it yet: {why}");
+    if let Some((_, node)) = map.find(one.target.as_bytes()) {
+        make_known(shared, &node.ip, node.port);
     }
     let (tell, hear) = sync_channel(1);
     if let Some(store) = &shared.cluster.store {

@@ -17,11 +17,11 @@ use std::thread;
 use std::time::Duration;
 
 use darter_cluster::change::MapAnswer;
-use darter_cluster::{MapChange, Migration, MigrationChange, MigrationState, NodeRole};
+use darter_cluster::{MapChange, MigrationChange, MigrationState, NodeRole, SlotMigration};
 
-use self::copy::Copying;
+use self::copy::SlotCopy;
 use self::handing::hand_over;
-use self::peer::Target;
+use self::peer::ImportTarget;
 use super::leftovers;
 use super::map_store::UNREACHED;
 use crate::shared::Shared;
@@ -30,9 +30,9 @@ use crate::thread_state::unix_ms;
 
 /// What the threads share of migrations from this node, and of what is left behind by others.
 #[derive(Default)]
-pub struct Outgoing {
+pub struct SlotExports {
     running: Mutex<HashSet<String>>,
-    progress: Mutex<HashMap<String, Progress>>,
+    progress: Mutex<HashMap<String, ExportProgress>>,
     /// Migrations from this node that have succeeded, and that have not.
     pub done: AtomicU64,
     /// See above.
@@ -45,7 +45,7 @@ pub struct Outgoing {
 
 /// How far a migration from this node is.
 #[derive(Clone, Copy, Default)]
-pub struct Progress {
+pub struct ExportProgress {
     /// What it does.
     pub stage: ExportStage,
     /// Keys that were sent, those sent again too.
@@ -71,26 +71,26 @@ pub enum ExportStage {
 }
 
 /// Why a migration was not brought to its end here.
-enum Stop {
+enum ExportStop {
     /// It is to be marked as failed for this reason.
     Failed(String),
     /// Somebody has ended it.
     Ended,
 }
 
-impl<T: Into<String>> From<T> for Stop {
-    fn from(why: T) -> Stop {
-        Stop::Failed(why.into())
+impl<T: Into<String>> From<T> for ExportStop {
+    fn from(why: T) -> ExportStop {
+        ExportStop::Failed(why.into())
     }
 }
 
-impl Outgoing {
+impl SlotExports {
     /// How far the migration `id` is; `None` if it does not run here.
-    pub fn progress(&self, id: &str) -> Option<Progress> {
+    pub fn progress(&self, id: &str) -> Option<ExportProgress> {
         lock(&self.progress).get(id).copied()
     }
 
-    fn note(&self, id: &str, change: impl FnOnce(&mut Progress)) {
+    fn note(&self, id: &str, change: impl FnOnce(&mut ExportProgress)) {
         change(lock(&self.progress).entry(id.to_owned()).or_default());
     }
 
@@ -145,8 +145,8 @@ pub fn attend(shared: &'static Shared) {
 fn attend_once(
     shared: &'static Shared,
     task: &str,
-    one: Migration,
-    body: impl FnOnce(&'static Shared, &Migration) + Send + 'static,
+    one: SlotMigration,
+    body: impl FnOnce(&'static Shared, &SlotMigration) + Send + 'static,
 ) {
     let outgoing = &shared.cluster.outgoing;
     if !outgoing.begin(task) {
@@ -206,7 +206,7 @@ fn fail(shared: &'static Shared, id: &str, why: &str) {
 /// Between attempts to reach the store.
 const PAUSE: Duration = Duration::from_millis(200);
 
-fn export(shared: &'static Shared, one: &Migration) {
+fn export(shared: &'static Shared, one: &SlotMigration) {
     let outgoing = &shared.cluster.outgoing;
     outgoing.begin(&one.id);
     outgoing.note(&one.id, |_| ());
@@ -218,7 +218,7 @@ fn export(shared: &'static Shared, one: &Migration) {
         }
         Err(stop) => {
             outgoing.failed.fetch_add(1, Relaxed);
-            if let Stop::Failed(why) = stop {
+            if let ExportStop::Failed(why) = stop {
                 tracing::warn!("migration {} of {slots} slots to {} failed: {why}", one.id, one.target);
                 fail(shared, &one.id, &why);
             } else {
@@ -230,16 +230,16 @@ fn export(shared: &'static Shared, one: &Migration) {
     outgoing.end(&one.id);
 }
 
-fn run(shared: &'static Shared, one: &Migration) -> Result<(), Stop> {
+fn run(shared: &'static Shared, one: &SlotMigration) -> Result<(), ExportStop> {
     let runner = shared.replication.boot.as_str().to_owned();
     let begun = MigrationChange::Run { id: one.id.clone(), runner: runner.clone(), now_s: now_s() };
     match change(shared, begun) {
         Ok(_) => {}
-        Err(ChangeFault::Refused(_)) => return Err(Stop::Ended),
+        Err(ChangeFault::Refused(_)) => return Err(ExportStop::Ended),
         Err(ChangeFault::Unknown(why)) => return Err(why.into()),
     }
-    let mut target = Target::connect(shared, one)?;
-    let copying = Copying::begin(shared, one)?;
+    let mut target = ImportTarget::connect(shared, one)?;
+    let copying = SlotCopy::begin(shared, one)?;
     let outcome = copying
         .copy(&mut target)
         .and_then(|()| copying.catch_up(&mut target))

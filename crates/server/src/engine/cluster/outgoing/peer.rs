@@ -5,16 +5,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::Migration;
+use darter_cluster::SlotMigration;
 use darter_replica::stream;
 
-use super::{Stop, now_s};
+use super::{ExportStop, now_s};
 use crate::replication::link;
 use crate::replication::wire::Wire;
 use crate::shared::Shared;
 
 /// See above.
-pub struct Target {
+pub struct ImportTarget {
     shared: &'static Shared,
     id: String,
     wire: Wire,
@@ -46,11 +46,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Target {
+impl ImportTarget {
     /// Connects, logs in as to a master, and says which migration it is.
     ///
     /// Errors: the target cannot be reached, or does not take the keys.
-    pub fn connect(shared: &'static Shared, one: &Migration) -> Result<Target, Stop> {
+    pub fn connect(shared: &'static Shared, one: &SlotMigration) -> Result<ImportTarget, ExportStop> {
         let map = shared.cluster.map();
         let (_, node) = map.find(one.target.as_bytes()).ok_or("the target is not in the map")?;
         let live = shared.settings.live();
@@ -58,7 +58,7 @@ impl Target {
         let wire = Wire::connect(&node.ip, node.port, &live.tls).map_err(failed)?;
         let (id, out) = (one.id.clone(), Vec::new());
         let mut target =
-            Target { shared, id, wire, out, db: 0, unanswered: 0, unanswered_bytes: 0, until: None };
+            ImportTarget { shared, id, wire, out, db: 0, unanswered: 0, unanswered_bytes: 0, until: None };
         let (login, _, _) = link::own_place(shared, &live);
         if !login.is_empty() {
             let words: Vec<&[u8]> =
@@ -70,7 +70,9 @@ impl Target {
         loop {
             target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes()]);
             match target.flush() {
-                Err(Stop::Failed(why)) if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN => {
+                Err(ExportStop::Failed(why))
+                    if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN =>
+                {
                     thread::sleep(LOOK);
                 }
                 done => return done.map(|()| target),
@@ -79,7 +81,7 @@ impl Target {
     }
 
     /// Sends a key, sooner or later. Errors: an earlier one was refused, or the connection is broken.
-    pub fn send(&mut self, key: &SentKey) -> Result<(), Stop> {
+    pub fn send(&mut self, key: &SentKey) -> Result<(), ExportStop> {
         if self.db != key.db {
             self.db = key.db;
             self.push(&[b"SELECT", key.db.to_string().as_bytes()]);
@@ -107,13 +109,13 @@ impl Target {
     }
 
     /// Looks whether the target still answers. Errors: it does not.
-    pub fn must_live(&mut self) -> Result<(), Stop> {
+    pub fn must_live(&mut self) -> Result<(), ExportStop> {
         self.push(&[b"PING"]);
         self.flush()
     }
 
     /// Sends what is left, and waits until all is answered.
-    pub fn flush(&mut self) -> Result<(), Stop> {
+    pub fn flush(&mut self) -> Result<(), ExportStop> {
         self.write()?;
         self.read(0)
     }
@@ -125,7 +127,7 @@ impl Target {
         self.unanswered_bytes += self.out.len() - before;
     }
 
-    fn write(&mut self) -> Result<(), Stop> {
+    fn write(&mut self) -> Result<(), ExportStop> {
         let sent = self.wire.send(&self.out);
         self.shared
             .cluster
@@ -137,7 +139,7 @@ impl Target {
     }
 
     /// Reads answers until so many are left.
-    fn read(&mut self, left: usize) -> Result<(), Stop> {
+    fn read(&mut self, left: usize) -> Result<(), ExportStop> {
         if !self.out.is_empty() {
             self.write()?;
         }
