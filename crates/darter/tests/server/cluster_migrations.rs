@@ -387,7 +387,7 @@ fn no_write_is_lost_or_made_twice_while_slots_move_as_a_whole() {
 
 /// Counts up by one key of each slot until the end; after a broken connection the last one may be there or not.
 fn count_through_kills(nodes: &std::sync::RwLock<StoredNodes>, who: usize, stop: &AtomicBool) {
-    let tag = format!("{{bar}}{who}");
+    let tag = format!("{{bar}}count{who}");
     let (mut acknowledged, mut unknown) = (0i64, 0i64);
     let call = |at: usize, words: &[&str]| -> Option<Value> {
         let port = nodes.read().expect("no writer has failed").servers[at].port();
@@ -406,6 +406,7 @@ fn count_through_kills(nodes: &std::sync::RwLock<StoredNodes>, who: usize, stop:
                 (acknowledged, unknown) = (n, 0);
             }
             Some(Value::Error(line)) if line.starts_with("MOVED") => at = 1 - at,
+            Some(Value::Error(line)) if line.starts_with("ERR") => panic!("{line}"),
             // Refused: nothing was done.
             Some(Value::Error(_)) => at = 1 - at,
             Some(other) => panic!("{other:?}"),
