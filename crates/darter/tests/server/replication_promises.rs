@@ -53,7 +53,7 @@ fn keys_that_die_while_a_master_is_away_go_at_its_replicas_too() {
     assert_eq!(client.info::<u64>("stats", "sync_full"), 0);
 }
 
-/// What is written over a dead key of a writable replica was answered and lost.
+/// Writes over a dead key of a writable replica were answered and lost.
 #[test]
 fn a_writable_replica_writes_over_dead_keys() {
     let (master, replica) = (Server::start(&[]), Server::start(&["--replica-read-only", "no"]));
