@@ -10,7 +10,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 use crate::crc::SLOTS_LEN;
 use crate::slot::slot_of;
 
-/// A seeded 64-bit hash function (rapidhash v3 nano); 64 bytes, meant to be kept beside the table it serves.
+/// A seeded 64-bit hash function (rapidhash v3 nano); 72 bytes, meant to be kept beside the table it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHasher {
     // All multipliers come from the seed: with the published ones, keys that collide under every seed are known.

@@ -75,26 +75,24 @@ pub fn prepare(local: &ThreadState, args: Args<'_>) -> Resolved {
 #[inline(always)]
 pub fn prepare_short(local: &ThreadState, short: &Short<'_>) -> Option<Resolved> {
     let entry = local.shared.registry.find_word(short.name)?;
-    if entry.is_single_of(short.args_len) { prepare_like(local, entry, short) } else { None }
+    match entry.is_single_of(short.args_len) {
+        true if local.shared.router.hasher().is_by_slot() => prepare_like::<true>(local, entry, short),
+        true => prepare_like::<false>(local, entry, short),
+        false => None,
+    }
 }
 
-/// [`prepare_short`] when another request of as many arguments was prepared before.
+/// [`prepare_short`] when another request of as many arguments was prepared before. `BY_SLOT`: shards follow slots. Not asked
+/// here, for the other hash is a call, beside which a loop keeps nothing in registers.
 #[inline(always)]
-pub fn prepare_like(local: &ThreadState, entry: &'static Entry, short: &Short<'_>) -> Option<Resolved> {
+pub fn prepare_like<const BY_SLOT: bool>(
+    local: &ThreadState,
+    entry: &'static Entry,
+    short: &Short<'_>,
+) -> Option<Resolved> {
     let shared = local.shared;
-    let hash = shared.router.hasher().hash(short.key);
-    let Some(cell) = shared.plain_cells.get(usize::from(shared.router.shard_of(hash))) else {
-        return prepare_by_slot(local, entry, short);
-    };
-    cell.prefetch();
-    Some(Resolved { entry: Some(entry), cell: Some(cell), hash })
-}
-
-/// [`prepare_like`] where shards follow slots.
-#[inline(never)]
-fn prepare_by_slot(local: &ThreadState, entry: &'static Entry, short: &Short<'_>) -> Option<Resolved> {
-    let shared = local.shared;
-    let hash = shared.router.hasher().hash_with_slot(short.key);
+    let hasher = shared.router.hasher();
+    let hash = if BY_SLOT { hasher.hash_with_slot(short.key) } else { hasher.hash(short.key) };
     let cell = shared.cells.get(usize::from(shared.router.shard_of(hash)))?;
     cell.prefetch();
     Some(Resolved { entry: Some(entry), cell: Some(cell), hash })

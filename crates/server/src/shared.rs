@@ -268,8 +268,6 @@ const TTL_LINES_MAX: usize = 1024;
 pub struct Shared {
     /// The shards behind their ownership tokens.
     pub cells: &'static [ShardCell],
-    /// The same if hashes of keys carry no slot, else none: so the shortest way asks nothing more.
-    pub plain_cells: &'static [ShardCell],
     /// Which key is in which shard.
     pub router: Router,
     /// All commands.

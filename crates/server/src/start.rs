@@ -221,7 +221,6 @@ pub fn build_hashed(
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::clock::unix_ms();
     Ok(Box::leak(Box::new(Shared {
-        plain_cells: if router.hasher().is_by_slot() { &[] } else { cells },
         cells,
         router,
         registry,

@@ -41,7 +41,8 @@ impl Db {
     }
 
     /// Counts a key that is new, in a shard of `slots` slots. Cost: with the first key, a table of 4 bytes a slot.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn count_in_slot(&mut self, hash: u64, slots: usize) {
         if self.slot_keys.is_empty() {
             self.slot_keys.resize(slots, 0);
@@ -52,7 +53,8 @@ impl Db {
     }
 
     /// Counts a key that has gone.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn uncount_in_slot(&mut self, hash: u64, slots: usize) {
         if let Some(keys) = self.slot_keys.get_mut(usize::from(spread_slot_in(hash)) % slots) {
             debug_assert!(*keys > 0);

@@ -51,7 +51,13 @@ impl HiddenSlots {
     /// Returns true if the key `name` is hidden. Cost: a load, or the slot of the key if there are hidden slots.
     #[inline]
     pub fn hides(&self, name: &[u8]) -> bool {
-        self.is_any() && self.has(slot_of(name))
+        self.is_any() && self.hides_some(name)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hides_some(&self, name: &[u8]) -> bool {
+        self.has(slot_of(name))
     }
 
     /// The hidden slots, in ascending order.

@@ -131,11 +131,15 @@ impl Window {
         let like = Like::of(buf, at, short, key_head_len).zip(ready.entry);
         let Some((like, entry)) = like else { return short.end };
         let len = self.len;
-        let at = match short.args_len {
-            2 => self.push_like::<0>(local, buf, short.end, &like, entry),
-            3 => self.push_like::<1>(local, buf, short.end, &like, entry),
-            4 => self.push_like::<2>(local, buf, short.end, &like, entry),
-            _ => self.push_like::<3>(local, buf, short.end, &like, entry),
+        let at = match (short.args_len, local.shared.router.hasher().is_by_slot()) {
+            (2, false) => self.push_like::<0, false>(local, buf, short.end, &like, entry),
+            (3, false) => self.push_like::<1, false>(local, buf, short.end, &like, entry),
+            (4, false) => self.push_like::<2, false>(local, buf, short.end, &like, entry),
+            (_, false) => self.push_like::<3, false>(local, buf, short.end, &like, entry),
+            (2, true) => self.push_like::<0, true>(local, buf, short.end, &like, entry),
+            (3, true) => self.push_like::<1, true>(local, buf, short.end, &like, entry),
+            (4, true) => self.push_like::<2, true>(local, buf, short.end, &like, entry),
+            (_, true) => self.push_like::<3, true>(local, buf, short.end, &like, entry),
         };
         if like.key_head_len > 0
             && let Some(first) = len.checked_sub(1).and_then(|last| self.commands.get_mut(last))
@@ -146,7 +150,7 @@ impl Window {
     }
 
     #[inline(never)]
-    fn push_like<const VALUES: usize>(
+    fn push_like<const VALUES: usize, const BY_SLOT: bool>(
         &mut self,
         local: &ThreadState,
         buf: &[u8],
@@ -158,7 +162,7 @@ impl Window {
         let mut added = 0;
         for place in self.commands.iter_mut().skip(self.len) {
             let Some((short, next)) = like.request::<VALUES>(rest, at) else { break };
-            let Some(ready) = dispatch::prepare_like(local, entry, &short) else { break };
+            let Some(ready) = dispatch::prepare_like::<BY_SLOT>(local, entry, &short) else { break };
             *place = Prepared::of(ready, &short, &mut self.spans);
             (at, rest) = (short.end, next);
             added += 1;
