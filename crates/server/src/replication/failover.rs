@@ -37,6 +37,8 @@ const HANDS_OVER: u8 = 1;
 /// Time for the replica to take over once it is asked.
 const TAKES: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
+/// Time for an aborted failover to end before the client is answered.
+const ENDS: Duration = Duration::from_millis(20);
 
 impl Failover {
     fn is_aborted(&self) -> bool {
@@ -54,13 +56,16 @@ impl Replication {
         }
     }
 
-    /// Gives a failover up, so that there is none any more; false: there is none.
+    /// Gives a failover up, and waits some milliseconds until it is over; false: there is none.
     pub fn abort_failover(&self) -> bool {
-        let failover = lock(&self.failover).take();
-        if let Some(failover) = &failover {
-            failover.is_aborted.store(true, Relaxed);
+        let Some(failover) = lock(&self.failover).clone() else { return false };
+        failover.is_aborted.store(true, Relaxed);
+        let began = Instant::now();
+        // Its thread looks each millisecond, unless the replica is being asked to take over.
+        while lock(&self.failover).is_some() && began.elapsed() < ENDS {
+            thread::sleep(LOOK / 10);
         }
-        failover.is_some()
+        true
     }
 }
 
@@ -96,8 +101,7 @@ pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     let spawned = thread::Builder::new().name("darter-failover".to_owned()).spawn(move || {
         run(shared, &wish, &known);
         shared.pause.release();
-        // An aborted one has made room, perhaps for the next.
-        lock(&shared.replication.failover).take_if(|current| Arc::ptr_eq(current, &known));
+        lock(&shared.replication.failover).take();
         shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
     });
     if let Err(error) = spawned {

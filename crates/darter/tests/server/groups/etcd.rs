@@ -1,7 +1,7 @@
 //! A real etcd in a folder of its own.
 
 use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -18,8 +18,7 @@ pub struct Etcd {
 impl Etcd {
     /// Starts an etcd; `None`: the program is not installed.
     pub fn start() -> Option<Etcd> {
-        let free =
-            || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+        let free = crate::harness::free_port;
         let (port, peers) = (free(), free());
         let folder = std::env::temp_dir().join(format!("darter-group-etcd-{}-{port}", std::process::id()));
         let (url, peer_url) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));

@@ -7,7 +7,6 @@ pub mod history;
 pub mod net;
 pub mod store;
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -51,7 +50,7 @@ impl Group {
     /// The same on another store.
     pub fn on(name: &str, flags: &[&str], store: StoreServer, stores: Vec<String>) -> Group {
         let folder = Folder::new(&format!("group-{name}"));
-        let ports: Vec<u16> = (0..MEMBERS).map(|_| free_port()).collect();
+        let ports: Vec<u16> = (0..MEMBERS).map(|_| crate::harness::free_port()).collect();
         let net = Net::before(&ports);
         let members = ports.iter().enumerate().map(|(at, port)| {
             let dir = folder.path().join(at.to_string());
@@ -182,9 +181,4 @@ pub fn connect(port: u16, patience: Duration) -> Option<Client> {
     stream.set_read_timeout(Some(patience)).ok()?;
     stream.set_nodelay(true).ok()?;
     Some(Client::over(stream))
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
 }

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What a test waits for takes no longer, even where other processes have the cores.
@@ -140,9 +141,17 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
+/// A port on which nobody listens, another one each time. Below those that the kernel gives to whoever connects: between the
+/// choice and the start of a server one of these would be taken by a neighbour's test.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    let begin = std::process::id().wrapping_mul(611);
+    (0..COUNT)
+        .map(|_| (FIRST + begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % COUNT) as u16)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a port")
 }
 
 /// A reply of either protocol.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,9 +74,7 @@ impl Redis {
             eprintln!("SKIPPED: redis-server is not installed, or is none of Redis: {text}");
             return None;
         }
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
+        let port = crate::harness::free_port();
         let folder = std::env::temp_dir().join(format!("darter-nodes-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let process = Command::new(partner())

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,7 @@ pub struct Etcd {
 impl Etcd {
     /// Starts one; `None`, with a message, where none is installed.
     pub fn start(name: &str) -> Option<Etcd> {
-        let free =
-            || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+        let free = crate::harness::free_port;
         let (port, peers) = (free(), free());
         let mut etcd = Etcd { process: None, port, peers, folder: Folder::new(&format!("etcd-{name}")) };
         if etcd.go_on() {
