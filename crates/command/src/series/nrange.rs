@@ -123,7 +123,9 @@ fn leave(
     let count = query.count.unwrap_or(usize::MAX);
     let leaves = blocks > BLOCKS_AT_ONCE && joining::leave(ctx, &names, &queries, count, reply);
     if leaves {
-        names.iter().for_each(|name| drop(ctx.read(name)));
+        for name in names {
+            let _ = ctx.read(name);
+        }
     }
     Ok(leaves)
 }
