@@ -21,7 +21,9 @@ fuzz_target!(|data: &[u8]| {
     bodies(data);
     // The head, and the head of a record, with checksums that are right: what lies behind them is what can be wrong.
     let (first, second) = data.split_at(data.len() / 2);
-    let mut sealed = FileHead { thread: 1, generation: 1, since: None, made_ms: 1, ..FileHead::default() }.to_bytes().to_vec();
+    let mut sealed = FileHead { thread: 1, generation: 1, since: None, made_ms: 1, ..FileHead::default() }
+        .to_bytes()
+        .to_vec();
     let draft = Draft::begin(&mut sealed);
     sealed.extend_from_slice(first);
     draft.finish(&mut sealed, 1, 1);

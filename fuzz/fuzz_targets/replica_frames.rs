@@ -6,7 +6,7 @@
 use darter_persist::journal::part::{Part, Parts};
 use darter_persist::journal::record::Draft;
 use darter_replica::form::Former;
-use darter_replica::frame::{self, SyncEnd, HEAD_BYTES, FrameHead, FrameKind};
+use darter_replica::frame::{self, FrameHead, FrameKind, HEAD_BYTES, SyncEnd};
 use darter_replica::handshake::{Card, Handshake};
 use darter_replica::history::Id;
 use darter_replica::merge::Merger;
@@ -16,7 +16,8 @@ fuzz_target!(|data: &[u8]| {
     frames(data);
     // With a checksum that is right, what lies behind it is what can be wrong.
     let mut sealed = Vec::new();
-    let head = FrameHead { kind: FrameKind::Records, flags: 0, flow: 0, len: 0, term: 1, committed: 0, clock_ms: 1 };
+    let head =
+        FrameHead { kind: FrameKind::Records, flags: 0, flow: 0, len: 0, term: 1, committed: 0, clock_ms: 1 };
     frame::write(&mut sealed, head, data);
     frames(&sealed);
     let _ = SyncEnd::read(data);

@@ -55,7 +55,9 @@ fn send(bytes: &[u8], cut: usize) -> Vec<u8> {
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
-        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("neither answered nor closed: {error}"),
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => {
+            panic!("neither answered nor closed: {error}")
+        }
         _ => answer,
     }
 }

@@ -215,9 +215,11 @@ pub(super) const OWN: &[Family] = &[
             out.with("dir", "out", s.shared.cluster.outgoing.sent_bytes.load(Relaxed));
         },
     ),
-    counter("darter_cluster_migration_pause_seconds_total", "Time for which writers of such slots waited.", |s| {
-        s.shared.cluster.outgoing.pause_ms.load(Relaxed) as f64 / 1000.0
-    }),
+    counter(
+        "darter_cluster_migration_pause_seconds_total",
+        "Time for which writers of such slots waited.",
+        |s| s.shared.cluster.outgoing.pause_ms.load(Relaxed) as f64 / 1000.0,
+    ),
     counter("darter_cluster_store_errors_total", "Questions that the cluster's store did not answer.", |s| {
         s.shared.cluster.store.as_ref().map_or(0, |store| store.errors.load(Relaxed)) as f64
     }),
