@@ -105,8 +105,14 @@ impl MapStore {
         let store = Box::new(Etcd::new(self.place.clone(), &self.key, PATIENCE, dial()));
         let body = move || {
             shared.snapshots.roam();
-            let mut keeper =
-                MapKeeper { shared, own: self, ledger: MapLedger::new(store), routed: 0, held_until: None };
+            let mut keeper = MapKeeper {
+                shared,
+                own: self,
+                ledger: MapLedger::new(store),
+                routed: 0,
+                held_until: None,
+                looked: Instant::now(),
+            };
             keeper.look();
             loop {
                 keeper.work(&receiver);
@@ -142,13 +148,21 @@ struct MapKeeper {
     // the revision that this server routes by, and until when it keeps to that
     routed: u64,
     held_until: Option<Instant>,
+    // when it looked last
+    looked: Instant,
 }
 
 impl MapKeeper {
     fn work(&mut self, receiver: &Receiver<Work>) {
         let map = self.ledger.map();
         let is_moving = !map.moves.is_empty() || map.migrations.iter().any(SlotMigration::is_active);
-        match receiver.recv_timeout(if is_moving { LOOK_WHILE_MOVING } else { LOOK }) {
+        let every = if is_moving { LOOK_WHILE_MOVING } else { LOOK };
+        let left = (self.looked + every).saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // However much there is to do: migrations depend on it.
+            return self.look();
+        }
+        match receiver.recv_timeout(left) {
             Ok(Work { changes, when, then }) => self.change(&changes, when, then),
             Err(RecvTimeoutError::Timeout) => self.look(),
             Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
@@ -158,6 +172,7 @@ impl MapKeeper {
     /// Has this server route by a map that others have made, and makes this node known under its address.
     fn look(&mut self) {
         let looked = self.ledger.look();
+        self.looked = Instant::now();
         if self.note(looked).is_err() || self.held_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
