@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::groups::store::StoreServer;
 use crate::groups::{Group, connect};
-use crate::harness::{Client, Value};
-use crate::nodes::{field, wait_until};
+use crate::harness::{Client, Value, wait_until};
+use crate::nodes::field;
 
 /// Both members are needed, and what waits for them does so for longer than a test looks at it, however busy the machine is.
 const HOLDING: [&str; 6] =
@@ -107,8 +107,19 @@ fn a_replica_shows_nothing_that_is_not_committed() {
     client.send_all(&[&["SET", "a", "2"]]);
     // The other member has it, and shows it to nobody; nor does the leader.
     let mut other = group.client(shown).expect("a member");
-    let mut reader = connect(group.members[leader].port, Duration::from_millis(300)).expect("the leader");
-    assert!(reader.try_call(&["GET", "a"]).is_none(), "a read waits too");
+    // A read that came before the write is answered what was there; those behind it wait too.
+    let mut reader = None;
+    wait_until("a read waits too", || {
+        let client = connect(group.members[leader].port, Duration::from_millis(300)).expect("the leader");
+        let said = reader.insert(client).try_call(&["GET", "a"]);
+        said.is_none_or(|said| {
+            assert_eq!(said, Value::Text("1".to_owned()));
+            false
+        })
+    });
+    let mut reader = reader.expect("a client");
+    // It hears a moment later than the leader what is committed.
+    wait_until("the first is shown", || other.call(&["GET", "a"]) != Value::Null);
     assert_eq!(other.call(&["GET", "a"]), Value::Text("1".to_owned()));
     assert!(reader.try_call(&["PING"]).is_none(), "behind what it waits for");
     let mut fresh = group.client(leader).expect("the leader");
@@ -249,12 +260,13 @@ fn all_fulls(group: &Group) -> Vec<u64> {
 
 #[test]
 fn the_lead_is_given_away_without_a_loss() {
-    // A lease, a beat that is not answered (half a lease) and a member that is dropped all take longer than the test lets.
-    let flags = ["--min_replicas_to_ack", "1", "--ha_lease_ms", "8000", "--replica_ack_timeout_ms", "60000"];
+    // A lease, a beat that is not answered (half a lease) and a member that is dropped all take longer than the test lets,
+    // which lets more than the busiest machine took (4 s where 30 to 46 ms are usual).
+    let flags = ["--min_replicas_to_ack", "1", "--ha_lease_ms", "60000", "--replica_ack_timeout_ms", "60000"];
     let group = Group::start("takeover", &flags);
     let took: Vec<u128> = (0..5).map(|_| take_over(&group)).collect();
     println!("writes stopped for {took:?} ms");
-    assert!(took.iter().all(|ms| *ms < 4000), "neither a lease nor a member was waited for: {took:?}");
+    assert!(took.iter().all(|ms| *ms < 25_000), "neither a lease nor a member was waited for: {took:?}");
     let leader = group.settled(3);
     let mut client = group.client(leader).expect("the leader");
     let refused = client.call(&["FAILOVER", "TO", "127.0.0.1", "1"]);

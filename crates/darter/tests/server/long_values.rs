@@ -115,6 +115,20 @@ const RANGES: &[&str] = &[
     "TS.MRANGE - + FILTER_BY_VALUE 200 300 FILTER kind=long EXCLUDEEMPTY",
 ];
 
+/// Compares the answers of lines in slices with those in one piece, in both protocols.
+fn assert_same_in_slices(client: &mut Client, lines: &[&str]) {
+    for protocol in ["2", "3"] {
+        client.call(&["HELLO", protocol]);
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let whole = at_once(client, &words);
+            assert!(!matches!(whole, Value::Error(_)), "{line}: {whole:?}");
+            assert!(client.call(&words) == whole, "{line}");
+        }
+    }
+    client.call(&["HELLO", "2"]);
+}
+
 #[test]
 fn long_ranges_are_answered_in_slices_as_they_were() {
     let server = Server::start(&["--proactor_threads", "2"]);
@@ -122,16 +136,7 @@ fn long_ranges_are_answered_in_slices_as_they_were() {
     for (key, label, samples) in [("a", "x", 30_000), ("b", "y", 20_000), ("c", "x", 700)] {
         fill(&mut client, key, label, samples);
     }
-    for protocol in ["2", "3"] {
-        client.call(&["HELLO", protocol]);
-        for line in RANGES {
-            let words: Vec<&str> = line.split(' ').collect();
-            let whole = at_once(&mut client, &words);
-            assert!(!matches!(whole, Value::Error(_)), "{line}: {whole:?}");
-            assert!(client.call(&words) == whole, "{line}");
-        }
-    }
-    client.call(&["HELLO", "2"]);
+    assert_same_in_slices(&mut client, RANGES);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -190,16 +195,7 @@ fn long_arrays_are_answered_in_slices_as_they_were() {
     }
     client.call(&["ARSEEK", "a", "70000"]);
     client.call(&["ARINSERT", "a", "inserted"]);
-    for protocol in ["2", "3"] {
-        client.call(&["HELLO", protocol]);
-        for line in PLACES {
-            let words: Vec<&str> = line.split(' ').collect();
-            let whole = at_once(&mut client, &words);
-            assert!(!matches!(whole, Value::Error(_)), "{line}: {whole:?}");
-            assert!(client.call(&words) == whole, "{line}");
-        }
-    }
-    client.call(&["HELLO", "2"]);
+    assert_same_in_slices(&mut client, PLACES);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -246,7 +242,7 @@ fn a_client_that_leaves_lets_the_blocks_go() {
     }
     client.call(&["DEL", "a", "d"]);
     // With a reader that nobody ends the arena would never be empty.
-    crate::nodes::wait_until("the arena is empty", || {
+    crate::harness::wait_until("the arena is empty", || {
         client.call(&["PING"]);
         let info = client.call(&["INFO", "memory"]);
         let text = format!("{info:?}");

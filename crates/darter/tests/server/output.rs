@@ -2,22 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::harness::raw::{Link, encoded};
-use crate::harness::{Client, PATIENCE, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 const MIB: u64 = 1 << 20;
-
-/// Waits until `is_so` says that it is.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        sleep(Duration::from_millis(20));
-    }
-}
 
 /// Resident bytes, without a word to the server: one that is asked something may tidy up on the occasion.
 fn resident_bytes(server: &Server) -> u64 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::journal::setting;
-use crate::harness::{Client, PATIENCE, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
@@ -245,15 +245,7 @@ fn served_clients_are_readers_and_writers_of_their_own() {
 }
 
 fn wait_for_blocked(client: &mut Client, count: u64) {
-    wait_until(|| client.info::<u64>("clients", "blocked_clients") == count, "blocked clients");
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool, what: &str) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("blocked clients", || client.info::<u64>("clients", "blocked_clients") == count);
 }
 
 const WAITS: [&[&str]; 5] = [
@@ -280,9 +272,9 @@ fn whoever_closes_while_it_begins_to_wait_is_gone() {
                 scope.spawn(move || storm(port, seed, connections / 2 / 8));
             }
         });
-        wait_until(|| client.info::<u64>("clients", "connected_clients") == 1, "clients remain");
+        wait_until("clients remain", || client.info::<u64>("clients", "connected_clients") == 1);
         assert_eq!(client.info::<u64>("clients", "blocked_clients"), 0, "{threads}");
-        wait_until(|| sockets_of(&server) <= sockets_before, "sockets remain");
+        wait_until("sockets remain", || sockets_of(&server) <= sockets_before);
         client.call(&["RPUSH", "list", "a", "b", "c"]);
         client.call(&["ZADD", "zset", "1", "a", "2", "b"]);
         client.call(&["XADD", "grouped", "1-1", "f", "v"]);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Value};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::{Client, Value, wait_until};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow};
 
 /// Random commands before and after the replica comes, then what both hold.
 fn a_stream_arrives(master: &Node, replica: &Node, seed: u64) {
@@ -80,17 +80,13 @@ fn a_link_that_is_cut_goes_on_where_it_was() {
     a_cut_link_goes_on(&Node::ours(&[]), &redis, "sync_full");
 }
 
-fn error(text: &str) -> Value {
-    Value::Error(text.to_owned())
-}
-
 #[test]
 fn a_replica_refuses_writes_and_shows_its_role() {
     let (master, replica) = (Node::ours(&[]), Node::ours(&["--memcached_port", "0"]));
     let (mut from, mut to) = (master.client(), replica.client());
     from.call(&["SET", "a", "1"]);
     follow(&mut to, master.port());
-    let refusal = error("READONLY You can't write against a read only replica.");
+    let refusal = Value::error("READONLY You can't write against a read only replica.");
     assert_eq!(to.call(&["SET", "a", "2"]), refusal);
     assert_eq!(to.call(&["MULTI"]), Value::ok());
     assert_eq!(to.call(&["SET", "a", "2"]), refusal);
@@ -125,7 +121,8 @@ fn nothing_is_answered_while_the_master_is_away_if_old_data_is_not_wanted() {
     assert_eq!(to.call(&["GET", "a"]), Value::Text("1".to_owned()));
     drop(master);
     wait_until("the link is down", || field(&mut to, "master_link_status") == "down");
-    let down = error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
+    let down =
+        Value::error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
     assert_eq!(to.call(&["GET", "a"]), down);
     // A script may run, but none of its commands that reads old data.
     let Value::Error(said) = to.call(&["EVAL", "return redis.call('get', 'a')", "0"]) else {
@@ -168,7 +165,7 @@ fn waiting_clients_are_served_by_what_arrives_and_let_go_when_the_role_changes()
     wait_until("it waits", || to.info::<u64>("clients", "blocked_clients") == 1);
     follow(&mut to, master.port());
     let text = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
-    assert_eq!(popping.read(), error(text));
+    assert_eq!(popping.read(), Value::error(text));
     let mut reading = replica.client();
     reading.send_all(&[&["XREAD", "BLOCK", "0", "STREAMS", "x", "$"]]);
     wait_until("it waits", || to.info::<u64>("clients", "blocked_clients") == 1);
@@ -189,7 +186,7 @@ fn wait_counts_those_who_have_it_and_writes_need_some_if_asked_for() {
     let mut from = master.client();
     assert_eq!(from.call(&["WAIT", "1", "20"]), Value::Int(0));
     from.call(&["CONFIG", "SET", "min-replicas-to-write", "2"]);
-    assert_eq!(from.call(&["SET", "a", "1"]), error("NOREPLICAS Not enough good replicas to write."));
+    assert_eq!(from.call(&["SET", "a", "1"]), Value::error("NOREPLICAS Not enough good replicas to write."));
     follow(&mut one.client(), master.port());
     follow(&mut two.client(), master.port());
     wait_until("both count", || from.call(&["SET", "a", "1"]) == Value::ok());

@@ -1,6 +1,7 @@
 //! What a master keeps for replicas that do not take it: no more than it was told to.
 
-use crate::nodes::{Node, catch_up, follow, signal, wait_until};
+use crate::harness::wait_until;
+use crate::nodes::{Node, catch_up, follow, signal};
 
 /// Resident bytes of a process.
 fn resident_bytes(pid: u32) -> usize {

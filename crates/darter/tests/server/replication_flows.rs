@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use crate::harness::{Client, Value};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal, wait_until};
+use crate::harness::{Client, Value, wait_until};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal};
 use darter_base::rng::Rng;
 
 /// History and next sequence of a node.

@@ -1,15 +1,11 @@
 //! What a master and a replica answer about each other: acknowledgements, dead keys, roles, as Redis does.
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Server, Value};
-use crate::nodes::{field, follow, signal, wait_until};
+use crate::harness::{Client, Server, Value, wait_until};
+use crate::nodes::{field, follow, signal};
 
 fn has_online(client: &mut Client) -> bool {
     matches!(client.call(&["INFO", "replication"]), Value::Text(info) if info.contains("state=online"))
-}
-
-fn error(line: &str) -> Value {
-    Value::Error(line.to_owned())
 }
 
 /// A snapshot that was sent counted as acknowledged before it was loaded.
@@ -104,7 +100,10 @@ fn good_replicas_count_at_once() {
     let master = Server::start(&["--min-replicas-to-write", "1"]);
     let replica = Server::start(&[]);
     let (mut client, mut other) = (master.client(), replica.client());
-    assert_eq!(client.call(&["SET", "k", "v"]), error("NOREPLICAS Not enough good replicas to write."));
+    assert_eq!(
+        client.call(&["SET", "k", "v"]),
+        Value::error("NOREPLICAS Not enough good replicas to write.")
+    );
     other.call(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     wait_until("it is online", || has_online(&mut client));
     assert_eq!(client.call(&["SET", "k", "v"]), Value::ok());
@@ -129,7 +128,8 @@ fn words_of_failover_have_no_order_and_an_aborted_one_is_over() {
     let (mut client, mut other) = (master.client(), replica.client());
     follow(&mut other, master.port());
     let port = replica.port().to_string();
-    let lacks = error("ERR FAILOVER with force option requires both a timeout and target HOST and IP.");
+    let lacks =
+        Value::error("ERR FAILOVER with force option requires both a timeout and target HOST and IP.");
     assert_eq!(client.call(&["FAILOVER", "FORCE"]), lacks);
     assert_eq!(client.call(&["FAILOVER", "TO", "127.0.0.1", &port, "FORCE"]), lacks);
     signal(replica.pid(), "STOP");

@@ -1,8 +1,8 @@
 //! Servers that start again: what they lack is enough where their files say where they stand.
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Server, Value};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::{Client, Server, Value, wait_until};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow};
 
 /// No pings: they would make an old master's history longer than what its replicas have.
 const QUIET: [&str; 2] = ["--repl-ping-replica-period", "3600"];

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::harness::{Client, Value};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, partner, signal, wait_until};
+use crate::harness::{Client, Value, wait_until};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, partner, signal};
 use darter_base::rng::Rng;
 
 /// Changes of roles, unless `DARTER_ROLE_CHANGES` says how many.

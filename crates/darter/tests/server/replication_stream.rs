@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Server, Value};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::{Client, Server, Value, wait_until};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow};
 
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn start(folder: &Folder, name: &str, flags: &[&str]) -> Server {
     let mut all = vec!["--dir", folder.text(), "--dbfilename", name, "--enable_debug_command", "yes"];
@@ -17,14 +17,6 @@ fn start(folder: &Folder, name: &str, flags: &[&str]) -> Server {
 /// A client of a server that may still be loading.
 fn loaded(server: &Server) -> Client {
     server.client().loaded()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < crate::harness::PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn wait_for_save(client: &mut Client) {

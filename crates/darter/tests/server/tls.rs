@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Client, Server, Value};
-use crate::nodes::{Node, assert_equal, catch_up, field, follow, wait_until};
+use crate::harness::{Client, Server, Value, wait_until};
+use crate::nodes::{Node, assert_equal, catch_up, field, follow};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

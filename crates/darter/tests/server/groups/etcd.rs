@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::nodes::{signal, wait_until};
+use crate::harness::wait_until;
+use crate::nodes::signal;
 
 /// See above.
 pub struct Etcd {

@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, PATIENCE, Value};
-use crate::nodes::{signal, wait_until};
+use crate::harness::log::Log;
+use crate::harness::{Client, PATIENCE, Value, wait_until};
+use crate::nodes::signal;
 
 use net::Net;
 use store::StoreServer;
@@ -26,6 +27,7 @@ pub struct Member {
     pub port: u16,
     flags: Vec<String>,
     process: Option<Child>,
+    log: Log,
 }
 
 /// Three members, the net between them, and the store.
@@ -68,7 +70,7 @@ impl Group {
             ];
             let own = own.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
             let flags = own.chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
-            Member { port: *port, flags, process: None }
+            Member { port: *port, flags, process: None, log: Log::new() }
         });
         let mut group = Group { members: members.collect(), net, store, folder };
         (0..MEMBERS).for_each(|at| group.begin(at));
@@ -77,13 +79,11 @@ impl Group {
 
     /// Starts a member that is dead.
     pub fn begin(&mut self, at: usize) {
-        let log = self.folder.path().join(format!("{at}.log"));
-        let log = std::fs::File::options().create(true).append(true).open(log).expect("a log");
         let member = &mut self.members[at];
         let process = Command::new(env!("CARGO_BIN_EXE_darter"))
             .args(&member.flags)
-            .stdout(log.try_clone().expect("a handle"))
-            .stderr(log)
+            .stdout(member.log.output())
+            .stderr(member.log.output())
             .stdin(Stdio::null())
             .spawn();
         let process = process.expect("the server starts");
@@ -171,6 +171,10 @@ impl Drop for Group {
         for at in 0..MEMBERS {
             self.signal(at, "CONT");
             self.kill(at);
+            if std::thread::panicking() {
+                let member = &mut self.members[at];
+                member.log.show(member.port);
+            }
         }
     }
 }

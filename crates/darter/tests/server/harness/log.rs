@@ -1,4 +1,5 @@
-//! What a server of a test writes: kept in a file without a name, shown if the test fails. Called by the harness's `Server`.
+//! What a server of a test writes: kept in a file without a name, shown if the test fails. Called by the
+//! harness's `Server` and by groups.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};

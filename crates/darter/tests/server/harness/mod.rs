@@ -14,7 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub mod browser;
 pub mod folder;
 pub mod journal;
-mod log;
+pub mod log;
 pub mod raw;
 
 /// A server that ends with the test.
@@ -177,6 +177,11 @@ impl Value {
         Value::Status("OK".to_owned())
     }
 
+    /// An error line.
+    pub fn error(line: &str) -> Value {
+        Value::Error(line.to_owned())
+    }
+
     /// An array of strings; one that starts with `:` is an integer.
     pub fn array(items: &[&str]) -> Value {
         let value = |item: &&str| match item.strip_prefix(':') {
@@ -311,7 +316,7 @@ impl<S: Read + Write> Client<S> {
         String::from_utf8_lossy(line).into_owned()
     }
 
-    /// Reads so many bytes.
+    /// Reads `len` bytes.
     pub fn read_bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.reader.read_exact(&mut bytes).expect("bytes in time");

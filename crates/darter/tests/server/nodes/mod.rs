@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use darter_base::rng::Rng;
 
-use crate::harness::{Client, PATIENCE, Server, Value};
+use crate::harness::{Client, PATIENCE, Server, Value, wait_until};
 
 /// A server of either kind, which ends with the test.
 pub enum Node {
@@ -99,15 +99,6 @@ impl Drop for Redis {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// Waits until `is_so`; `what` says what was waited for.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
