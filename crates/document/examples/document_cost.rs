@@ -3,6 +3,8 @@
 //! `cargo run --release -p darter-document --example document_cost [file.json ...]`; without files, rows made up
 //! here.
 
+mod catalogue;
+
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -11,7 +13,8 @@ use darter_document::{Change, Doc, Path, parse, print, rewrite};
 
 fn main() {
     let files: Vec<Vec<u8>> = std::env::args().skip(1).filter_map(|name| std::fs::read(name).ok()).collect();
-    let texts = if files.is_empty() { (0..200).map(row).collect() } else { files };
+    let texts =
+        if files.is_empty() { (0..200).map(|n| catalogue::row(n).into_bytes()).collect() } else { files };
     let mut plain: Vec<Kept> = Vec::new();
     for text in &texts {
         let Ok(bytes) = parse(text) else { continue };
@@ -58,37 +61,3 @@ fn main() {
 
 /// A text without blanks, and its document.
 type Kept = (Vec<u8>, Vec<u8>);
-
-/// A row of a catalogue, about 1 KiB.
-fn row(n: usize) -> Vec<u8> {
-    let reviews: Vec<String> = (0..4)
-        .map(|m| {
-            format!(
-                r#"{{"user":"user{}","stars":{},"text":"{}","helpful":{}}}"#,
-                n * 7 + m,
-                1 + (n + m) % 5,
-                "Works as described, arrived in two days.".get(..20 + (n + m) % 20).unwrap_or_default(),
-                (n + m).is_multiple_of(2)
-            )
-        })
-        .collect();
-    format!(
-        r#"{{"id":{},"sku":"SKU-{:08}","name":"Product number {n}","brand":"Brand {}","price":{}.{:02},"currency":"EUR","tags":["kitchen","steel","sale{}"],"stock":{{"count":{},"warehouse":"W{}","reserved":{}}},"dimensions":{{"width":{}.5,"height":{}.25,"depth":12.0}},"created":"2024-0{}-17T12:00:00Z","active":true,"discount":null,"location":{{"lat":52.{},"lon":13.{}}},"reviews":[{}]}}"#,
-        100_000 + n,
-        n * 31,
-        n % 17,
-        n % 90 + 10,
-        n % 100,
-        n % 9,
-        n % 500,
-        n % 7,
-        n % 3,
-        n % 40,
-        n % 60,
-        n % 9 + 1,
-        100_000 + n * 13 % 900_000,
-        200_000 + n * 17 % 800_000,
-        reviews.join(",")
-    )
-    .into_bytes()
-}

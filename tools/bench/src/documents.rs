@@ -3,6 +3,9 @@
 //! A row fills a fresh server, then sends one kind of command in batches over one connection. CPU is that of all threads
 //! of the server, so neighbours of the machine change it little. A server that does not know a command has no number.
 
+#[path = "../../../crates/document/examples/catalogue/mod.rs"]
+mod catalogue;
+
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -33,7 +36,7 @@ enum Measured {
     Cpu(u64, u64, fn(u64) -> Words),
     /// Items in a second of server CPU, millions.
     Rate(u64, u64, fn(u64) -> Words),
-    /// Growth of `used_memory` by the fill, for each of so many units.
+    /// Growth of `used_memory` by the fill, for each of this number of units.
     Memory(f64),
     /// The longest time that a shard was held, microseconds, while commands run.
     Hold(u64, fn(u64) -> Words),
@@ -79,45 +82,8 @@ fn product(n: u64) -> String {
     )
 }
 
-/// A row of a catalogue with many small values, some 950 bytes of JSON.
-fn catalogue_row(n: u64) -> String {
-    let reviews: Vec<String> = (0..4)
-        .map(|m| {
-            let text = "Works as described, arrived in two days.";
-            let text = text.get(..20 + (n as usize + m as usize) % 20).unwrap_or(text);
-            format!(
-                "{{\"user\":\"user{}\",\"stars\":{},\"text\":\"{text}\",\"helpful\":{}}}",
-                n * 7 + m,
-                1 + (n + m) % 5,
-                (n + m).is_multiple_of(2)
-            )
-        })
-        .collect();
-    format!(
-        "{{\"id\":{},\"sku\":\"SKU-{:08}\",\"name\":\"Product number {n}\",\"brand\":\"Brand {}\",\"price\":{}.{:02},\
-         \"currency\":\"EUR\",\"tags\":[\"kitchen\",\"steel\",\"sale{}\"],\"stock\":{{\"count\":{},\"warehouse\":\"W{}\",\
-         \"reserved\":{}}},\"dimensions\":{{\"width\":{}.5,\"height\":{}.25,\"depth\":12.0}},\"created\":\"2026-0{}-17T12:00:00Z\",\
-         \"active\":true,\"discount\":null,\"location\":{{\"lat\":52.{},\"lon\":13.{}}},\"reviews\":[{}]}}",
-        100_000 + n,
-        n * 31,
-        n % 17,
-        n % 90 + 10,
-        n % 100,
-        n % 9,
-        n % 500,
-        n % 7,
-        n % 3,
-        n % 40,
-        n % 60,
-        n % 9 + 1,
-        100_000 + n * 13 % 900_000,
-        200_000 + n * 17 % 800_000,
-        reviews.join(","),
-    )
-}
-
 fn set_catalogue_row(n: u64) -> Words {
-    vec!["JSON.SET".to_owned(), format!("c:{n}"), "$".to_owned(), catalogue_row(n)]
+    vec!["JSON.SET".to_owned(), format!("c:{n}"), "$".to_owned(), catalogue::row(n)]
 }
 
 fn set_product(n: u64) -> Words {
@@ -174,7 +140,7 @@ const FILL: u64 = 20_001;
 fn rows() -> Vec<Row> {
     use Measured::{Cpu, Hold, Memory, Rate};
     let row = |name, goal, fill, measured| Row { name, goal, fill, measured };
-    let rows: f64 = (0..50_000).map(|n| catalogue_row(n).len() as f64).sum();
+    let rows: f64 = (0..50_000).map(|n| catalogue::row(n).len() as f64).sum();
     let raw: f64 = (0..50_000).map(|n| product(n).len() as f64).sum();
     vec![
         row(
