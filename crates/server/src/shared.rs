@@ -368,6 +368,17 @@ impl Shared {
         &self.handles[usize::from(thread)]
     }
 
+    /// Turns that each thread has begun, for [`Shared::has_turned`].
+    pub fn turns(&self) -> Vec<u64> {
+        self.stats.iter().map(|stats| stats.turns.get()).collect()
+    }
+
+    /// Returns true if each thread has begun `more` turns since `before`. After one, it has ended the turn of then; after two,
+    /// it has begun one behind whatever was changed then.
+    pub fn has_turned(&self, before: &[u64], more: u64) -> bool {
+        self.stats.iter().zip(before).all(|(stats, before)| stats.turns.get() >= before + more)
+    }
+
     /// New handles for `threads` threads.
     pub fn make_handles(threads: usize) -> Vec<ThreadHandle> {
         (0..threads).map(|_| ThreadHandle::new()).collect()

@@ -268,7 +268,7 @@ fn must_be_empty(caller: &mut Caller<'_>, line: &str) -> Result<(), Fault> {
     Err(Fault::Text(format!("ERR {line}").into()))
 }
 
-/// The slot of this number. Errors: it is none.
+/// Reads a slot. Errors: the number is no slot.
 pub(super) fn slot(word: &[u8]) -> Result<u16, Fault> {
     let slot = darter_base::number::parse_i64(word).and_then(|slot| u16::try_from(slot).ok());
     slot.filter(|slot| *slot < SLOTS_LEN).ok_or(Fault::text("ERR Invalid or out of range slot"))

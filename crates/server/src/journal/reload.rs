@@ -25,7 +25,7 @@ pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {
     if bytes == 0 {
         return Err("there is no journal".to_owned());
     }
-    let turns = turns(shared);
+    let turns = shared.turns();
     loading.begin_replay(bytes);
     let body = move || {
         shared.snapshots.roam();
@@ -67,7 +67,7 @@ fn run(shared: &'static Shared, turns: &[u64]) -> Result<(), String> {
 /// Has everything that is noted written and synced. The caller holds all shards.
 fn write_out(shared: &Shared) -> Result<(), String> {
     // What a thread has noted is written at the end of its turn.
-    wait_for_turns(shared, &turns(shared))?;
+    wait_for_turns(shared, &shared.turns())?;
     let journal = &shared.journal;
     if !journal.is_on() {
         return Ok(());
@@ -77,13 +77,9 @@ fn write_out(shared: &Shared) -> Result<(), String> {
     wait(shared, || journal.durable_before() >= end)
 }
 
-fn turns(shared: &Shared) -> Vec<u64> {
-    shared.stats.iter().map(|stats| stats.turns.get()).collect()
-}
-
 /// Waits until each thread has begun another turn.
 fn wait_for_turns(shared: &Shared, then: &[u64]) -> Result<(), String> {
-    wait(shared, || shared.stats.iter().zip(then).all(|(stats, then)| stats.turns.get() != *then))
+    wait(shared, || shared.has_turned(then, 1))
 }
 
 /// Waits for what other threads do; sleeping ones are woken.

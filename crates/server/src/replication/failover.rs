@@ -148,7 +148,7 @@ fn wait_for_replica(
     failover: &Failover,
     is_late: impl Fn() -> bool,
 ) -> Option<(String, u16)> {
-    let turns: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
+    let turns = shared.turns();
     // The offset when the last write was in the stream.
     let (mut goal, mut asked) = (None::<u64>, None::<Instant>);
     loop {
@@ -158,11 +158,9 @@ fn wait_for_replica(
         if is_late() {
             return wish.to.clone().filter(|_| wish.is_forced);
         }
-        let has_turned =
-            || shared.stats.iter().zip(&turns).all(|(stats, turn)| stats.turns.get() >= turn + 2);
         if goal.is_none() {
             shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
-            if has_turned() && !shared.replication.is_feeding_before(shared.journal.end()) {
+            if shared.has_turned(&turns, 2) && !shared.replication.is_feeding_before(shared.journal.end()) {
                 goal = Some(shared.replication.state().offset());
             }
         }

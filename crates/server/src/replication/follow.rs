@@ -20,7 +20,7 @@ use darter_replica::stream;
 use super::applier::Applier;
 use super::batch::Batch;
 use super::inbox::{FlowFailure, Inbox};
-use super::link::{End, Link, Step, own_place};
+use super::link::{End, Link, Step, login_request};
 use super::wire::Wire;
 use crate::snapshot::load::{self, BlockLoad};
 use crate::worker::lock;
@@ -119,19 +119,12 @@ impl Link {
     /// Opens the connections of a session.
     fn connect(&self, session: &FlowSession) -> Step<Vec<Wire>> {
         let live = self.shared.settings.live();
-        let (login, ..) = own_place(self.shared, &live);
         let mut flows = Vec::new();
         for flow in 0..session.flows {
             let mut wire = Wire::connect(&self.info.host, self.info.port, &live.tls)?;
             let number = flow.to_string();
-            let mut lines = 1;
-            let mut out = Vec::new();
-            if !login.is_empty() {
-                let words: Vec<&[u8]> =
-                    std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-                stream::write(&mut out, &words);
-                lines += 1;
-            }
+            let mut out = login_request(&live);
+            let lines = 1 + usize::from(!out.is_empty());
             stream::write(&mut out, &[b"DARTER", b"FLOW", session.id.as_bytes(), number.as_bytes()]);
             wire.send(&out)?;
             for _ in 0..lines {

@@ -606,10 +606,8 @@ impl Link {
 
 /// Waits until every thread has begun another turn; false: the link was ended, or a thread is busy for too long.
 fn wait_for_turns(shared: &Shared, info: &LinkCard) -> bool {
-    let before: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
-    let began = Instant::now();
-    // The turn that goes on may have begun before the change; the one after the next has not.
-    while !shared.stats.iter().zip(&before).all(|(stats, before)| stats.turns.get() >= before + 2) {
+    let (before, began) = (shared.turns(), Instant::now());
+    while !shared.has_turned(&before, 2) {
         if info.is_stopped() || began.elapsed() > NOTICE {
             return false;
         }
@@ -619,17 +617,34 @@ fn wait_for_turns(shared: &Shared, info: &LinkCard) -> bool {
     true
 }
 
+/// The request that logs in at another server of ours, as a replica does; empty without `masterauth`.
+pub fn login_request(live: &Live) -> Vec<u8> {
+    let login = login(live);
+    let mut request = Vec::new();
+    if !login.is_empty() {
+        stream::begin(&mut request, 1 + login.len());
+        stream::write_word(&mut request, b"AUTH");
+        login.iter().for_each(|word| stream::write_word(&mut request, word));
+    }
+    request
+}
+
+/// The user, if one is set, and the password; empty without a password.
+fn login(live: &Live) -> Vec<Vec<u8>> {
+    let own = &live.replication;
+    if own.password.is_empty() {
+        return Vec::new();
+    }
+    let words = [&own.user, &own.password].into_iter().filter(|word| !word.is_empty());
+    words.map(|word| word.clone().into_bytes()).collect()
+}
+
 /// What this server says at its master: the login, the address if one is to be announced, and the port it listens on.
 pub fn own_place(shared: &Shared, live: &Live) -> (Vec<Vec<u8>>, Option<String>, u16) {
     let own = &live.replication;
-    let login = [&own.user, &own.password].into_iter().filter(|word| !word.is_empty());
-    let login = match own.password.is_empty() {
-        true => Vec::new(),
-        false => login.map(|word| word.clone().into_bytes()).collect(),
-    };
     let real = u16::try_from(shared.port.load(Relaxed)).unwrap_or(0);
     // Others of a system that is encrypted reach this server there.
     let real = live.tls.port.filter(|_| live.tls.replication).unwrap_or(real);
     let address = Some(own.announce_ip.clone()).filter(|address| !address.is_empty());
-    (login, address, if own.announce_port == 0 { real } else { own.announce_port })
+    (login(live), address, if own.announce_port == 0 { real } else { own.announce_port })
 }

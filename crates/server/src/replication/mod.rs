@@ -40,7 +40,7 @@ use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
-pub use link::own_place;
+pub use link::{login_request, own_place};
 pub use wire::Wire;
 
 use acks::Waits;

@@ -53,11 +53,10 @@ fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     let live = shared.settings.live();
     let failed = |error: std::io::Error| format!("{}:{}: {error}", info.host, info.port);
     let mut wire = Wire::connect(&info.host, info.port, &live.tls).map_err(failed)?;
-    let (login, announced, port) = link::own_place(shared, &live);
+    let (_, announced, port) = link::own_place(shared, &live);
+    let login = link::login_request(&live);
     if !login.is_empty() {
-        let words: Vec<&[u8]> =
-            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-        ask(&mut wire, &words)?;
+        exchange(&mut wire, &login)?;
     }
     // The master knows this server by the address that it calls from, unless another was announced.
     let seen = wire.handle().and_then(|socket| socket.local_addr()).map_err(failed)?;
@@ -94,9 +93,14 @@ fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
 
 /// Sends a command; an error of the master is one.
 fn ask(wire: &mut Wire, words: &[&[u8]]) -> Result<(), String> {
-    let mut bytes = Vec::new();
-    stream::write(&mut bytes, words);
-    wire.send(&bytes).map_err(|error| error.to_string())?;
+    let mut request = Vec::new();
+    stream::write(&mut request, words);
+    exchange(wire, &request)
+}
+
+/// Sends one request and reads its answer. Errors: the connection, or the error line.
+fn exchange(wire: &mut Wire, request: &[u8]) -> Result<(), String> {
+    wire.send(request).map_err(|error| error.to_string())?;
     let began = Instant::now();
     loop {
         match wire.line().map_err(|error| error.to_string())? {

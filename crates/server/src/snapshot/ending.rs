@@ -157,7 +157,7 @@ pub fn save_and_stop(local: &mut ThreadState, saving: Saving, failing: Failing, 
         return;
     }
     crate::notify::status("Saving before the end");
-    let turns = shared.stats.iter().map(|stats| stats.turns.get()).collect();
+    let turns = shared.turns();
     *state = Some(State { turns: Some(turns), saving, failing, asking: asking.into_iter().collect() });
     shared.snapshots.ending.told.store(false, Relaxed);
     shared.snapshots.ending.is_on.store(true, Relaxed);
@@ -178,7 +178,7 @@ pub fn step(local: &mut ThreadState) {
     {
         let mut state = lock(&shared.snapshots.ending.state);
         let Some(State { turns: Some(turns), saving, .. }) = &*state else { return };
-        let has_turned = shared.stats.iter().zip(turns).all(|(stats, then)| stats.turns.get() != *then);
+        let has_turned = shared.has_turned(turns, 1);
         // Looked at again soon: the threads have been woken, and whoever still writes needs the processor.
         if !has_turned || shared.snapshots.current().is_some() {
             return;

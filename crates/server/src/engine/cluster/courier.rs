@@ -129,17 +129,8 @@ fn carry(shared: &'static Shared, host: &str, port: u16, messages: &Receiver<Arc
 fn connect(shared: &'static Shared, host: &str, port: u16) -> std::io::Result<Wire> {
     let live = shared.settings.live();
     let mut wire = Wire::connect(host, port, &live.tls)?;
-    let mut bytes = Vec::new();
+    let mut bytes = link::login_request(&live);
     stream::write(&mut bytes, &[b"CLIENT", b"REPLY", b"OFF"]);
-    let (login, _, _) = link::own_place(shared, &live);
-    if !login.is_empty() {
-        let words: Vec<&[u8]> =
-            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-        let mut both = Vec::new();
-        stream::write(&mut both, &words);
-        both.append(&mut bytes);
-        bytes = both;
-    }
     wire.send(&bytes)?;
     Ok(wire)
 }

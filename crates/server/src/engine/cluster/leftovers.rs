@@ -1,7 +1,7 @@
 //! Removal of the hidden keys of a migration that has ended: at the target if it failed, at the source if it succeeded.
 //!
-//! Begun by `outgoing::attend` on a thread of its own; begun anew after a restart. Keys are removed by DEL, some index lines at
-//! a time, so the journal and replicas hear of each. The map is told when none is left.
+//! Begun by `outgoing::attend` on a thread of its own, and again after a restart. DEL removes the keys, some index lines at a
+//! time, so the journal and replicas get each. The map is changed when no key is left.
 
 use std::sync::mpsc::sync_channel;
 use std::thread;

@@ -1,11 +1,11 @@
 //! This server as one node of a cluster (`cluster_mode yes`): its id, its map, and the change from one map to the next.
 //!
 //! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
-//! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map of a store, `role` does
-//! what the map says of replicas, `moving` looks
-//! at keys that move, `outgoing` moves slots as a whole, `leftovers` removes what that leaves behind, `handover` changes owners and leaders, `peer` asks other
-//! nodes, `courier` brings messages to them. A map comes from anywhere: [`ClusterNode::adopt`]
-//! is the one door. Nothing here decides who owns a slot.
+//! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map
+//! of a store, and `role` does what the map says of replicas. `moving` looks at keys that move one by one, `outgoing` moves
+//! slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
+//! nodes, `courier` brings messages to them. A map comes from anywhere: [`ClusterNode::adopt`] is the one door. Nothing
+//! here decides who owns a slot.
 
 pub mod changes;
 pub mod courier;

@@ -28,16 +28,11 @@ pub fn ask(
     let failed = |error: std::io::Error| format!("ERR {host}:{port} cannot be reached: {error}");
     let mut wire = Wire::connect(host, port, &live.tls).map_err(failed)?;
     let own = wire.handle().and_then(|socket| socket.local_addr()).map_err(failed)?.ip().to_canonical();
-    let (login, _, _) = link::own_place(shared, &live);
-    let mut bytes = Vec::new();
-    if !login.is_empty() {
-        let words: Vec<&[u8]> =
-            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-        stream::write(&mut bytes, &words);
-    }
+    let mut bytes = link::login_request(&live);
+    let logs_in = !bytes.is_empty();
     stream::write(&mut bytes, words);
     wire.send(&bytes).map_err(failed)?;
-    if !login.is_empty() {
+    if logs_in {
         answer(&mut wire)?;
     }
     Ok((answer(&mut wire)?, own))

@@ -15,7 +15,7 @@ use darter_replica::stream;
 use darter_wire::{Args, Reply};
 
 use super::{FailoverGroup, GroupEvent, place};
-use crate::replication::{Wire, own_place};
+use crate::replication::{Wire, login_request};
 use crate::shared::Shared;
 
 /// Members that are beaten to, each with what ends its thread.
@@ -99,13 +99,9 @@ fn beat(
 pub fn connect(shared: &Shared, host: &str, port: u16, patience: Duration) -> std::io::Result<Wire> {
     let live = shared.settings.live();
     let mut wire = Wire::connect_within(host, port, &live.tls, patience)?;
-    let (login, ..) = own_place(shared, &live);
+    let login = login_request(&live);
     if !login.is_empty() {
-        let words: Vec<&[u8]> =
-            std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-        let mut out = Vec::new();
-        stream::write(&mut out, &words);
-        wire.send(&out)?;
+        wire.send(&login)?;
         lines(&mut wire, 1, patience)?;
     }
     Ok(wire)

@@ -28,13 +28,13 @@ pub struct Closing {
 impl Closing {
     /// Begins it: commands are refused already, or will be from each thread's next turn on.
     pub fn begin(shared: &Shared, scope: CloseScope, after: AfterClosing) -> Closing {
-        Closing { scope, after, is_told: false, turns: turns(shared) }
+        Closing { scope, after, is_told: false, turns: shared.turns() }
     }
 
     /// Goes on; returns whether it is done.
     pub fn go_on(&mut self, shared: &Shared, group: &FailoverGroup) -> bool {
         // The turn that goes on may have begun before; the one after the next has not.
-        let has_turned = turns(shared).iter().zip(&self.turns).all(|(now, before)| *now >= before + 2);
+        let has_turned = shared.has_turned(&self.turns, 2);
         if !has_turned {
             shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
             return false;
@@ -42,7 +42,7 @@ impl Closing {
         if !self.is_told {
             let scope = self.scope;
             shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Close(scope)));
-            (self.is_told, self.turns) = (true, turns(shared));
+            (self.is_told, self.turns) = (true, shared.turns());
             return false;
         }
         match self.after {
@@ -52,8 +52,4 @@ impl Closing {
         shared.journal.release(shared);
         true
     }
-}
-
-fn turns(shared: &Shared) -> Vec<u64> {
-    shared.stats.iter().map(|stats| stats.turns.get()).collect()
 }

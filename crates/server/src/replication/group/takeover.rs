@@ -118,9 +118,8 @@ fn run(
 ///
 /// Errors: of `is_so`.
 fn wait_for_turns(shared: &Shared, is_so: impl Fn() -> Result<bool, &'static str>) -> Result<(), String> {
-    let before: Vec<u64> = shared.stats.iter().map(|stats| stats.turns.get()).collect();
-    let has_turned = || shared.stats.iter().zip(&before).all(|(stats, turn)| stats.turns.get() >= turn + 2);
-    while !(is_so()? && has_turned()) {
+    let before = shared.turns();
+    while !(is_so()? && shared.has_turned(&before, 2)) {
         shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
         thread::sleep(LOOK);
     }

@@ -59,11 +59,9 @@ impl ImportTarget {
         let (id, out) = (one.id.clone(), Vec::new());
         let mut target =
             ImportTarget { shared, id, wire, out, db: 0, unanswered: 0, unanswered_bytes: 0, until: None };
-        let (login, _, _) = link::own_place(shared, &live);
-        if !login.is_empty() {
-            let words: Vec<&[u8]> =
-                std::iter::once(b"AUTH".as_slice()).chain(login.iter().map(Vec::as_slice)).collect();
-            target.push(&words);
+        target.out = link::login_request(&live);
+        if !target.out.is_empty() {
+            (target.unanswered, target.unanswered_bytes) = (1, target.out.len());
             target.flush()?;
         }
         let began = Instant::now();
@@ -138,7 +136,7 @@ impl ImportTarget {
         sent.map_err(|error| format!("the connection to the target is broken: {error}").into())
     }
 
-    /// Reads answers until so many are left.
+    /// Reads answers until at most `left` are missing.
     fn read(&mut self, left: usize) -> Result<(), ExportStop> {
         if !self.out.is_empty() {
             self.write()?;
