@@ -124,7 +124,7 @@ impl Precision {
     }
 }
 
-/// `value` with `decimals` digits behind the point, or with so many zeros before it if that is negative.
+/// Rounds `value` to `decimals` digits behind the point, or to a power of ten if `decimals` is negative.
 fn rounded_to(value: f64, decimals: i32) -> f64 {
     if (-EXACT_POWER..=EXACT_POWER).contains(&decimals) {
         let power = 10f64.powi(decimals.abs());

@@ -192,7 +192,7 @@ impl Bucket {
         true
     }
 
-    /// The head of a block of `samples`, which are those of the bucket; `None` if some are no numbers, or their sum is none.
+    /// Returns the head of a block that holds the `samples` of the bucket; `None` if a value is NaN or the sum is not finite.
     pub(crate) fn head(&self, samples: &[Sample]) -> Option<BlockHead> {
         let (first, last) = (*samples.first()?, *samples.last()?);
         let Bucket { sum, squares, min, max, area, .. } = *self;

@@ -71,7 +71,7 @@ impl Client {
     }
 }
 
-/// The numbers of an array of texts. Errors: it is none.
+/// Returns the numbers of an array of texts. Errors: the reply is no such array.
 pub fn numbers(value: &Value) -> io::Result<Vec<u64>> {
     let Value::Array(items) = value else { return Err(io::Error::other(format!("no list: {value:?}"))) };
     items.iter().map(number).collect()

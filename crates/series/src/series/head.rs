@@ -30,7 +30,7 @@ const THERE: u8 = 1;
 /// Bytes of a head behind that byte.
 const BYTES: usize = 7 * 8;
 
-/// Writes the head of `samples`. They have none if a value is no number, or their sum is none.
+/// Writes the head of `samples`, unless a value is NaN or the sum is not finite.
 pub(super) fn write(samples: &[Sample], out: &mut Vec<u8>) {
     let mut bucket = Bucket::default();
     samples.iter().for_each(|sample| bucket.add(*sample));
