@@ -1,8 +1,10 @@
 //! Names that occur more than once in a document, kept once in its table.
 
-use std::collections::HashMap;
+use std::sync::LazyLock;
 
+use darter_base::hash::KeyHasher;
 use darter_base::varint;
+use hashbrown::HashTable;
 
 use crate::doc::{Doc, NAMES_MAX, Node};
 use crate::form::{self, Name, View};
@@ -12,13 +14,10 @@ const WORTH_PART: usize = 64;
 
 /// The document with a table of its repeated names; `None` if that saves nothing. It must not have one.
 pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
-    let mut counts = HashMap::new();
+    let mut counts = NameNumbers::default();
     count(doc.root(), &mut counts);
-    let mut shared: Vec<(&[u8], usize)> = counts
-        .into_iter()
-        .map(|(name, count)| (name, saved(name, count)))
-        .filter(|(_, saved)| *saved > 0)
-        .collect();
+    let counted = counts.0.into_iter().map(|(name, count)| (name, saved(name, count)));
+    let mut shared: Vec<(&[u8], usize)> = counted.filter(|(_, saved)| *saved > 0).collect();
     // the best first; names decide between equals, so that equal texts make equal documents
     shared.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     shared.truncate(NAMES_MAX);
@@ -28,11 +27,11 @@ pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
     }
     let mut out = Vec::with_capacity(doc.bytes().len());
     varint::write(&mut out, shared.len() as u64);
-    let mut places = HashMap::with_capacity(shared.len());
+    let mut places = NameNumbers::default();
     for (place, (name, _)) in shared.iter().enumerate() {
         varint::write(&mut out, name.len() as u64);
         out.extend_from_slice(name);
-        places.insert(*name, place as u8);
+        *places.at(name) = place;
     }
     copy(doc.root(), &places, &mut out);
     Some(out)
@@ -44,20 +43,40 @@ fn saved(name: &[u8], count: usize) -> usize {
     (own * count).saturating_sub(own + count)
 }
 
-fn count<'a>(node: Node<'a>, counts: &mut HashMap<&'a [u8], usize>) {
+/// A number for each name.
+#[derive(Default)]
+struct NameNumbers<'a>(HashTable<(&'a [u8], usize)>);
+
+// Random, so that nobody can choose names that collide.
+static HASHER: LazyLock<KeyHasher> = LazyLock::new(KeyHasher::random);
+
+impl<'a> NameNumbers<'a> {
+    /// The number of `name`, 0 at first.
+    fn at(&mut self, name: &'a [u8]) -> &mut usize {
+        let hash = |name: &[u8]| HASHER.hash(name);
+        let entry = self.0.entry(hash(name), |(own, _)| *own == name, |(own, _)| hash(own));
+        &mut entry.or_insert((name, 0)).into_mut().1
+    }
+
+    fn get(&self, name: &[u8]) -> Option<usize> {
+        self.0.find(HASHER.hash(name), |(own, _)| *own == name).map(|(_, number)| *number)
+    }
+}
+
+fn count<'a>(node: Node<'a>, counts: &mut NameNumbers<'a>) {
     match node.view() {
         View::Array(_) => {
             node.items().filter(|item| form::is_container(item.bytes())).for_each(|item| count(item, counts))
         }
         View::Object(_) => node.members().for_each(|(name, value)| {
-            *counts.entry(name).or_insert(0) += 1;
+            *counts.at(name) += 1;
             count(value, counts);
         }),
         _ => {}
     }
 }
 
-fn copy(node: Node<'_>, places: &HashMap<&[u8], u8>, out: &mut Vec<u8>) {
+fn copy(node: Node<'_>, places: &NameNumbers<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     match node.view() {
         View::Array(count) => {
@@ -66,7 +85,10 @@ fn copy(node: Node<'_>, places: &HashMap<&[u8], u8>, out: &mut Vec<u8>) {
         }
         View::Object(count) => {
             for (name, value) in node.members() {
-                form::write_name(out, places.get(name).map_or(Name::Own(name), |place| Name::Known(*place)));
+                form::write_name(
+                    out,
+                    places.get(name).map_or(Name::Own(name), |place| Name::Known(place as u8)),
+                );
                 copy(value, places, out);
             }
             form::close(out, start, form::OBJECT, count);

@@ -74,9 +74,9 @@ impl Scratch {
     pub fn clear(&mut self) {
         if self.len.get() > 0 {
             self.first.take();
-            if self.len.get() > 1 {
-                self.rows = Default::default();
-            }
+            let last_row = (self.len.get() - 1).checked_ilog2();
+            let used = last_row.map_or(0, |row| (row as usize + 1).min(ROWS));
+            self.rows.iter_mut().take(used).for_each(|row| *row = OnceCell::new());
             self.len.set(0);
         }
     }

@@ -81,7 +81,6 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         reply.null();
         return Ok(());
     };
-    let memory_bytes = place.object().map_or(0, |(object, _)| object.memory_bytes());
     if wanted.format != Format::Text {
         reply.array(wanted.paths.len());
         for (_, query) in &wanted.paths {
@@ -89,8 +88,9 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         }
         return Ok(());
     }
-    let is_long = may_slice && is_long(doc, memory_bytes, &wanted.paths);
-    let mut text = if is_long { JsonText::Later(Vec::new()) } else { JsonText::Now(Vec::new()) };
+    let memory_bytes = || place.object().map_or(0, |(object, _)| object.memory_bytes());
+    let is_long = may_slice && doc.is_pieced() && is_long(doc, memory_bytes(), &wanted.paths);
+    let mut text = if is_long { JsonText::Later(Vec::new()) } else { JsonText::now(doc, &wanted.paths) };
     match wanted.paths.as_slice() {
         [(_, query)] => print_one(doc, query, wanted.style, &mut text)?,
         paths => print_many(doc, paths, wanted.style, &mut text)?,
@@ -112,8 +112,7 @@ const LONG_BYTES_MIN: usize = 64 << 10;
 const VALUES_MAX: usize = 512;
 
 fn is_long(doc: Doc<'_>, memory_bytes: usize, paths: &[(&[u8], PathQuery)]) -> bool {
-    doc.is_pieced()
-        && memory_bytes >= LONG_BYTES_MIN
+    memory_bytes >= LONG_BYTES_MIN
         && paths.iter().any(|(_, query)| {
             let PathQuery::Path(path) = query else { return false };
             let found = path.find(doc);

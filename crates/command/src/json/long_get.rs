@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use darter_document::path::PathQuery;
 use darter_document::print::{Style, print_styled};
 use darter_document::{Doc, NodePlace, Printing};
 use darter_store::{Arena, Json};
@@ -37,6 +38,13 @@ pub(super) enum JsonText {
 pub(super) struct LaterPart(TextPart);
 
 impl JsonText {
+    /// A text of values of `doc` that is written at once.
+    pub fn now(doc: Doc<'_>, paths: &[(&[u8], PathQuery)]) -> JsonText {
+        let is_whole =
+            paths.iter().any(|(_, query)| matches!(query, PathQuery::Path(path) if path.is_root()));
+        JsonText::Now(Vec::with_capacity(if is_whole { doc.bytes().len() * 5 / 4 } else { 64 }))
+    }
+
     /// The place for text that is no value of the document.
     pub fn between(&mut self) -> &mut Vec<u8> {
         match self {

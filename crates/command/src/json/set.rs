@@ -175,10 +175,7 @@ impl Update {
         let (last, parent) =
             path.split_last().ok_or(Fault::text("Err path must end with object key to set"))?;
         match last {
-            Step::Names(names) => {
-                let name = names.first().cloned().unwrap_or_default();
-                Ok(Update::Under(parent.trace(doc), name))
-            }
+            Step::Name(name) => Ok(Update::Under(parent.trace(doc), name.clone())),
             _ if found.spots().is_empty() => Err(Fault::text("ERR array index out of range")),
             _ => Ok(Update::Nowhere),
         }

@@ -52,6 +52,9 @@ impl PathQuery {
     /// Errors: as [`Path::parse`].
     pub fn parse(text: &[u8]) -> Result<PathQuery, BadPath> {
         let is_legacy = !parse::is_rooted(text);
+        if let Some(steps) = parse::names_only(text, is_legacy) {
+            return Ok(PathQuery::Path(Path { steps, is_legacy }));
+        }
         let expression = match text {
             b"." | b"$" => Expression::Root(Vec::new()),
             _ if !is_legacy => parse::query(text)?,
@@ -68,7 +71,9 @@ impl PathQuery {
 /// One step.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// `.name`, `['a']`, `['a','b']`.
+    /// `.name`, `['a']`.
+    Name(Box<[u8]>),
+    /// `['a','b']`.
     Names(Vec<Box<[u8]>>),
     /// `[1]`, `[1,-2]`.
     Indexes(Vec<i64>),
@@ -128,7 +133,7 @@ impl Path {
     /// Returns true if every step leads to one node at most.
     pub fn is_static(&self) -> bool {
         self.steps.iter().all(|step| match step {
-            Step::Names(names) => names.len() == 1,
+            Step::Name(_) => true,
             Step::Indexes(indexes) => indexes.len() == 1,
             _ => false,
         })

@@ -34,6 +34,27 @@ pub(super) fn query(text: &[u8]) -> Result<Expression, BadPath> {
     if reader.at < text.len() { Err(reader.wrong(SEGMENT)) } else { Ok(expression) }
 }
 
+/// The steps of a path of names behind dots and nothing else, which most are; `None`: the grammar below reads it.
+pub(super) fn names_only(text: &[u8], is_legacy: bool) -> Option<Vec<Step>> {
+    let mut rest = match text {
+        [b'$', rest @ ..] if !is_legacy => rest,
+        [b'.', ..] => text,
+        _ if is_legacy => return names_only(&[b".", text].concat(), is_legacy),
+        _ => return None,
+    };
+    let mut steps = Vec::with_capacity(2);
+    while let [b'.', after @ ..] = rest {
+        let len = after.iter().take_while(|byte| is_literal(**byte)).count();
+        let (name, more) = after.split_at(len);
+        if name.is_empty() || steps.len() == STEPS_MAX {
+            return None;
+        }
+        steps.push(Step::Name(name.into()));
+        rest = more;
+    }
+    (rest.is_empty() && text.len() <= LEN_MAX).then_some(steps)
+}
+
 /// Returns true if a path is not a legacy one: it begins at the root, or it can only be an expression.
 pub(super) fn is_rooted(text: &[u8]) -> bool {
     let after_blanks = |text: &[u8]| text.iter().position(|byte| *byte != b' ').map_or(0, |at| at);
@@ -141,19 +162,24 @@ impl<'t> Reader<'t> {
         let name = self.rest().get(..len).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| self.wrong("one of the following: a name, '*', '['"))?;
         self.at += len;
-        Ok(Step::Names(vec![name.into()]))
+        Ok(Step::Name(name.into()))
     }
 
     fn bracket(&mut self) -> Result<Step, BadPath> {
         self.blanks();
         let step = match self.peek() {
             Some(b'\'' | b'"') => {
-                let mut names = vec![self.quoted()?];
+                let first = self.quoted()?;
+                let mut others = Vec::new();
                 while self.pass(b",") {
                     self.blanks();
-                    names.push(self.quoted()?);
+                    others.push(self.quoted()?);
                 }
-                Step::Names(names)
+                if others.is_empty() {
+                    Step::Name(first)
+                } else {
+                    Step::Names([vec![first], others].concat())
+                }
             }
             Some(b'*') => {
                 self.at += 1;
@@ -558,4 +584,39 @@ fn one_or(mut filters: Vec<Filter>, join: fn(Vec<Filter>) -> Filter) -> Filter {
         return only;
     }
     join(filters)
+}
+
+#[cfg(test)]
+mod tests {
+    use darter_base::rng::Rng;
+
+    use super::*;
+
+    #[test]
+    fn paths_of_names_are_what_the_grammar_makes_of_them() {
+        const PARTS: [&str; 20] = [
+            "$", ".", ".", "a", "b1", "-", "+", "_x", "é", " ", "..", "*", "[0]", "['n']", "(", "length",
+            "$", "^/", "true", "~",
+        ];
+        let mut rng = Rng::new(5);
+        let mut taken = 0;
+        for _ in 0..200_000 {
+            let len = 1 + rng.below(6);
+            let text: String = (0..len).map(|_| PARTS[rng.below(PARTS.len() as u64) as usize]).collect();
+            let is_legacy = !is_rooted(text.as_bytes());
+            let Some(steps) = names_only(text.as_bytes(), is_legacy) else { continue };
+            taken += 1;
+            let rooted = match text.as_bytes() {
+                _ if !is_legacy => text.clone(),
+                [b'.', ..] => format!("${text}"),
+                _ => format!("$.{text}"),
+            };
+            // A single dot is the root to whoever calls either.
+            let Ok(Expression::Root(read)) = query(rooted.as_bytes()) else {
+                panic!("{text:?} is another thing")
+            };
+            assert_eq!(format!("{steps:?}"), format!("{read:?}"), "{text:?}");
+        }
+        assert!(taken > 5000, "{taken}");
+    }
 }

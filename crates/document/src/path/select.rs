@@ -46,7 +46,8 @@ impl<'a> Walk<'a, '_> {
             return (self.see)(&self.way, at, level);
         };
         match step {
-            Step::Names(names) => self.names(at, level, names, rest),
+            Step::Name(name) => self.name(at, level, name, rest),
+            Step::Names(names) => names.iter().for_each(|name| self.name(at, level, name, rest)),
             Step::Indexes(indexes) => self.indexes(at, level, indexes, rest),
             Step::Slice { start, end, step } => self.slice(at, level, (*start, *end, *step), rest),
             Step::All => self.each(at, &mut |walk, child| walk.step(child.spot, level + 1, rest)),
@@ -83,15 +84,12 @@ impl<'a> Walk<'a, '_> {
         self.way.blocks.truncate(blocks);
     }
 
-    fn names(&mut self, at: NodePlace, level: usize, names: &[Box<[u8]>], rest: &[Step]) {
-        for name in names {
-            let wanted = self.doc.names.written(name);
-            let mut children = self.doc.children(at);
-            while let Some(child) = children.next() {
-                if child.name == Some(wanted) {
-                    self.go(at, &children, &mut |walk| walk.step(child.spot, level + 1, rest));
-                    break;
-                }
+    fn name(&mut self, at: NodePlace, level: usize, name: &[u8], rest: &[Step]) {
+        let wanted = self.doc.names.written(name);
+        let mut children = self.doc.children(at);
+        while let Some(child) = children.next() {
+            if child.name == Some(wanted) {
+                return self.go(at, &children, &mut |walk| walk.step(child.spot, level + 1, rest));
             }
         }
     }
