@@ -11,10 +11,12 @@ use crate::form::{self, Name, View};
 
 /// A table is made only if it saves this part of the document.
 const WORTH_PART: usize = 64;
+/// Room for names before it grows.
+const NAMES_FEW: usize = 56;
 
 /// The document with a table of its repeated names; `None` if that saves nothing. It must not have one.
 pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
-    let mut counts = NameNumbers::default();
+    let mut counts = NameNumbers(HashTable::with_capacity(NAMES_FEW));
     count(doc.root(), &mut counts);
     let counted = counts.0.into_iter().map(|(name, count)| (name, saved(name, count)));
     let mut shared: Vec<(&[u8], usize)> = counted.filter(|(_, saved)| *saved > 0).collect();
