@@ -18,7 +18,7 @@ const NAMES_FEW: usize = 56;
 pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
     let mut counts = NameNumbers(HashTable::with_capacity(NAMES_FEW));
     count(doc.root(), &mut counts);
-    let counted = counts.0.into_iter().map(|(name, count)| (name, saved(name, count)));
+    let counted = counts.0.into_iter().map(|(name, count)| (name, saved_bytes(name.len(), count)));
     let mut shared: Vec<(&[u8], usize)> = counted.filter(|(_, saved)| *saved > 0).collect();
     // the best first; names decide between equals, so that equal texts make equal documents
     shared.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
@@ -40,8 +40,8 @@ pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
 }
 
 /// Returns the bytes that a table saves for a name with this many members.
-fn saved(name: &[u8], count: usize) -> usize {
-    let own = varint::len(name.len() as u64) + name.len();
+fn saved_bytes(name_len: usize, count: usize) -> usize {
+    let own = varint::len(name_len as u64) + name_len;
     (own * count).saturating_sub(own + count)
 }
 
@@ -62,6 +62,37 @@ impl<'a> NameNumbers<'a> {
 
     fn get(&self, name: &[u8]) -> Option<usize> {
         self.0.find(HASHER.hash(name), |(own, _)| *own == name).map(|(_, number)| *number)
+    }
+}
+
+/// The names of a text while it is read: whether a table of them may be worth its bytes.
+#[derive(Default)]
+pub(crate) struct NameCensus {
+    // hash and length of each
+    names: Vec<(u64, usize)>,
+}
+
+/// Names of a text beyond which they are counted one by one in any case.
+const CENSUS_MAX: usize = 4096;
+
+impl NameCensus {
+    /// Notes the name of a member. Cost: 40 instructions.
+    pub fn note(&mut self, name: &[u8]) {
+        if self.names.len() <= CENSUS_MAX {
+            self.names.push((HASHER.hash(name), name.len()));
+        }
+    }
+
+    /// Returns false if [`share`] makes no table for a document of `len` bytes. Names of one hash count as one here.
+    pub fn may_save(&mut self, len: usize) -> bool {
+        if self.names.len() > CENSUS_MAX {
+            return true;
+        }
+        self.names.sort_unstable();
+        let groups = self.names.chunk_by(|a, b| a == b);
+        let saved = groups.map(|group| saved_bytes(group.first().map_or(0, |(_, len)| *len), group.len()));
+        let saved: usize = saved.sum();
+        saved > 0 && saved * WORTH_PART >= len
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_core::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::DEPTH_MAX;
-use crate::dictionary;
+use crate::dictionary::{self, NameCensus};
 use crate::doc::{Doc, Names};
 use crate::form::{self, Name};
 
@@ -28,13 +28,10 @@ const FEW_MEMBERS: usize = 16;
 pub fn parse(text: &[u8]) -> Result<Vec<u8>, Invalid> {
     let mut out = Vec::with_capacity(text.len() / 8 * 7 + 16);
     out.push(0);
-    let objects = read(text, Names::default(), &mut out)?;
-    if objects > 1
-        && let Some(shared) = dictionary::share(Doc::new(&out))
-    {
-        return Ok(shared);
-    }
-    Ok(out)
+    let mut census = NameCensus::default();
+    read(text, Names::default(), &mut out, Some(&mut census))?;
+    let shared = if census.may_save(out.len()) { dictionary::share(Doc::new(&out)) } else { None };
+    Ok(shared.unwrap_or(out))
 }
 
 /// Appends the node of a JSON text, to be put into a document with `names`.
@@ -42,33 +39,34 @@ pub fn parse(text: &[u8]) -> Result<Vec<u8>, Invalid> {
 /// Errors: as [`parse`]; `out` is unchanged then.
 pub fn parse_into(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<(), Invalid> {
     let before = out.len();
-    let done = read(text, names, out);
+    let done = read(text, names, out, None);
     if done.is_err() {
         out.truncate(before);
     }
-    done.map(|_| ())
+    done
 }
 
-/// Appends a node; returns its number of objects.
-fn read(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<usize, Invalid> {
-    let mut objects = 0;
+/// Appends a node; its names are noted in `census`.
+fn read(
+    text: &[u8],
+    names: Names<'_>,
+    out: &mut Vec<u8>,
+    census: Option<&mut NameCensus>,
+) -> Result<(), Invalid> {
     let invalid = |error: serde_json::Error| Invalid { reason: error.to_string() };
     let text = std::str::from_utf8(text).map_err(|_| Invalid { reason: NO_UTF8.to_owned() })?;
     let mut source = serde_json::Deserializer::from_str(text);
     // The visitor counts levels itself, for those of the document that a node comes into.
     source.disable_recursion_limit();
-    Sink { out, names, objects: &mut objects, levels_left: DEPTH_MAX }
-        .deserialize(&mut source)
-        .map_err(invalid)?;
-    source.end().map_err(invalid)?;
-    Ok(objects)
+    Sink { out, names, census, levels_left: DEPTH_MAX }.deserialize(&mut source).map_err(invalid)?;
+    source.end().map_err(invalid)
 }
 
 /// The destination of the next node.
 struct Sink<'o> {
     out: &'o mut Vec<u8>,
     names: Names<'o>,
-    objects: &'o mut usize,
+    census: Option<&'o mut NameCensus>,
     levels_left: usize,
 }
 
@@ -78,11 +76,12 @@ impl Sink<'_> {
     /// Errors: a document has no further level.
     fn below<E: Error>(&mut self) -> Result<Sink<'_>, E> {
         let levels_left = self.levels_left.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))?;
-        Ok(Sink { out: self.out, names: self.names, objects: self.objects, levels_left })
+        Ok(Sink { levels_left, ..self.again() })
     }
 
     fn again(&mut self) -> Sink<'_> {
-        Sink { out: self.out, names: self.names, objects: self.objects, levels_left: self.levels_left }
+        let census = self.census.as_deref_mut();
+        Sink { out: self.out, names: self.names, census, levels_left: self.levels_left }
     }
 }
 
@@ -142,13 +141,12 @@ impl<'de> Visitor<'de> for Sink<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
-        *self.objects += 1;
         let mut below = self.below::<A::Error>()?;
         let (start, mut count) = (below.out.len(), 0);
         let mut seen = Seen::default();
         loop {
             let at = below.out.len();
-            let name = NameSink { out: below.out, names: below.names };
+            let name = NameSink(below.again());
             if members.next_key_seed(name)?.is_none() {
                 break;
             }
@@ -169,10 +167,7 @@ impl<'de> Visitor<'de> for Sink<'_> {
 }
 
 /// Writes a name.
-struct NameSink<'o> {
-    out: &'o mut Vec<u8>,
-    names: Names<'o>,
-}
+struct NameSink<'o>(Sink<'o>);
 
 impl<'de> DeserializeSeed<'de> for NameSink<'_> {
     type Value = ();
@@ -190,7 +185,11 @@ impl Visitor<'_> for NameSink<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        form::write_name(self.out, self.names.written(text.as_bytes()));
+        let NameSink(Sink { out, names, census, .. }) = self;
+        form::write_name(out, names.written(text.as_bytes()));
+        if let Some(census) = census {
+            census.note(text.as_bytes());
+        }
         Ok(())
     }
 }

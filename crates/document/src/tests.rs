@@ -2,7 +2,8 @@ use darter_base::rng::Rng;
 use serde_json::{Map, Value, json};
 
 use crate::compare::is_equal;
-use crate::doc::Doc;
+use crate::dictionary::share;
+use crate::doc::{Doc, Names};
 use crate::edit::{EditedNode, OutOfBounds};
 use crate::number::{Number, Operation};
 use crate::path::{Path, PathQuery};
@@ -79,6 +80,21 @@ fn random_documents_read_back_as_serde_json_prints_them() {
         );
         assert_eq!(Doc::new(&bytes).bytes().len(), bytes.len());
     }
+}
+
+#[test]
+fn a_table_of_names_is_made_wherever_it_saves() {
+    let mut rng = Rng::new(13);
+    let mut tables = 0;
+    for _ in 0..3000 {
+        let text = random(&mut rng, 4).to_string();
+        let mut whole = vec![0];
+        parse_into(text.as_bytes(), Names::default(), &mut whole).expect("JSON");
+        let shared = share(Doc::new(&whole));
+        tables += usize::from(shared.is_some());
+        assert_eq!(parse(text.as_bytes()).expect("JSON"), shared.unwrap_or(whole), "{text}");
+    }
+    assert!(tables > 100, "{tables}");
 }
 
 #[test]
