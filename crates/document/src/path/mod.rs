@@ -52,7 +52,12 @@ impl PathQuery {
     /// Errors: as [`Path::parse`].
     pub fn parse(text: &[u8]) -> Result<PathQuery, BadPath> {
         let is_legacy = !parse::is_rooted(text);
-        if let Some(steps) = parse::names_only(text, is_legacy) {
+        let names = match text {
+            [b'$', rest @ ..] if !is_legacy => parse::names_only(rest),
+            _ if is_legacy => parse::names_only(text),
+            _ => None,
+        };
+        if let Some(steps) = names {
             return Ok(PathQuery::Path(Path { steps, is_legacy }));
         }
         let expression = match text {

@@ -34,25 +34,24 @@ pub(super) fn query(text: &[u8]) -> Result<Expression, BadPath> {
     if reader.at < text.len() { Err(reader.wrong(SEGMENT)) } else { Ok(expression) }
 }
 
-/// The steps of a path of names behind dots and nothing else, which most are; `None`: the grammar below reads it.
-pub(super) fn names_only(text: &[u8], is_legacy: bool) -> Option<Vec<Step>> {
-    let mut rest = match text {
-        [b'$', rest @ ..] if !is_legacy => rest,
-        [b'.', ..] => text,
-        _ if is_legacy => return names_only(&[b".", text].concat(), is_legacy),
-        _ => return None,
-    };
+/// The steps of a path of names and nothing else, which most are: each behind a dot, the first perhaps without. `None`: the
+/// grammar below reads it.
+pub(super) fn names_only(text: &[u8]) -> Option<Vec<Step>> {
+    let mut rest = text.strip_prefix(b".").unwrap_or(text);
     let mut steps = Vec::with_capacity(2);
-    while let [b'.', after @ ..] = rest {
-        let len = after.iter().take_while(|byte| is_literal(**byte)).count();
-        let (name, more) = after.split_at(len);
+    loop {
+        let len = rest.iter().take_while(|byte| is_literal(**byte)).count();
+        let (name, after) = rest.split_at(len);
         if name.is_empty() || steps.len() == STEPS_MAX {
             return None;
         }
         steps.push(Step::Name(name.into()));
-        rest = more;
+        match after {
+            [] if text.len() < LEN_MAX => return Some(steps),
+            [b'.', after @ ..] => rest = after,
+            _ => return None,
+        }
     }
-    (rest.is_empty() && text.len() <= LEN_MAX).then_some(steps)
 }
 
 /// Returns true if a path is not a legacy one: it begins at the root, or it can only be an expression.
@@ -603,15 +602,14 @@ mod tests {
         for _ in 0..200_000 {
             let len = 1 + rng.below(6);
             let text: String = (0..len).map(|_| PARTS[rng.below(PARTS.len() as u64) as usize]).collect();
-            let is_legacy = !is_rooted(text.as_bytes());
-            let Some(steps) = names_only(text.as_bytes(), is_legacy) else { continue };
-            taken += 1;
-            let rooted = match text.as_bytes() {
-                _ if !is_legacy => text.clone(),
-                [b'.', ..] => format!("${text}"),
-                _ => format!("$.{text}"),
+            let (rooted, names) = match text.as_bytes() {
+                bytes @ [b'$', rest @ ..] if is_rooted(bytes) => (text.clone(), names_only(rest)),
+                bytes if is_rooted(bytes) => continue,
+                bytes @ [b'.', ..] => (format!("${text}"), names_only(bytes)),
+                bytes => (format!("$.{text}"), names_only(bytes)),
             };
-            // A single dot is the root to whoever calls either.
+            let Some(steps) = names else { continue };
+            taken += 1;
             let Ok(Expression::Root(read)) = query(rooted.as_bytes()) else {
                 panic!("{text:?} is another thing")
             };
