@@ -218,7 +218,7 @@ impl Former {
             }
             Part::Message { args, .. } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
             // Of another stream.
-            Part::Position { .. } | Part::Stream(_) => {}
+            Part::Position { .. } | Part::Stream(_) | Part::Uncommitted(_) => {}
         }
         Ok(())
     }

@@ -187,7 +187,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::choice("replica_ack", &["memory", "disk"], "memory")
         .dragonfly()
         .fixed()
-        .help(Replication, "where they have it (disk is not supported yet)"),
+        .help(Replication, "where they have it; disk needs appendonly yes and appendfsync always"),
     Setting::int("replica_ack_timeout_ms", 50, 60_000, "500")
         .dragonfly()
         .fixed()

@@ -2,7 +2,6 @@
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::harness::Server;
 use crate::harness::journal::{Dir, setting};
 use crate::harness::raw::{Link, Raw, encoded};
+use crate::harness::strace::{DISK_CALLS, Strace};
 use crate::rng::Rng;
 
 /// Counts pairs up in transactions until the server is killed; what was answered must be there, and pairs equal.
@@ -125,48 +125,9 @@ fn a_kill_at_any_moment_loses_nothing_that_was_answered_with_no() {
     kill_campaign("no", 9, |_| ());
 }
 
-/// Another process that delays what the server asks of the disk; gone with the value.
-struct Strace(Child);
-
-impl Strace {
-    /// Delays syncs and reservations of all threads of the server; `None`, and why, if that is not permitted.
-    fn attach(server: &Server, delay_us: u32) -> Option<Strace> {
-        let calls = "fsync,fdatasync,fallocate";
-        let child = Command::new("strace")
-            .args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:delay_enter={delay_us}")])
-            .args(["-p", &server.pid().to_string()])
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(mut child) = child else {
-            eprintln!("not tested: there is no strace");
-            return None;
-        };
-        let status = format!("/proc/{}/status", server.pid());
-        let tracer = format!("TracerPid:\t{}", child.id());
-        let began = Instant::now();
-        while !std::fs::read_to_string(&status).is_ok_and(|text| text.contains(&tracer)) {
-            if child.try_wait().expect("its state").is_some() || began.elapsed() > crate::harness::PATIENCE {
-                eprintln!("not tested: strace may not trace another process here (ptrace)");
-                let _ = child.kill();
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        Some(Strace(child))
-    }
-}
-
-impl Drop for Strace {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_kill_while_the_disk_is_slow_loses_nothing_that_was_answered() {
-    kill_campaign("everysec", 6, |server| Strace::attach(server, 30_000));
+    kill_campaign("everysec", 6, |server| Strace::attach(server.pid(), DISK_CALLS, 30_000));
 }
 
 /// The journal's thread makes the segments behind a new base. No thread that serves clients waits for that, however slow
@@ -178,7 +139,7 @@ fn threads_that_serve_do_not_wait_for_the_disk() {
     let mut links: Vec<_> = (0..8).map(|_| Link::new(&server)).collect();
     links.iter_mut().for_each(|link| assert_eq!(link.call(&["PING"]).bytes(), b"+PONG"));
     // The first segment takes four calls, so 1.4 s; thread 0 looks after the journal once a second.
-    let Some(_slow) = Strace::attach(&server, 350_000) else { return };
+    let Some(_slow) = Strace::attach(server.pid(), DISK_CALLS, 350_000) else { return };
     let began = Instant::now();
     loop {
         let generation_of = |path: &std::path::PathBuf| -> Option<u64> {

@@ -56,6 +56,7 @@ mod draws;
 mod ending;
 mod equivalence;
 mod failover;
+mod failover_disk;
 mod failover_history;
 mod first_hour;
 mod functions;

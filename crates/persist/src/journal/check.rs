@@ -109,7 +109,7 @@ impl Counts {
             match part {
                 Part::Command { .. } | Part::Value { .. } => self.commands += 1,
                 Part::Gone { .. } | Part::Members { .. } => self.gone += 1,
-                Part::Message { .. } | Part::Position { .. } | Part::Stream(_) => {}
+                Part::Message { .. } | Part::Position { .. } | Part::Stream(_) | Part::Uncommitted(_) => {}
             }
         }
         Ok(())

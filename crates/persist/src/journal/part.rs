@@ -19,6 +19,7 @@ const POSITION: u8 = 8;
 const STREAM: u8 = 9;
 const EXPIRED: u8 = 10;
 const EVICTED: u8 = 11;
+const UNCOMMITTED: u8 = 12;
 
 /// One step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,21 @@ pub enum Part<'a> {
     },
     /// A place in the stream that this server makes of its records, as a master.
     Stream(StreamPlace<'a>),
+    /// Records of a leader that a member has received and not applied; no data yet.
+    Uncommitted(UncommittedPart<'a>),
+}
+
+/// Records of a leader, as a member of a group keeps them before it acknowledges them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UncommittedPart<'a> {
+    /// The id of their history.
+    pub id: &'a [u8],
+    /// Bytes of the stream that the member had applied then.
+    pub offset: u64,
+    /// It had applied every record of the stream below.
+    pub applied: u64,
+    /// The records, one behind the other, with their sequences in the stream.
+    pub records: &'a [u8],
 }
 
 /// Where the stream of a master stood before one of its records.
@@ -233,6 +249,29 @@ pub fn write_position(out: &mut Vec<u8>, id: &[u8], offset: u64, db: usize) {
     write_text(out, id);
 }
 
+/// Appends records of a leader that are not applied yet: the id of their history, bytes and sequence that were applied.
+pub fn write_uncommitted<'a>(
+    out: &mut Vec<u8>,
+    id: &[u8],
+    (offset, applied): (u64, u64),
+    chunks: impl Iterator<Item = &'a [u8]> + Clone,
+) {
+    out.push(UNCOMMITTED);
+    write_text(out, id);
+    varint::write(out, offset);
+    varint::write(out, applied);
+    varint::write(out, chunks.clone().map(<[u8]>::len).sum::<usize>() as u64);
+    chunks.for_each(|chunk| out.extend_from_slice(chunk));
+}
+
+/// The records of a leader that a body holds, if it is such a body.
+pub fn uncommitted(body: &[u8]) -> Option<UncommittedPart<'_>> {
+    match Parts::new(body.starts_with(&[UNCOMMITTED]).then_some(body)?).try_next() {
+        Ok(Some(Part::Uncommitted(part))) => Some(part),
+        _ => None,
+    }
+}
+
 /// The place that a record tells about, if it is a record of places.
 #[inline]
 pub fn stream_place(body: &[u8]) -> Option<StreamPlace<'_>> {
@@ -314,6 +353,11 @@ fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
         POSITION => {
             let (db, offset) = (varint::take(rest)?, varint::take(rest)?);
             Some(Part::Position { id: take_text(rest)?, offset, db })
+        }
+        UNCOMMITTED => {
+            let id = take_text(rest)?;
+            let (offset, applied) = (varint::take(rest)?, varint::take(rest)?);
+            Some(Part::Uncommitted(UncommittedPart { id, offset, applied, records: take_text(rest)? }))
         }
         _ => None,
     }

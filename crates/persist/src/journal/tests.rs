@@ -10,7 +10,7 @@ use super::check::{check_dir, check_segment};
 use super::folder::{self, segment_name};
 use super::manifest::Manifest;
 use super::merge::Merge;
-use super::part::{self, Part, Parts};
+use super::part::{self, Part, Parts, UncommittedPart};
 use super::record::{self, Draft};
 use super::redis::{Commands, Role, parse_manifest};
 use super::segment::{FILE_HEAD_BYTES, FileHead, Next, Segment};
@@ -120,6 +120,7 @@ fn parts_are_read_as_they_were_written() {
     part::write_served(&mut body, 0, b"key", 2, [b"blpop".as_slice(), b"key"].into_iter());
     part::write_gone(&mut body, 1, b"gone", Loss::Evicted);
     part::write_members(&mut body, 2, b"members");
+    part::write_uncommitted(&mut body, b"id", (300, 7), [b"one".as_slice(), b"two"].into_iter());
     let mut parts = Parts::new(&body);
     let Ok(Some(Part::Command { db: 3, only_key: None, args })) = parts.try_next() else { panic!() };
     assert_eq!(
@@ -130,6 +131,8 @@ fn parts_are_read_as_they_were_written() {
     assert_eq!(args.len(), 2);
     assert_eq!(parts.try_next(), Ok(Some(Part::Gone { db: 1, key: b"gone", loss: Loss::Evicted })));
     assert_eq!(parts.try_next(), Ok(Some(Part::Members { db: 2, key: b"members" })));
+    let received = UncommittedPart { id: b"id", offset: 300, applied: 7, records: b"onetwo" };
+    assert_eq!(parts.try_next(), Ok(Some(Part::Uncommitted(received))));
     assert_eq!(parts.try_next(), Ok(None));
     for len in 1..body.len() {
         let mut parts = Parts::new(&body[..len]);

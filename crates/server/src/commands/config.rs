@@ -7,6 +7,7 @@ use darter_wire::{Args, Reply};
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::listening;
+use crate::replication::group::check_disk_acks;
 use crate::rlimits;
 use crate::shared::Shared;
 use crate::tls;
@@ -145,6 +146,8 @@ fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(),
             && find(name).is_some_and(|setting| setting.change == Change::Applied)
     };
     let [before, after] = [&changes.before, &changes.after].map(|live| &live.persistence);
+    let refused = |text| Refusal { name: changes.names.first().copied().unwrap_or("replica_ack"), text };
+    check_disk_acks(&changes.after).map_err(refused)?;
     match changes.names.iter().find(is_fixed) {
         // The next start would search it in the wrong folder.
         _ if before.appendonly && after.appendonly && before.dir != after.dir => Err(Refusal {

@@ -111,6 +111,8 @@ impl Player {
                 }
                 Part::Value { db, entry } => self.put(db, clock_ms, entry)?,
                 Part::Message { .. } | Part::Stream(_) => {}
+                // What was received changes no data, and leaves it where it stands.
+                Part::Uncommitted(_) => return Ok(()),
                 Part::Position { id, offset, db } => {
                     let db = usize::try_from(db).unwrap_or(0);
                     position = Id::parse(id).map(|id| Position { id, offset, db });
@@ -278,8 +280,8 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
             progress(&files, &player.done, began);
         }
     }
-    let base_generation = files.manifest.generation;
-    let done = player.done;
+    let (base_generation, done) = (files.manifest.generation, player.done);
+    shared.replication.keep_received(track.take_received());
     if let Some(last) = player.position {
         loading.find(last.map_or_else(Found::default, Found::from));
     }

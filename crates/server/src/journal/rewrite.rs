@@ -254,6 +254,7 @@ fn begin_at(local: &mut ThreadState, generation: u64) -> Begun {
             let keeps_dead = local.shared.replication.keeps_dead();
             let clock_ms = if keeps_dead { 1 } else { local.now_ms.saturating_sub(CLOCKS_APART_MS) };
             journal.cut(generation, clock_ms, &noted);
+            local.shared.replication.note_uncommitted(local);
         })),
         then: vec![Box::new(move |shared, outcome| end(shared, generation, &cut, outcome))],
     };

@@ -39,6 +39,9 @@ impl JournalHost for Shared {
 
     fn answer_waiting(&self) {
         self.sync_waiters.answer(self);
+        if let Some(group) = &self.group {
+            group.note_synced(self);
+        }
     }
 
     fn has_waiting(&self) -> bool {

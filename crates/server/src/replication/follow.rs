@@ -19,6 +19,7 @@ use darter_replica::stream;
 
 use super::applier::Applier;
 use super::batch::Batch;
+use super::disk_acks::DiskAcks;
 use super::inbox::{FlowFailure, Inbox};
 use super::link::{End, Link, Step, login_request};
 use super::wire::Wire;
@@ -53,6 +54,7 @@ struct Following<'a> {
     whole_at: u64,
     // every record below was acknowledged
     dense: u64,
+    disk: DiskAcks,
     // bytes received, and the next record when it came
     heard: u64,
     moved: (u64, Instant),
@@ -173,6 +175,7 @@ impl Link {
             has_news: false,
             whole_at: next,
             dense: next,
+            disk: DiskAcks::new(self.shared, next),
             heard: 0,
             moved: (next, Instant::now()),
         };
@@ -267,7 +270,8 @@ impl Link {
             // What is received next is made ready while this runs; if nothing is, it is acknowledged as soon as it has run.
             None if taken == 0 && following.applier.is_busy() => following.applier.settle()?,
             None if taken == 0 => {
-                following.inbox.wait(committed, if following.has_news { ACK_NEWS } else { LOOK });
+                let is_soon = following.has_news || following.disk.is_waiting();
+                following.inbox.wait(committed, if is_soon { ACK_NEWS } else { LOOK });
             }
             None => {}
         }
@@ -275,7 +279,7 @@ impl Link {
         let every = if following.has_news { ACK_NEWS } else { ACK_EVERY };
         if following.acked.is_none_or(|at| at.elapsed() >= every) {
             (following.acked, following.has_news) = (Some(Instant::now()), following.applier.is_busy());
-            let said = self.acknowledge(following.dense);
+            let said = self.acknowledge(following);
             wire.send(&said)?;
         }
         if following.looked.elapsed() >= LOOK {
@@ -309,9 +313,13 @@ impl Link {
         };
         if dense > following.dense {
             following.dense = dense;
-            following.acked = Some(Instant::now());
-            let said = self.acknowledge(dense);
-            wire.send(&said)?;
+            following.disk.note(dense, || self.shared.replication.note_received(self.shared, &self.info));
+            if !following.disk.is_on() {
+                self.acknowledge_now(wire, following)?;
+            }
+        }
+        if following.disk.look(self.shared) {
+            self.acknowledge_now(wire, following)?;
         }
         let Some(mut reader) = reader else { return Ok(None) };
         Batch::of_records(&mut reader, &mut following.former).map_err(End::Hopeless)
@@ -367,14 +375,20 @@ impl Link {
         Ok(())
     }
 
+    fn acknowledge_now(&mut self, wire: &mut Wire, following: &mut Following<'_>) -> Step<()> {
+        following.acked = Some(Instant::now());
+        let said = self.acknowledge(following);
+        Ok(wire.send(&said)?)
+    }
+
     /// Says what was received, applied, and is on disk.
-    fn acknowledge(&mut self, dense: u64) -> Vec<u8> {
+    fn acknowledge(&mut self, following: &Following<'_>) -> Vec<u8> {
         let (applied, offset) = {
             let state = self.shared.replication.state();
             (state.records.next(), state.offset())
         };
         let durable = self.durable(offset, applied);
-        let numbers = [dense, applied, durable.map_or(0, |(_, sequence)| sequence), offset];
+        let numbers = [following.dense, applied, following.disk.synced(), offset];
         let mut words: Vec<String> = numbers.iter().map(u64::to_string).collect();
         words.extend(durable.map(|(offset, _)| offset.to_string()));
         let words: Vec<&[u8]> =

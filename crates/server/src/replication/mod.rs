@@ -9,6 +9,7 @@ mod applier;
 mod apply;
 mod batch;
 pub mod disk;
+mod disk_acks;
 pub mod failover;
 pub mod feed;
 pub mod flow_sync;
@@ -24,7 +25,7 @@ pub mod show;
 pub mod sync;
 pub mod takeover;
 pub mod track;
-mod uncommitted;
+pub mod uncommitted;
 pub mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -46,7 +47,7 @@ pub use wire::Wire;
 use acks::Waits;
 use link::LinkCard;
 use replicas::Replica;
-use uncommitted::Uncommitted;
+use uncommitted::{Uncommitted, UncommittedTrack};
 
 /// State of replication; one for the process.
 pub struct Replication {
@@ -67,6 +68,8 @@ pub struct Replication {
     is_held: AtomicBool,
     /// What replay has found of the stream of the run before.
     found: Mutex<Option<track::FoundStream>>,
+    /// Records of a leader that replay has found, which the member has acknowledged perhaps.
+    received: Mutex<UncommittedTrack>,
     loaded_generation: AtomicU64,
     by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
     /// Names this start of the server to others of ours.
@@ -157,6 +160,7 @@ impl Replication {
             asks_for_acks: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
             found: Mutex::default(),
+            received: Mutex::default(),
             loaded_generation: AtomicU64::new(0),
             by_name: OnceLock::new(),
             boot: Id::from_random(&mut random),
@@ -198,6 +202,11 @@ impl Replication {
     /// Keeps what replay has found of the stream of the run before, for [`Replication::resume`].
     pub fn keep_found(&self, found: track::FoundStream) {
         *lock(&self.found) = Some(found);
+    }
+
+    /// Keeps the records that replay has found to be received and not applied, for [`Replication::resume`].
+    pub fn keep_received(&self, received: UncommittedTrack) {
+        *lock(&self.received) = received;
     }
 
     /// Has replicas asked how far they are.

@@ -188,6 +188,11 @@ impl Replication {
                     state.disk = found.index;
                 }
             }
+            if let Some((next, kept)) = std::mem::take(&mut *lock(&self.received)).behind(&position) {
+                state.records = Records::new(next, position.offset);
+                state.knows_sequences = true;
+                *lock(&self.uncommitted) = kept;
+            }
             state.has_backlog = true;
             state.is_continuous = true;
             if follows {

@@ -382,7 +382,7 @@ impl Replication {
         let boot = replica.boot.filter(|_| replica.stage == Stage::Online);
         drop(state);
         if let (Some(group), Some(boot)) = (&shared.group, boot) {
-            group.note_acked(shared, &boot, said.dense);
+            group.note_acked(shared, &boot, &said);
         }
     }
 

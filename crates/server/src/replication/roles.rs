@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use darter_replica::form::Former;
 use darter_replica::history::{History, Id};
@@ -11,6 +11,7 @@ use darter_replica::history::{History, Id};
 use super::applier::Applier;
 use super::apply;
 use super::batch::Batch;
+use super::group::FailoverGroup;
 use super::link::{self, LinkCard, WasMaster};
 use super::new_id;
 use crate::pubsub;
@@ -183,8 +184,24 @@ fn apply_uncommitted(shared: &'static Shared) -> Result<(), String> {
         applier.submit(batch).and_then(|()| applier.settle()).map_err(|end| end.to_string())?;
     }
     lock(&replication.uncommitted).clear();
+    if shared.group.as_ref().is_some_and(FailoverGroup::acks_disk) {
+        wait_for_disk(shared);
+    }
     Ok(())
 }
+
+/// Waits until everything here is on disk: to members it counts as committed when this server leads. A disk that fails is
+/// waited for no longer than the others take to call another leader.
+fn wait_for_disk(shared: &Shared) {
+    let (end, began) = (shared.journal.end(), Instant::now());
+    shared.journal.ask_for_sync();
+    while shared.journal.durable_before() < end && began.elapsed() < SYNCS {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A sync ends within this time, or the disk does not work.
+const SYNCS: Duration = Duration::from_secs(10);
 
 /// Is a replica of nobody until it is known whom to follow. Nothing waits here.
 pub fn abdicate(shared: &Shared) {

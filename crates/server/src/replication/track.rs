@@ -10,6 +10,7 @@ use darter_replica::history::{History, Id};
 
 use super::disk::{DiskIndex, StreamPoint};
 use super::position::Position;
+use super::uncommitted::UncommittedTrack;
 
 /// See above.
 #[derive(Default)]
@@ -17,6 +18,7 @@ pub struct StreamTrack {
     former: Former,
     mark: Option<StreamMark>,
     known: Option<FoundStream>,
+    received: UncommittedTrack,
 }
 
 /// A record that a later one tells about, and what has followed since: records and bytes of the stream.
@@ -40,6 +42,10 @@ pub struct FoundStream {
 impl StreamTrack {
     /// Takes a record of the journal. `position` is what it says of a master that this server followed.
     pub fn note(&mut self, head: Head, body: &[u8], position: Option<Position>) {
+        // The stream has no such record: its own are in there.
+        if let Some(part) = part::uncommitted(body) {
+            return self.received.note(part);
+        }
         if let Some(position) = position {
             let is_own =
                 |found: &FoundStream| found.history.id == position.id && found.end.offset == position.offset;
@@ -78,6 +84,11 @@ impl StreamTrack {
             self.known = history(place).map(|history| FoundStream { history, end, index });
         }
         self.mark = Some(StreamMark { journal: head.sequence, records: 0, bytes: 0 });
+    }
+
+    /// What a leader has sent and this server has not applied.
+    pub fn take_received(&mut self) -> UncommittedTrack {
+        std::mem::take(&mut self.received)
     }
 
     /// The stream at the end of the journal, if that is known.

@@ -106,6 +106,11 @@ impl Group {
         }
     }
 
+    /// The process of a member that runs.
+    pub fn pid(&self, at: usize) -> u32 {
+        self.members[at].process.as_ref().expect("it runs").id()
+    }
+
     /// Returns true if a member's process runs.
     pub fn is_alive(&self, at: usize) -> bool {
         self.members[at].process.is_some()

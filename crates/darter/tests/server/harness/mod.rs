@@ -16,6 +16,7 @@ pub mod folder;
 pub mod journal;
 pub mod log;
 pub mod raw;
+pub mod strace;
 
 /// A server that ends with the test.
 pub struct Server {

@@ -92,5 +92,6 @@ fn history(source: &Source<'_>, out: &mut Text) {
         out.field("group_leader", group.leader);
         out.field("sync_members", group.sync.len());
         out.field("acks_waiting", group.acks_waiting);
+        out.field("replica_ack", group.ack);
     }
 }

@@ -42,7 +42,7 @@ export function draw(now) {
   $("group").hidden = !g;
   if (!g || $("replication").hidden) return;
   const has = g.members.filter((one) => one.is_in_sync && !one.leads).length;
-  const wants = g.acks ? `${plural(g.acks, "member", "members")} before each answer` : "nobody: acknowledgements are off";
+  const wants = g.acks ? `${plural(g.acks, "member", "members")} before each answer, ${g.ack === "disk" ? "on disk" : "in memory"}` : "nobody: acknowledgements are off";
   facts("group-facts", [
     ["This server", ROLES[g.role] || g.role, g.is_in_doubt ? "bad" : g.role === "leading" ? "good" : ""],
     ["Leader", g.leader || "nobody", g.leader ? "" : "bad"],

@@ -39,6 +39,8 @@ struct CommitTable {
     numbers: StreamNumbers,
     // the stream has every record below
     fed: u64,
+    // where acknowledgements are of disks: records of the journal below are on this server's
+    synced: Option<u64>,
     // every record below is committed; never falls while this server leads
     committed: u64,
     is_frozen: bool,
@@ -86,6 +88,7 @@ impl Default for CommitRule {
             table: Mutex::new(CommitTable {
                 numbers: StreamNumbers::new(1, 1),
                 fed: 0,
+                synced: None,
                 committed: 0,
                 is_frozen: false,
                 wanted: Vec::new(),
@@ -144,6 +147,7 @@ impl CommitRule {
         *table = CommitTable {
             numbers: numbers.clone(),
             fed: next,
+            synced: table.synced,
             committed: next,
             is_frozen: table.is_frozen,
             wanted: std::mem::take(&mut table.wanted),
@@ -217,6 +221,14 @@ impl CommitRule {
         self.count(&mut table)
     }
 
+    /// Records of the journal below `synced` are on this server's disk, which counts from then on; returns whether more is
+    /// committed.
+    pub fn note_synced(&self, synced: u64) -> bool {
+        let mut table = lock(&self.table);
+        table.synced = table.synced.max(Some(synced));
+        self.count(&mut table)
+    }
+
     /// A member has every record below `next`; returns whether more is committed.
     pub fn note_acked(&self, boot: &Id, next: u64) -> bool {
         let mut table = lock(&self.table);
@@ -240,7 +252,8 @@ impl CommitRule {
 
     fn count(&self, table: &mut CommitTable) -> bool {
         let fed = table.fed;
-        let mut low = fed;
+        // The stream knows the places of records that it has, no others.
+        let mut low = table.synced.map_or(fed, |synced| fed.min(table.numbers.stream_of(synced)));
         for member in &mut table.wanted {
             let is_near = member.acked > 0 && member.acked.saturating_add(NEAR_RECORDS) >= fed;
             // One that the store has counts even while it has told nothing.
@@ -301,6 +314,21 @@ mod tests {
         assert_eq!(rule.committed_before(), Some(119));
         assert!(rule.set_wanted(&[]), "it has left");
         assert_eq!(rule.committed_before(), Some(130));
+    }
+
+    #[test]
+    fn where_disks_count_the_own_one_does_too() {
+        let (rule, numbers) = (rule(), StreamNumbers::new(110, 100));
+        assert!(!rule.note_synced(110));
+        rule.set_wanted(&[WantedMember::member(id('a'))]);
+        assert!(!rule.note_fed(120, &numbers) && !rule.note_acked(&id('a'), 120));
+        assert_eq!(rule.committed_before(), Some(110));
+        assert!(rule.note_synced(117));
+        assert_eq!((rule.committed_before(), rule.committed_stream()), (Some(117), 107));
+        assert!(!rule.note_synced(112), "it never falls");
+        // A sync of what the stream has not got yet commits no more than the stream has.
+        assert!(rule.note_synced(200));
+        assert_eq!(rule.committed_stream(), 120);
     }
 
     #[test]

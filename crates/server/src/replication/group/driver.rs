@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use darter_quorum::etcd::Etcd;
 use darter_quorum::group::{GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
-use darter_quorum::state::{Ack, GroupMember};
+use darter_quorum::state::{Ack, GroupMember, GroupState};
 use darter_quorum::store::GroupStore;
 use darter_reactor::process::boot_ms;
 use darter_replica::history::Id;
@@ -22,7 +22,7 @@ use crate::replication::replicas::Stage;
 use crate::shared::{CloseScope, Shared};
 use crate::thread_state::unix_ms;
 use crate::worker::lock;
-use darter_config::HighAvailability;
+use darter_config::{Fsync, HighAvailability, Live};
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(10);
@@ -40,6 +40,8 @@ struct GroupDriver {
     replid: Id,
     // who leads, as subscribers know it
     leader: String,
+    // the log was told that the leader asks for disks
+    lacks_disk: bool,
     // since when the leader has had no lease, by `boot_ms`
     leaseless_ms: Option<u64>,
 }
@@ -54,9 +56,7 @@ pub fn start(shared: &'static Shared) -> std::io::Result<()> {
     if live.replication.master.is_some() {
         return Err(invalid("ha_store: the group says whom this server follows, not replicaof"));
     }
-    if live.replication.ha.acks_disk {
-        return Err(invalid("replica_ack disk is not supported yet"));
-    }
+    check_disk_acks(&live).map_err(|why| invalid(&why))?;
     if live.cluster.mode != darter_config::ClusterMode::Off {
         return Err(invalid("ha_store: groups of a cluster are not supported yet"));
     }
@@ -69,6 +69,21 @@ pub fn start(shared: &'static Shared) -> std::io::Result<()> {
         run(shared, group, etcd, &local, &hear);
     };
     thread::Builder::new().name("darter-group".to_owned()).spawn(body).map(drop)
+}
+
+/// Tells why acknowledgements cannot be of disks, if that is what the settings want.
+///
+/// Errors: the settings have writes answered that are on no disk.
+pub fn check_disk_acks(live: &Live) -> Result<(), String> {
+    let (ha, own) = (&live.replication.ha, &live.persistence);
+    let lacks = match () {
+        _ if !ha.is_on() || !ha.acks_disk => return Ok(()),
+        _ if !own.appendonly => "appendonly yes",
+        _ if own.appendfsync != Fsync::Always => "appendfsync always",
+        _ if ha.acks == 0 => "min_replicas_to_ack 1 or more",
+        _ => return Ok(()),
+    };
+    Err(format!("replica_ack disk needs {lacks}"))
 }
 
 fn run(
@@ -96,7 +111,7 @@ fn run(
     let name = place::name(shared, &live, &host);
     let own = GroupMember { name, boot: shared.replication.boot.to_string() };
     tracing::info!("this server is {} of the group {}", own.name, live.replication.ha.group);
-    *lock(&group.machine) = Some(GroupMachine::new(config(&live.replication.ha), own, boot_ms()));
+    *lock(&group.machine) = Some(GroupMachine::new(config(group, &live.replication.ha), own, boot_ms()));
     let (requests, asked) = channel();
     let spawned = thread::Builder::new()
         .name("darter-store".to_owned())
@@ -112,18 +127,14 @@ fn run(
         closing: None,
         replid: crate::replication::new_id(),
         leader: String::new(),
+        lacks_disk: false,
         leaseless_ms: None,
     };
     driver.run(events);
 }
 
-fn config(ha: &HighAvailability) -> GroupConfig {
-    GroupConfig {
-        lease_ms: ha.lease_ms,
-        ack_timeout_ms: ha.ack_timeout_ms,
-        acks: ha.acks,
-        ack: if ha.acks_disk { Ack::Disk } else { Ack::Memory },
-    }
+fn config(group: &FailoverGroup, ha: &HighAvailability) -> GroupConfig {
+    GroupConfig { lease_ms: ha.lease_ms, ack_timeout_ms: ha.ack_timeout_ms, acks: ha.acks, ack: group.ack }
 }
 
 impl GroupDriver {
@@ -212,12 +223,23 @@ impl GroupDriver {
         }
     }
 
+    /// Tells the log once where the leader asks for disks, and this server does not say what its disk has.
+    fn tell_of_other_acks(&mut self, state: &GroupState) {
+        let lacks_disk = state.ack == Ack::Disk && !self.group.acks_disk();
+        if lacks_disk && !std::mem::replace(&mut self.lacks_disk, lacks_disk) {
+            tracing::error!(
+                "the group acknowledges what is on disk, and this server what is in memory: it is no member (replica_ack)"
+            );
+        }
+    }
+
     /// Keeps what has changed for people.
-    fn note_changes(&self) {
+    fn note_changes(&mut self) {
         let mut record = lock(&self.group.record);
         self.group.with_machine(self.shared, |machine| {
             if let Some((_, state)) = machine.state() {
                 record.note(unix_ms(), state);
+                self.tell_of_other_acks(state);
             }
         });
     }
@@ -249,7 +271,7 @@ impl GroupDriver {
             let boot = replica.boot?;
             Some(GroupFollower {
                 member: GroupMember { name: names.get(&boot)?.clone(), boot: boot.to_string() },
-                acked: replica.flows.as_ref()?.said.dense,
+                acked: self.group.acked(&replica.flows.as_ref()?.said),
                 is_required: self.group.commit.is_required(&boot),
             })
         });

@@ -22,15 +22,18 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, OnceLock};
 
 use darter_quorum::group::{GroupAction, GroupMachine};
+use darter_quorum::state::Ack;
 use darter_quorum::store::{StoreFault, StoreWritten, Versioned};
 use darter_replica::history::Id;
 
-pub use driver::start;
+pub use driver::{check_disk_acks, start};
 pub use place::parse as split_name;
 
+use crate::replication::flows::ReplicaProgress;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
+use darter_config::HighAvailability;
 
 use commit::{CommitRule, WantedMember};
 use record::GroupRecord;
@@ -42,6 +45,8 @@ pub struct FailoverGroup {
     pub commit: CommitRule,
     /// Replicas that a change needs; the setting.
     pub acks: u32,
+    /// What their acknowledgements say; the setting.
+    pub ack: Ack,
     // none before this server knows its own name
     machine: Mutex<Option<GroupMachine>>,
     events: OnceLock<Sender<GroupEvent>>,
@@ -97,8 +102,29 @@ enum GroupEvent {
 
 impl FailoverGroup {
     /// A group that nothing is known of.
-    pub fn new(acks: u32) -> FailoverGroup {
-        FailoverGroup { acks, ..FailoverGroup::default() }
+    pub fn new(ha: &HighAvailability) -> FailoverGroup {
+        let ack = if ha.acks_disk { Ack::Disk } else { Ack::Memory };
+        FailoverGroup { acks: ha.acks, ack, ..FailoverGroup::default() }
+    }
+
+    /// Returns true if acknowledgements say that a disk has the change.
+    pub fn acks_disk(&self) -> bool {
+        self.ack == Ack::Disk
+    }
+
+    /// What a member has, as acknowledgements count it: every record below.
+    pub fn acked(&self, said: &ReplicaProgress) -> u64 {
+        match self.ack {
+            Ack::Memory => said.dense,
+            Ack::Disk => said.synced,
+        }
+    }
+
+    /// More of this server's journal is on disk.
+    pub fn note_synced(&self, shared: &Shared) {
+        if self.acks_disk() && self.commit.note_synced(shared.journal.durable_before()) {
+            shared.journal.release(shared);
+        }
     }
 
     /// The term of the reign that this server leads or follows; 0: none.
@@ -186,8 +212,8 @@ impl FailoverGroup {
     }
 
     /// A member has told how far it is.
-    pub fn note_acked(&self, shared: &Shared, boot: &Id, next: u64) {
-        if self.commit.note_acked(boot, next) {
+    pub fn note_acked(&self, shared: &Shared, boot: &Id, said: &ReplicaProgress) {
+        if self.commit.note_acked(boot, self.acked(said)) {
             shared.journal.release(shared);
         }
     }

@@ -28,6 +28,8 @@ pub fn lead(shared: &'static Shared, group: &'static FailoverGroup, term: u64, r
     if let Err(why) = roles::take_over(shared, id, move || {
         group.term.store(term, SeqCst);
         let (next, numbers) = shared.replication.stream_position(shared);
+        // Known before anything is committed by it.
+        group.note_synced(shared);
         group.commit.begin(next, &numbers);
         group.commit.wait_for(group.acks);
         group.is_cut_off.store(false, SeqCst);

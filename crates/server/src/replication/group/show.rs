@@ -28,6 +28,8 @@ pub struct GroupOverview {
     pub silences: Vec<(String, u64)>,
     /// Why the store cannot be asked.
     pub store_fault: Option<String>,
+    /// What an acknowledgement of a member says, by this server's settings.
+    pub ack: &'static str,
     /// Changes that are not committed.
     pub acks_waiting: u64,
 }
@@ -38,7 +40,8 @@ pub fn overview(shared: &Shared) -> Option<GroupOverview> {
     let store_fault = lock(&group.store_fault).clone();
     let machine = lock(&group.machine);
     let Some(machine) = machine.as_ref() else {
-        return Some(GroupOverview { role: "waiting", store_fault, ..GroupOverview::default() });
+        let ack = group.ack.name();
+        return Some(GroupOverview { role: "waiting", store_fault, ack, ..GroupOverview::default() });
     };
     let (now_ms, state) = (boot_ms(), machine.state().map(|(_, state)| state));
     let peers = machine.peers();
@@ -54,6 +57,7 @@ pub fn overview(shared: &Shared) -> Option<GroupOverview> {
         sync: state.iter().flat_map(|state| &state.sync).map(ToString::to_string).collect(),
         silences: silences.collect(),
         store_fault,
+        ack: group.ack.name(),
         acks_waiting: if machine.leads() { group.commit.waiting() } else { 0 },
     })
 }
@@ -87,7 +91,7 @@ pub fn console(shared: &Shared) -> Value {
     );
     json!({
         "name": seen.name, "role": seen.role, "term": seen.term, "leader": seen.leader,
-        "store_fault": seen.store_fault, "acks": group.acks, "acks_waiting": seen.acks_waiting,
+        "store_fault": seen.store_fault, "acks": group.acks, "ack": seen.ack, "acks_waiting": seen.acks_waiting,
         "lacks_acks": leads && group.lacks_acks(), "is_in_doubt": group.is_in_doubt(),
         "lease_ms": if leads { group.commit.lease_left_ms() } else { None },
         "led": group.counts.led.load(SeqCst), "deposed": group.counts.deposed.load(SeqCst),
@@ -102,6 +106,7 @@ pub fn answer(shared: &Shared, reply: &mut Reply<'_>) -> bool {
     let texts = [
         ("name", seen.name),
         ("role", seen.role.to_owned()),
+        ("replica-ack", seen.ack.to_owned()),
         ("leader", seen.leader),
         ("store", seen.store_fault.unwrap_or_else(|| "ok".to_owned())),
     ];
