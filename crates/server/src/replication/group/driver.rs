@@ -171,6 +171,7 @@ impl GroupDriver {
         });
         let Some((actions, peers, leads, silence_ms)) = done else { return };
         self.act(actions);
+        self.group.note_synced(self.shared);
         self.beaters.settle(self.shared, &peers);
         self.note_changes();
         self.tell_of_leader();

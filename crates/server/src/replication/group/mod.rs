@@ -120,7 +120,7 @@ impl FailoverGroup {
         }
     }
 
-    /// More of this server's journal is on disk.
+    /// Looks how much of this server's journal is on disk. Not every sync is told: those of threads without turns are not.
     pub fn note_synced(&self, shared: &Shared) {
         if self.acks_disk() && self.commit.note_synced(shared.journal.durable_before()) {
             shared.journal.release(shared);
@@ -213,6 +213,7 @@ impl FailoverGroup {
 
     /// A member has told how far it is.
     pub fn note_acked(&self, shared: &Shared, boot: &Id, said: &ReplicaProgress) {
+        self.note_synced(shared);
         if self.commit.note_acked(boot, self.acked(said)) {
             shared.journal.release(shared);
         }
