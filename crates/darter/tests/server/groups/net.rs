@@ -1,11 +1,13 @@
 //! The net between members: a proxy before each one. It knows which member has opened a connection, so each direction of
 //! each pair can be cut. Bytes of a pair that is cut wait, as a net that is mended delivers late.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::MEMBERS;
 
@@ -20,9 +22,13 @@ struct NetState {
     // from, to
     is_cut: [[AtomicBool; MEMBERS]; MEMBERS],
     pids: [AtomicU32; MEMBERS],
+    // when a look at the system's table began, and what it has shown
+    known: Mutex<(Option<Instant>, HashMap<u16, usize>)>,
 }
 
 const LOOK: Duration = Duration::from_millis(10);
+/// Connections of a member that cannot reach another end sooner.
+const LASTS: Duration = Duration::from_millis(300);
 
 impl Net {
     /// A proxy before each of these ports.
@@ -73,15 +79,23 @@ impl Net {
 }
 
 fn join(state: &Arc<NetState>, caller: TcpStream, at: usize, port: u16) -> Option<()> {
-    let from = caller_of(state, caller.peer_addr().ok()?.port());
+    let from = Arc::new(Caller { port: caller.peer_addr().ok()?.port(), member: OnceLock::new() });
     let server = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let _ = (caller.set_nodelay(true), server.set_nodelay(true));
     let (back, forth) = ((server.try_clone().ok()?, caller.try_clone().ok()?), (caller, server));
-    let known = state.clone();
+    // Known before the first cut, if it lasts: a look holds up all that is sent.
+    let (known, lasting) = (state.clone(), Arc::downgrade(&from));
     std::thread::spawn(move || {
-        pass_on(back, || from.is_some_and(|from| known.is_cut[at][from].load(Relaxed)))
+        std::thread::sleep(LASTS);
+        lasting.upgrade().map(|from| from.member(&known))
     });
-    pass_on(forth, || from.is_some_and(|from| state.is_cut[from][at].load(Relaxed)));
+    let (known, to) = (state.clone(), from.clone());
+    std::thread::spawn(move || {
+        let is_cut = |to: usize| known.is_cut[at][to].load(Relaxed);
+        pass_on(back, || known.is_any_cut() && to.member(&known).is_some_and(is_cut))
+    });
+    let is_cut = |from: usize| state.is_cut[from][at].load(Relaxed);
+    pass_on(forth, || state.is_any_cut() && from.member(state).is_some_and(is_cut));
     Some(())
 }
 
@@ -106,15 +120,52 @@ fn pass_on((mut from, mut to): (TcpStream, TcpStream), is_cut: impl Fn() -> bool
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// The member whose process has a socket with this local port.
-fn caller_of(state: &NetState, port: u16) -> Option<usize> {
-    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
-    let local = format!("0100007F:{port:04X}");
-    let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(local.as_str()))?;
-    let socket = format!("socket:[{}]", line.split_whitespace().nth(9)?);
-    (0..MEMBERS).find(|at| {
-        let folder = format!("/proc/{}/fd", state.pids[*at].load(Relaxed));
-        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|to| to.to_string_lossy() == socket)
-    })
+/// A connection's other end: which member it is, found when that first matters.
+struct Caller {
+    port: u16,
+    member: OnceLock<Option<usize>>,
+}
+
+impl Caller {
+    fn member(&self, state: &NetState) -> Option<usize> {
+        *self.member.get_or_init(|| state.members().get(&self.port).copied())
+    }
+}
+
+impl NetState {
+    fn is_any_cut(&self) -> bool {
+        self.is_cut.iter().flatten().any(|cut| cut.load(Relaxed))
+    }
+
+    /// The members by the local ports of their sockets. A system with many connections takes tenths of a second for its table,
+    /// so one look at it serves all that ask meanwhile.
+    fn members(&self) -> HashMap<u16, usize> {
+        let asked = Instant::now();
+        let mut known = self.known.lock().expect("no panic");
+        if known.0.is_none_or(|began| began < asked) {
+            let began = Instant::now();
+            *known = (Some(began), self.look());
+        }
+        known.1.clone()
+    }
+
+    fn look(&self) -> HashMap<u16, usize> {
+        let sockets: Vec<HashSet<String>> =
+            self.pids.iter().map(|pid| sockets_of(pid.load(Relaxed))).collect();
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+        let member = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = sockets.iter().position(|own| own.contains(words[9]))?;
+            let port = words[1].strip_prefix("0100007F:")?;
+            Some((u16::from_str_radix(port, 16).ok()?, at))
+        };
+        table.lines().skip(1).filter_map(member).collect()
+    }
+}
+
+/// The numbers of the sockets that a process has.
+fn sockets_of(pid: u32) -> HashSet<String> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let number = |path: PathBuf| Some(path.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    files.filter_map(|file| number(std::fs::read_link(file.path()).ok()?)).collect()
 }
