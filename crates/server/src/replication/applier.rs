@@ -87,6 +87,18 @@ impl Applier {
         self.wait_until(|queue| queue.waiting.is_empty() && !queue.is_running)
     }
 
+    /// Returns true if the next batch would be waited for.
+    pub fn is_full(&self) -> bool {
+        lock(&self.queue).waiting.len() + 1 >= AHEAD_MAX
+    }
+
+    /// Waits until another batch may be submitted without waiting.
+    ///
+    /// Errors: no more are run.
+    pub fn make_room(self: &Arc<Applier>) -> Result<(), ApplyEnd> {
+        self.wait_until(|queue| queue.waiting.len() + 1 < AHEAD_MAX)
+    }
+
     /// Returns true while batches are run, or wait for that.
     pub fn is_busy(&self) -> bool {
         let queue = lock(&self.queue);
@@ -128,8 +140,8 @@ impl Applier {
     }
 
     fn tell<'q>(&self, mut queue: MutexGuard<'q, ReadyBatches>) {
-        let is_low = queue.waiting.len() <= AHEAD_LOW && queue.is_waited_for;
-        if is_low || queue.ended.is_some() || !queue.is_running {
+        let is_low = queue.waiting.len() <= AHEAD_LOW;
+        if queue.is_waited_for && (is_low || queue.ended.is_some() || !queue.is_running) {
             queue.is_waited_for = false;
             drop(queue);
             self.room.notify_all();

@@ -438,7 +438,12 @@ fn run(shared: &'static Shared) {
         }
         let mut state = replication.state();
         state.note_time(unix_ms());
+        let carried = shared.committed_stream();
         let is_behind = state.distribute(shared);
+        if has_fed && !is_behind {
+            // Every frame says what is committed: those with records tell all.
+            told = told.max(carried);
+        }
         state.drop_slow(shared, &live);
         state.trim(live.replication.backlog_bytes);
         if looked.elapsed() >= LOOK {

@@ -20,7 +20,7 @@ use darter_replica::stream;
 use super::applier::Applier;
 use super::batch::Batch;
 use super::disk_acks::DiskAcks;
-use super::inbox::{FlowFailure, Inbox};
+use super::inbox::{FlowFailure, Inbox, News};
 use super::link::{End, Link, Step, login_request};
 use super::wire::Wire;
 use crate::snapshot::load::{self, BlockLoad};
@@ -54,6 +54,8 @@ struct Following<'a> {
     whole_at: u64,
     // every record below was acknowledged
     dense: u64,
+    // every record below was given to the applier
+    submitted: u64,
     disk: DiskAcks,
     // bytes received, and the next record when it came
     heard: u64,
@@ -175,6 +177,7 @@ impl Link {
             has_news: false,
             whole_at: next,
             dense: next,
+            submitted: next,
             disk: DiskAcks::new(self.shared, next),
             heard: 0,
             moved: (next, Instant::now()),
@@ -253,11 +256,7 @@ impl Link {
                 following.dense = following.merger.next_sequence();
                 batch.map_err(End::Hopeless)?
             }
-            _ => {
-                // What is kept is read from what was applied on.
-                following.applier.settle()?;
-                self.next_committed(wire, following, committed)?
-            }
+            _ => self.next_committed(wire, following, committed)?,
         };
         following.inbox.hold(&following.merger);
         match batch {
@@ -268,7 +267,11 @@ impl Link {
                 following.has_news = true;
             }
             // What is received next is made ready while this runs; if nothing is, it is acknowledged as soon as it has run.
-            None if taken == 0 && following.applier.is_busy() => following.applier.settle()?,
+            None if taken == 0 && committed == 0 && following.applier.is_busy() => {
+                following.applier.settle()?
+            }
+            // Records that come are acknowledged while batches run; while none come there is room first.
+            None if taken == 0 && following.applier.is_full() => following.applier.make_room()?,
             None if taken == 0 => {
                 let is_soon = following.has_news || following.disk.is_waiting();
                 following.inbox.wait(committed, if is_soon { ACK_NEWS } else { LOOK });
@@ -290,7 +293,7 @@ impl Link {
         Ok(())
     }
 
-    /// Keeps and acknowledges what has come, and returns what of it is committed and not applied.
+    /// Keeps and acknowledges what has come, and returns what of it is committed and not given to the applier.
     fn next_committed(
         &mut self,
         wire: &mut Wire,
@@ -301,6 +304,8 @@ impl Link {
             let state = self.shared.replication.state();
             (state.history.id, state.records.next())
         };
+        let from = following.submitted.max(applied);
+        let has_room = !following.applier.is_full();
         let (dense, reader) = {
             let mut kept = lock(&self.shared.replication.uncommitted);
             // Whoever stops the link leads perhaps, with what is kept until then and nothing else.
@@ -309,7 +314,7 @@ impl Link {
             }
             let dense = kept.take(history, &mut following.merger, applied);
             let dense = dense.map_err(|bad| End::Lost(bad.to_string()))?;
-            (dense, kept.reader(history, applied, committed))
+            (dense, kept.reader(history, from, committed).filter(|_| has_room))
         };
         if dense > following.dense {
             following.dense = dense;
@@ -322,7 +327,9 @@ impl Link {
             self.acknowledge_now(wire, following)?;
         }
         let Some(mut reader) = reader else { return Ok(None) };
-        Batch::of_records(&mut reader, &mut following.former).map_err(End::Hopeless)
+        let batch = Batch::of_records(&mut reader, &mut following.former).map_err(End::Hopeless)?;
+        following.submitted = reader.next_sequence();
+        Ok(batch)
     }
 
     /// Shows the data again once all that came with a sync is committed.
@@ -471,11 +478,15 @@ impl FlowReader<'_> {
             return Err(self.garbled("a frame of another flow"));
         }
         let len = (frame::HEAD_BYTES + body.len()) as u64;
-        self.inbox.note(|news| {
+        let note = |news: &mut News| {
             news.bytes += len;
             news.clock_ms = news.clock_ms.max(head.clock_ms);
             news.committed = news.committed.max(head.committed);
-        });
+        };
+        match head.kind {
+            FrameKind::Records if self.joiner.is_whole(&head) => self.inbox.note_before(note),
+            _ => self.inbox.note(note),
+        }
         if self.joiner.is_whole(&head) {
             return self.take(head.kind, body);
         }

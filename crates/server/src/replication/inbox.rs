@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use darter_persist::storage::Spool;
@@ -51,6 +51,9 @@ struct InboxQueue {
     file: Option<(File, Spool)>,
     is_loading: bool,
     news: News,
+    // the link waits for something new, and so many flows for room: nobody else is woken, which is a call each time
+    is_awaited: bool,
+    waits_for_room: usize,
 }
 
 /// What else was received.
@@ -94,6 +97,8 @@ impl Inbox {
             file: None,
             is_loading: false,
             news: News::default(),
+            is_awaited: false,
+            waits_for_room: 0,
         };
         Inbox {
             queue: Mutex::new(queue),
@@ -112,10 +117,12 @@ impl Inbox {
     pub fn put(&self, lane: usize, records: SharedBytes) -> io::Result<()> {
         let mut queue = lock(&self.queue);
         while !self.is_over() && queue.is_full(lane, self.lane_bytes_max) {
+            queue.waits_for_room += 1;
             queue = match self.room.wait_timeout(queue, PATIENCE) {
                 Ok((queue, _)) => queue,
                 Err(poisoned) => poisoned.into_inner().0,
             };
+            queue.waits_for_room -= 1;
         }
         if queue.is_loading && queue.bytes >= LOADING_BYTES_MAX || !queue.stored.is_empty() {
             if queue.file.is_none() {
@@ -132,9 +139,22 @@ impl Inbox {
             queue.add(lane, records.len());
             queue.records.push_back((lane, records));
         }
-        drop(queue);
-        self.news.notify_one();
+        self.wake_link(queue);
         Ok(())
+    }
+
+    fn wake_link(&self, mut queue: MutexGuard<'_, InboxQueue>) {
+        if std::mem::take(&mut queue.is_awaited) {
+            drop(queue);
+            self.news.notify_one();
+        }
+    }
+
+    fn wake_flows(&self, queue: MutexGuard<'_, InboxQueue>) {
+        if queue.waits_for_room > 0 {
+            drop(queue);
+            self.room.notify_all();
+        }
     }
 
     /// Takes the records that came first.
@@ -145,8 +165,7 @@ impl Inbox {
         if let Some((lane, records)) = queue.records.pop_front() {
             queue.bytes -= records.len();
             queue.remove(lane, records.len());
-            drop(queue);
-            self.room.notify_all();
+            self.wake_flows(queue);
             return Ok(Some((lane, records)));
         }
         let Some((lane, len)) = queue.stored.pop_front() else { return Ok(None) };
@@ -159,17 +178,21 @@ impl Inbox {
         if queue.stored.is_empty() {
             (queue.file, queue.stored_at) = (None, 0);
         }
-        drop(queue);
-        self.room.notify_all();
+        self.wake_flows(queue);
         Ok(Some((lane, records.into())))
     }
 
     /// Waits for something new, up to `patience`: records, or that more than `committed` is.
     pub fn wait(&self, committed: u64, patience: Duration) {
-        let queue = lock(&self.queue);
+        let mut queue = lock(&self.queue);
         let is_known = queue.news.committed <= committed && queue.news.failed.is_none();
         if queue.records.is_empty() && queue.stored.is_empty() && is_known {
-            drop(self.news.wait_timeout(queue, patience));
+            queue.is_awaited = true;
+            let mut queue = match self.news.wait_timeout(queue, patience) {
+                Ok((queue, _)) => queue,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+            queue.is_awaited = false;
         }
     }
 
@@ -184,8 +207,7 @@ impl Inbox {
         let mut queue = lock(&self.queue);
         let held = queue.held.iter_mut().enumerate();
         held.for_each(|(lane, place)| *place = if holds { merger.lane_bytes(lane) } else { 0 });
-        drop(queue);
-        self.room.notify_all();
+        self.wake_flows(queue);
     }
 
     /// A full sync is loaded: records wait until that has ended.
@@ -210,8 +232,14 @@ impl Inbox {
 
     /// Notes something that was received.
     pub fn note(&self, act: impl FnOnce(&mut News)) {
+        let mut queue = lock(&self.queue);
+        act(&mut queue.news);
+        self.wake_link(queue);
+    }
+
+    /// Notes something whose records are put at once: the link is woken for both together.
+    pub fn note_before(&self, act: impl FnOnce(&mut News)) {
         act(&mut lock(&self.queue).news);
-        self.news.notify_one();
     }
 
     /// Notes why a flow has ended, unless another one has before.
