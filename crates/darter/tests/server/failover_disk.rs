@@ -49,7 +49,8 @@ fn write_until_killed(
                 }
             });
         }
-        wait_until("much is answered", || answered.load(Relaxed) > 200);
+        // A disk that others use syncs a few times a second.
+        wait_until("some are answered", || answered.load(Relaxed) > 12);
         kill(group);
     });
     last.into_inner().expect("no panic")
