@@ -29,6 +29,10 @@ fn has_all(client: &mut Client, from: u32, to: u32) -> bool {
     })
 }
 
+/// Neither the leader nor a member loses its place because others have the cores.
+const PATIENT: [&str; 6] =
+    ["--appendonly", "yes", "--ha_lease_ms", "4000", "--replica_ack_timeout_ms", "5000"];
+
 fn kill_and_return(mut group: Group) {
     let first = group.settled(3);
     let mut client = group.client(first).expect("the leader");
@@ -55,12 +59,12 @@ fn kill_and_return(mut group: Group) {
 
 #[test]
 fn a_member_takes_the_place_of_a_leader_that_is_killed() {
-    kill_and_return(Group::start("kill", &["--min_replicas_to_ack", "1", "--appendonly", "yes"]));
+    kill_and_return(Group::start("kill", &[&PATIENT[..], &["--min_replicas_to_ack", "1"]].concat()));
 }
 
 #[test]
 fn so_it_does_where_nobody_waits_for_members() {
-    kill_and_return(Group::start("kill-async", &["--appendonly", "yes"]));
+    kill_and_return(Group::start("kill-async", &PATIENT));
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn a_replica_shows_nothing_that_is_not_committed() {
 
 #[test]
 fn all_come_back_after_all_were_killed() {
-    let mut group = Group::start("all", &["--min_replicas_to_ack", "1", "--appendonly", "yes"]);
+    let mut group = Group::start("all", &[&PATIENT[..], &["--min_replicas_to_ack", "1"]].concat());
     let leader = group.settled(3);
     set_all(&mut group.client(leader).expect("the leader"), 0, 200);
     (0..3).for_each(|at| group.kill(at));
@@ -184,7 +188,7 @@ fn an_etcd_serves_as_the_store() {
         return;
     };
     let stores = (0..3).map(|_| format!("etcd://127.0.0.1:{}", etcd.port)).collect();
-    let flags = ["--min_replicas_to_ack", "1", "--appendonly", "yes"];
+    let flags = [&PATIENT[..], &["--min_replicas_to_ack", "1"]].concat();
     kill_and_return(Group::on("etcd", &flags, StoreServer::start(0), stores));
 }
 
