@@ -6,14 +6,20 @@
 use darter_base::crc::SLOTS_LEN;
 
 use crate::map::{MoveWay, Node, NodeGroup, SlotMove, SlotRange, join_ranges};
-use crate::migration::{MigrationChange, must_be_free};
+use crate::migration::{MigrationChange, SlotMigration, end_all, must_be_free};
 use crate::stored::{GroupPlace, StoredMap};
 
 /// A change, asked of the node `me` of [`MapChange::apply`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MapChange {
-    /// The node is there, under this address.
-    Register(Node),
+    /// The node is there, under this address and with this boot. With another boot than before, what it has begun with slots
+    /// ends.
+    Register {
+        /// The node.
+        node: Node,
+        /// Unix seconds.
+        now_s: u64,
+    },
     /// The node and another are of one cluster from now on.
     Meet {
         /// The id of the other.
@@ -37,8 +43,8 @@ pub enum MapChange {
     Replicate(String),
     /// The node leaves its master and is a group of its own.
     ReplicateNoOne,
-    /// A replica leads its group from now on.
-    Lead,
+    /// A replica leads its group from now on; migrations of the group end. Unix seconds.
+    Lead(u64),
     /// A node leaves the cluster.
     Forget(String),
     /// The node leaves the cluster and knows itself alone.
@@ -80,7 +86,7 @@ impl MapChange {
     /// Makes the change. Errors: why it is refused; the map may have been changed in part then and is to be dropped.
     pub fn apply(&self, map: &mut StoredMap, me: &str) -> Result<MapAnswer, String> {
         match self {
-            MapChange::Register(node) => register(map, node),
+            MapChange::Register { node, now_s } => register(map, node, *now_s),
             MapChange::Meet { other, other_ip, own_ip } => meet(map, (me, own_ip), (other, other_ip))?,
             MapChange::AddSlots(ranges) => {
                 must_be_free(map, ranges)?;
@@ -99,7 +105,7 @@ impl MapChange {
             MapChange::BumpEpoch => return bump(map, me),
             MapChange::Replicate(master) => replicate(map, me, master)?,
             MapChange::ReplicateNoOne => replicate_no_one(map, me)?,
-            MapChange::Lead => lead(map, me)?,
+            MapChange::Lead(now_s) => lead(map, me, *now_s)?,
             MapChange::Forget(id) => forget(map, me, id)?,
             MapChange::Reset => reset(map, me)?,
             MapChange::SetSlot(slot, state) => {
@@ -130,7 +136,8 @@ fn alone(node: Node) -> NodeGroup {
     NodeGroup { id: node.id.clone(), epoch: 0, slots: Vec::new(), master: node, replicas: Vec::new() }
 }
 
-fn register(map: &mut StoredMap, node: &Node) {
+fn register(map: &mut StoredMap, node: &Node, now_s: u64) {
+    let mut was_restarted = false;
     let groups = map.joined.iter_mut().chain(&mut map.waiting);
     let known = groups
         .flat_map(|group| std::iter::once(&mut group.master).chain(&mut group.replicas))
@@ -140,8 +147,17 @@ fn register(map: &mut StoredMap, node: &Node) {
         Some(known) => {
             // A node that does not know its address keeps the one by which it was met.
             let ip = if node.ip.is_empty() { std::mem::take(&mut known.ip) } else { node.ip.clone() };
+            was_restarted = known.boot != node.boot;
             *known = Node { ip, ..node.clone() };
         }
+    }
+    if was_restarted {
+        // Keys that have arrived may be gone, and keys that leave may be written from now on.
+        let has_begun = |one: &SlotMigration| !one.runner.is_empty();
+        let gives = |one: &SlotMigration| has_begun(one) && one.source == node.id;
+        let takes = |one: &SlotMigration| has_begun(one) && one.target == node.id;
+        end_all(map, gives, "the source was restarted", now_s);
+        end_all(map, takes, "the target was restarted", now_s);
     }
 }
 
@@ -328,7 +344,7 @@ fn replicate_no_one(map: &mut StoredMap, me: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn lead(map: &mut StoredMap, me: &str) -> Result<(), String> {
+fn lead(map: &mut StoredMap, me: &str, now_s: u64) -> Result<(), String> {
     let epoch = map.epoch() + 1;
     let group = own_group(map, me)?;
     let at = group.replicas.iter().position(|node| node.id == me);
@@ -337,6 +353,9 @@ fn lead(map: &mut StoredMap, me: &str) -> Result<(), String> {
         std::mem::swap(&mut group.master, replica);
         group.epoch = epoch;
     }
+    let id = group.id.clone();
+    end_all(map, |one| one.from == id, "the source was replaced", now_s);
+    end_all(map, |one| one.to == id, "the target was replaced", now_s);
     Ok(())
 }
 

@@ -76,6 +76,8 @@ pub struct Node {
     pub hostname: String,
     /// Its state.
     pub health: Health,
+    /// The run of its process that has made itself known last; empty in a pushed map.
+    pub boot: String,
 }
 
 /// A master with its replicas and its slots.
@@ -304,6 +306,13 @@ impl SlotMap {
         self.migrations.iter().any(|one| arrives(one) && one.has(slot))
     }
 
+    /// Returns true if slots are arriving at this node's group by the migration `id`, in its attempt of this number.
+    pub fn gets(&self, id: &str, attempt: u64) -> bool {
+        let own = self.own_group().map(|group| group.id.as_str());
+        let one = self.migration(id).filter(|one| one.is_active() && own == Some(&one.to));
+        one.is_some_and(|one| one.attempt == attempt)
+    }
+
     /// The slots whose keys are not to be seen here.
     pub fn hidden(&self) -> impl Iterator<Item = u16> + '_ {
         let own = self.own_group().map(|group| group.id.as_str());
@@ -466,6 +475,7 @@ pub(crate) mod tests {
             bus_port: port + 10_000,
             hostname: String::new(),
             health: Health::Online,
+            boot: format!("{id}-1"),
         }
     }
 

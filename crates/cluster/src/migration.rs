@@ -3,6 +3,16 @@
 //! The source copies the keys, then one change of the map gives the slots away: [`MigrationChange::Commit`] is refused unless
 //! all is as planned. Until then nothing but the entry has changed, and any node may end it by [`MigrationChange::Fail`]. What
 //! is left behind, at the target after a failure and at the source after success, is hidden until its owner has removed it.
+//!
+//! No interleaving commits what the target does not have. The process that has the keys makes the commit, and it names its
+//! boot: if it is dead, no new commit is made. A restarted process serves nothing before [`MapChange::Register`] has put its
+//! boot in the map, and the same change ends its migrations. So a commit that was on its way when its process died is either
+//! before that, as if the process had died a moment later, or it is refused. The same holds for a source that comes back and
+//! takes writes again, and for one that was replaced ([`MapChange::Lead`]). A source that does not learn the outcome puts
+//! Fail before or after the commit, and only what comes first counts. A late commit of an earlier attempt has another number.
+//!
+//! [`MapChange::Register`]: crate::MapChange::Register
+//! [`MapChange::Lead`]: crate::MapChange::Lead
 
 use serde_json::{Value, json};
 
@@ -61,6 +71,8 @@ pub struct SlotMigration {
     pub why: String,
     /// The boot of the source that runs it; empty before it has begun.
     pub runner: String,
+    /// How often it has begun.
+    pub attempt: u64,
     /// When it was planned, Unix seconds.
     pub planned_s: u64,
     /// When it began, and when it ended, Unix seconds; 0 before.
@@ -100,6 +112,13 @@ impl SlotMigration {
         }
     }
 
+    fn end(&mut self, state: MigrationState, why: &str, now_s: u64) {
+        self.state = state;
+        self.why = why.to_owned();
+        self.ended_s = now_s;
+        self.is_swept = self.runner.is_empty();
+    }
+
     fn overlaps(&self, ranges: &[SlotRange]) -> bool {
         ranges.iter().any(|one| self.slots.iter().any(|own| one.start <= own.end && own.start <= one.end))
     }
@@ -109,7 +128,7 @@ impl SlotMigration {
         json!({
             "id": self.id, "slots": slots, "from": self.from, "to": self.to, "source": self.source,
             "target": self.target, "state": self.state.name(), "why": self.why, "runner": self.runner,
-            "planned_s": self.planned_s, "begun_s": self.begun_s, "ended_s": self.ended_s,
+            "attempt": self.attempt, "planned_s": self.planned_s, "begun_s": self.begun_s, "ended_s": self.ended_s,
             "pause_ms": self.pause_ms, "swept": self.is_swept,
         })
     }
@@ -128,6 +147,8 @@ impl SlotMigration {
             state: MigrationState::named(&text(value, "state")?).ok_or("a state is none")?,
             why: text(value, "why")?,
             runner: text(value, "runner")?,
+            // The map of an older version has none.
+            attempt: value.get("attempt").and_then(Value::as_u64).unwrap_or(0),
             planned_s: number("planned_s")?,
             begun_s: number("begun_s")?,
             ended_s: number("ended_s")?,
@@ -169,12 +190,14 @@ pub enum MigrationChange {
         /// Unix seconds.
         now_s: u64,
     },
-    /// The source has copied all, and nobody writes: the slots are the target's.
+    /// The target has got all, and nobody writes: the slots are its own. Asked of the target.
     Commit {
         /// The name of the migration.
         id: String,
-        /// The boot of the source.
-        runner: String,
+        /// The attempt that has brought the keys.
+        attempt: u64,
+        /// The boot of the target that has them.
+        boot: String,
         /// Unix seconds.
         now_s: u64,
         /// Milliseconds for which writes have waited.
@@ -211,15 +234,11 @@ impl MigrationChange {
             }
             MigrationChange::Import { id, slots, now_s } => import(map, me, (id, *now_s), slots),
             MigrationChange::Run { id, runner, now_s } => run(map, me, id, runner, *now_s),
-            MigrationChange::Commit { id, runner, now_s, pause_ms } => {
-                commit(map, me, (id, runner), *now_s, *pause_ms)
+            MigrationChange::Commit { id, attempt, boot, now_s, pause_ms } => {
+                commit(map, (me, boot), (id, *attempt), *now_s, *pause_ms)
             }
             MigrationChange::Fail { id, state, why, now_s } => {
-                let one = active(map, id)?;
-                one.state = *state;
-                one.why.clone_from(why);
-                one.ended_s = *now_s;
-                one.is_swept = one.runner.is_empty();
+                active(map, id)?.end(*state, why, *now_s);
                 forget_old(map);
                 Ok(())
             }
@@ -242,6 +261,13 @@ pub(crate) fn must_be_free(map: &StoredMap, ranges: &[SlotRange]) -> Result<(), 
         Some(one) if one.is_active() => Err(format!("slots are moving by migration {}", one.id)),
         Some(one) => Err(format!("keys of migration {} are being removed, try again later", one.id)),
     }
+}
+
+/// Ends the migrations under way for which `is_it` returns true.
+pub(crate) fn end_all(map: &mut StoredMap, is_it: impl Fn(&SlotMigration) -> bool, why: &str, now_s: u64) {
+    let under_way = map.migrations.iter_mut().filter(|one| one.is_active() && is_it(one));
+    under_way.for_each(|one| one.end(MigrationState::Failed, why, now_s));
+    forget_old(map);
 }
 
 fn find<'m>(map: &'m mut StoredMap, id: &str) -> Option<&'m mut SlotMigration> {
@@ -316,6 +342,7 @@ fn plan(
         state: MigrationState::Active,
         why: String::new(),
         runner: String::new(),
+        attempt: 0,
         planned_s: now_s,
         begun_s: 0,
         ended_s: 0,
@@ -338,31 +365,35 @@ fn owns_all(group: &NodeGroup, slots: &[SlotRange]) -> Result<(), String> {
 
 fn run(map: &mut StoredMap, me: &str, id: &str, runner: &str, now_s: u64) -> Result<(), String> {
     let one = active(map, id)?;
-    if one.source != me || !(one.runner.is_empty() || one.runner == runner) {
+    if one.source != me || !one.runner.is_empty() {
         return Err("the migration is another node's".to_owned());
     }
     one.runner = runner.to_owned();
+    one.attempt += 1;
     one.begun_s = now_s;
     Ok(())
 }
 
 fn commit(
     map: &mut StoredMap,
-    me: &str,
-    (id, runner): (&str, &str),
+    (me, boot): (&str, &str),
+    (id, attempt): (&str, u64),
     now_s: u64,
     pause_ms: u64,
 ) -> Result<(), String> {
     let one = active(map, id)?.clone();
-    if one.runner != runner {
-        return Err("the migration is run by another".to_owned());
+    if one.runner.is_empty() || one.attempt != attempt {
+        return Err("the migration has begun again".to_owned());
     }
     let group = |id: &str| map.joined.iter().find(|group| group.id == id);
     let (Some(source), Some(target)) = (group(&one.from), group(&one.to)) else {
         return Err("a group of the migration has gone".to_owned());
     };
-    if source.master.id != me || source.master.id != one.source || target.master.id != one.target {
+    if target.master.id != me || source.master.id != one.source || target.master.id != one.target {
         return Err("a master of the migration was replaced".to_owned());
+    }
+    if source.master.boot != one.runner || target.master.boot != boot {
+        return Err("a master of the migration was restarted".to_owned());
     }
     owns_all(source, &one.slots)?;
     let epoch = map.epoch();

@@ -109,6 +109,7 @@ fn node(value: &Value) -> Result<Node, String> {
         bus_port: port.wrapping_add(BUS_PORT_DISTANCE),
         hostname,
         health,
+        boot: String::new(),
     })
 }
 

@@ -139,6 +139,7 @@ fn group_value(group: &NodeGroup) -> Value {
 fn node_value(node: &Node) -> Value {
     json!({
         "id": node.id, "ip": node.ip, "port": node.port, "bus_port": node.bus_port, "hostname": node.hostname,
+        "boot": node.boot,
     })
 }
 
@@ -187,6 +188,8 @@ fn node(value: &Value) -> Result<Node, String> {
         bus_port: port(value, "bus_port")?,
         hostname: text(value, "hostname")?,
         health: Health::Online,
+        // The map of an older version has none.
+        boot: value.get("boot").and_then(Value::as_str).unwrap_or_default().to_owned(),
     })
 }
 

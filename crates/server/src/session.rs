@@ -186,8 +186,8 @@ pub struct Session {
     pub copy: Option<Box<Wish>>,
     /// It reads from replicas of a cluster (READONLY).
     pub reads_replica: bool,
-    /// It is the source of a migration: keys of slots that are arriving are its to write.
-    pub imports_slots: bool,
+    /// The migration whose source it is, and the attempt: keys of its slots, which are arriving, are this client's to write.
+    pub import: Option<Box<(String, u64)>>,
     /// Commands that ASKING is still for, itself among them.
     pub asks_left: u8,
     /// Names of fields for the hashes it is about to send; nothing for most clients.
@@ -242,7 +242,7 @@ impl Session {
             own_messages: Vec::new(),
             copy: None,
             reads_replica: false,
-            imports_slots: false,
+            import: None,
             asks_left: 0,
             fieldsets: None,
             usage: Usage::default(),

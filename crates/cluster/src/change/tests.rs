@@ -5,11 +5,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::map::tests::node;
 
+fn register(node: Node) -> MapChange {
+    MapChange::Register { node, now_s: 1 }
+}
+
 /// A node that has told of itself.
 fn registered(ids: &[&str]) -> StoredMap {
     let mut map = StoredMap::default();
     for (at, id) in ids.iter().enumerate() {
-        MapChange::Register(node(id, at as u16 + 1)).apply(&mut map, id).expect("it is new");
+        register(node(id, at as u16 + 1)).apply(&mut map, id).expect("it is new");
     }
     map
 }
@@ -71,13 +75,13 @@ fn an_address_comes_from_those_who_meet() {
     let mut map = StoredMap::default();
     for id in ["a", "b"] {
         let unknown = Node { ip: String::new(), ..node(id, 1) };
-        done(&mut map, id, MapChange::Register(unknown.clone()));
-        done(&mut map, id, MapChange::Register(unknown));
+        done(&mut map, id, register(unknown.clone()));
+        done(&mut map, id, register(unknown));
     }
     done(&mut map, "b", meet("a"));
     let ip = |map: &StoredMap, at: usize| map.joined[at].master.ip.clone();
     assert_eq!((ip(&map, 0), ip(&map, 1)), ("8".to_owned(), "9".to_owned()));
-    done(&mut map, "b", MapChange::Register(Node { ip: String::new(), port: 77, ..node("b", 1) }));
+    done(&mut map, "b", register(Node { ip: String::new(), port: 77, ..node("b", 1) }));
     assert_eq!((ip(&map, 0), map.joined[0].master.port), ("8".to_owned(), 77));
     assert_eq!(refused(&map, "b", &meet("z")), "the node z does not use this store");
 }
@@ -104,7 +108,7 @@ fn slots_are_added_and_removed() {
 #[test]
 fn a_replica_follows_leads_and_leaves() {
     let mut map = three();
-    done(&mut map, "r", MapChange::Register(node("r", 9)));
+    done(&mut map, "r", register(node("r", 9)));
     assert_eq!(refused(&map, "r", &MapChange::Replicate("a".to_owned())), "Unknown node a");
     done(&mut map, "r", meet("a"));
     let replicate = |id: &str| MapChange::Replicate(id.to_owned());
@@ -116,18 +120,18 @@ fn a_replica_follows_leads_and_leaves() {
     assert_eq!(refused(&map, "r", &MapChange::AddSlots(range(1, 1))), "Slot 1 is already busy");
     assert_eq!(refused(&map, "b", &MapChange::Forget("a".to_owned())), HAS_REPLICAS);
     assert_eq!(refused(&map, "r", &MapChange::Forget("a".to_owned())), "Can't forget my master!");
-    done(&mut map, "r", MapChange::Lead);
+    done(&mut map, "r", MapChange::Lead(1));
     let seen = map.view("r", 1);
     let group = seen.own_group().expect("a group");
     assert_eq!((group.master.id.as_str(), group.replicas[0].id.as_str(), group.epoch), ("r", "a", 4));
     assert_eq!(group.slots, range(0, 5460));
-    assert_eq!(refused(&map, "r", &MapChange::Lead), "You should send CLUSTER FAILOVER to a replica");
+    assert_eq!(refused(&map, "r", &MapChange::Lead(1)), "You should send CLUSTER FAILOVER to a replica");
     done(&mut map, "a", MapChange::ReplicateNoOne);
     assert_eq!(map.view("a", 1).groups().len(), 4);
     done(&mut map, "b", MapChange::Forget("a".to_owned()));
     done(&mut map, "c", MapChange::Forget("a".to_owned()));
     assert_eq!(refused(&map, "c", &MapChange::Forget("x".to_owned())), "Unknown node x");
-    done(&mut map, "a", MapChange::Register(node("a", 1)));
+    done(&mut map, "a", register(node("a", 1)));
     assert_eq!(map.view("a", 1).groups().len(), 1, "it is new again");
     done(&mut map, "a", MapChange::Reset);
     done(&mut map, "unknown", MapChange::Reset);
@@ -201,7 +205,7 @@ fn any_change() -> impl Strategy<Value = (usize, MapChange)> {
         id().prop_map(SlotState::Owner),
     ];
     let change = prop_oneof![
-        (0usize..4).prop_map(|at| MapChange::Register(node(["a", "b", "c", "d"][at], 1 + at as u16))),
+        (0usize..4).prop_map(|at| register(node(["a", "b", "c", "d"][at], 1 + at as u16))),
         id().prop_map(|id| meet(&id)),
         ranges().prop_map(MapChange::AddSlots),
         ranges().prop_map(MapChange::DelSlots),
@@ -210,7 +214,7 @@ fn any_change() -> impl Strategy<Value = (usize, MapChange)> {
         Just(MapChange::BumpEpoch),
         id().prop_map(MapChange::Replicate),
         Just(MapChange::ReplicateNoOne),
-        Just(MapChange::Lead),
+        Just(MapChange::Lead(1)),
         id().prop_map(MapChange::Forget),
         Just(MapChange::Reset),
         (0u16..16_384, state).prop_map(|(slot, state)| MapChange::SetSlot(slot, state)),

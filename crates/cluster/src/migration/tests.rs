@@ -27,8 +27,15 @@ fn run(id: &str, runner: &str) -> MigrationChange {
     MigrationChange::Run { id: id.to_owned(), runner: runner.to_owned(), now_s: 6 }
 }
 
-fn commit(id: &str, runner: &str) -> MigrationChange {
-    MigrationChange::Commit { id: id.to_owned(), runner: runner.to_owned(), now_s: 7, pause_ms: 3 }
+fn commit(id: &str, boot: &str) -> MigrationChange {
+    MigrationChange::Commit { id: id.to_owned(), attempt: 1, boot: boot.to_owned(), now_s: 7, pause_ms: 3 }
+}
+
+/// The node `id` is there with another boot.
+fn restart(map: &mut StoredMap, id: &str, boot: &str) {
+    let known = map.joined.iter().flat_map(|group| group.nodes()).find(|node| node.id == id);
+    let node = crate::Node { boot: boot.to_owned(), ..known.expect("it is known").clone() };
+    MapChange::Register { node, now_s: 9 }.apply(map, id).expect("it is made");
 }
 
 fn fail(id: &str) -> MigrationChange {
@@ -44,19 +51,24 @@ fn refused(map: &StoredMap, me: &str, change: &MigrationChange) -> String {
 fn a_commit_gives_the_slots_away_and_nothing_before_it_does() {
     let mut map = map();
     assert_eq!(export("m", slots(100, 199), "c").apply(&mut map, "a"), Ok(()));
-    assert_eq!(refused(&map, "a", &commit("m", "boot")), "the migration is run by another");
-    assert_eq!(run("m", "boot").apply(&mut map, "a"), Ok(()));
+    assert_eq!(refused(&map, "c", &commit("m", "c-1")), "the migration has begun again");
+    assert_eq!(run("m", "a-1").apply(&mut map, "a"), Ok(()));
     assert_eq!(refused(&map, "a", &run("m", "later")), "the migration is another node's");
     assert_eq!(map.view("a", 1).owner(100), Some(0));
     let target = map.view("c", 1);
     assert!(target.is_arriving(150) && !target.is_arriving(200) && !map.view("a", 1).is_arriving(150));
     assert_eq!(target.hidden().count(), 100);
-    assert_eq!(refused(&map, "b", &commit("m", "boot")), "a master of the migration was replaced");
-    assert_eq!(commit("m", "boot").apply(&mut map, "a"), Ok(()));
+    assert!(target.gets("m", 1) && !target.gets("m", 2) && !target.gets("n", 1));
+    assert!(!map.view("a", 1).gets("m", 1));
+    for other in ["a", "b"] {
+        assert_eq!(refused(&map, other, &commit("m", "c-1")), "a master of the migration was replaced");
+    }
+    assert_eq!(refused(&map, "c", &commit("m", "c-0")), "a master of the migration was restarted");
+    assert_eq!(commit("m", "c-1").apply(&mut map, "c"), Ok(()));
     let (source, target) = (map.view("a", 2), map.view("c", 2));
     assert_eq!((source.owner(99), source.owner(100), source.owner(200)), (Some(0), Some(2), Some(0)));
     assert_eq!((source.hidden().count(), target.hidden().count()), (100, 0));
-    assert_eq!(refused(&map, "a", &commit("m", "boot")), "no migration m is under way");
+    assert_eq!(refused(&map, "c", &commit("m", "c-1")), "no migration m is under way");
     assert_eq!(refused(&map, "a", &fail("m")), "no migration m is under way", "what is committed stays");
     let again = export("n", slots(150, 150), "a");
     assert_eq!(refused(&map, "c", &again), "keys of migration m are being removed, try again later");
@@ -105,17 +117,19 @@ fn a_plan_needs_free_slots_of_one_owner() {
 fn a_failed_one_changes_no_owner_and_a_replaced_master_ends_it() {
     let mut map = map();
     assert_eq!(export("m", slots(0, 8191), "b").apply(&mut map, "a"), Ok(()));
-    assert_eq!(run("m", "boot").apply(&mut map, "a"), Ok(()));
-    assert_eq!(MapChange::Lead.apply(&mut map, "ra"), Ok(crate::change::MapAnswer::Done));
-    assert_eq!(refused(&map, "ra", &commit("m", "boot")), "a master of the migration was replaced");
-    assert_eq!(refused(&map, "a", &commit("m", "boot")), "a master of the migration was replaced");
-    let before = map.view("b", 1);
-    assert_eq!(fail("m").apply(&mut map, "ra"), Ok(()));
+    assert_eq!(run("m", "a-1").apply(&mut map, "a"), Ok(()));
+    let (before, mut replaced) = (map.view("b", 1), map.clone());
+    assert_eq!(MapChange::Lead(8).apply(&mut replaced, "ra"), Ok(crate::change::MapAnswer::Done));
+    assert_eq!(refused(&replaced, "b", &commit("m", "b-1")), "no migration m is under way");
+    let ended = replaced.view("b", 2).migration("m").cloned().expect("it is known");
+    assert_eq!((ended.state, ended.why.as_str()), (MigrationState::Failed, "the source was replaced"));
+    assert_eq!(fail("m").apply(&mut map, "b"), Ok(()));
     let after = map.view("b", 2);
     assert_eq!((before.owner(5), after.owner(5)), (Some(0), Some(0)));
     assert_eq!(after.hidden().count(), 8192, "what it has got is hidden until it is removed");
     assert_eq!(after.migration("m").map(|one| one.why.as_str()), Some("no room"));
-    assert_eq!(refused(&map, "ra", &commit("m", "boot")), "no migration m is under way");
+    assert_eq!(refused(&map, "b", &commit("m", "b-1")), "no migration m is under way");
+    let mut map = replaced;
     assert_eq!(MigrationChange::Swept("m".to_owned()).apply(&mut map, "b"), Ok(()));
     assert_eq!(map.view("b", 3).hidden().count(), 0);
     for n in 0..300 {
@@ -124,6 +138,26 @@ fn a_failed_one_changes_no_owner_and_a_replaced_master_ends_it() {
         assert_eq!(fail(&id).apply(&mut map, "ra"), Ok(()), "it has not begun, so nothing is left of it");
     }
     assert_eq!(map.migrations.len(), ENDED_MAX);
+}
+
+#[test]
+fn a_process_that_was_restarted_commits_nothing_that_began_before() {
+    for (restarted, why) in [("a", "the source was restarted"), ("c", "the target was restarted")] {
+        let mut map = map();
+        assert_eq!(export("m", slots(100, 199), "c").apply(&mut map, "a"), Ok(()));
+        restart(&mut map, restarted, "2");
+        assert!(map.migrations[0].is_active(), "nothing has been sent");
+        let boot = |of: &str, usual: &str| if of == restarted { "2".to_owned() } else { usual.to_owned() };
+        assert_eq!(run("m", &boot("a", "a-1")).apply(&mut map, "a"), Ok(()));
+        restart(&mut map, restarted, "2");
+        assert!(map.migrations[0].is_active(), "it is the same process");
+        let wish = commit("m", &boot("c", "c-1"));
+        assert_eq!(wish.apply(&mut map.clone(), "c"), Ok(()));
+        restart(&mut map, restarted, "3");
+        assert_eq!((map.migrations[0].state, map.migrations[0].why.as_str()), (MigrationState::Failed, why));
+        assert_eq!(refused(&map, "c", &wish), "no migration m is under way");
+        assert_eq!((map.view("a", 2).owner(100), map.view("c", 2).hidden().count()), (Some(0), 100));
+    }
 }
 
 #[test]
@@ -150,9 +184,9 @@ fn commands_of_a_held_slot_wait_and_the_source_alone_writes_what_arrives() {
     let message = Ask { is_pubsub: true, ..ask(&all, &[100], true) };
     assert_eq!(RULES.verdict(&all, &message), Routing::Serve);
 
-    assert_eq!(run("m", "boot").apply(&mut stored, "a"), Ok(()));
+    assert_eq!(run("m", "a-1").apply(&mut stored, "a"), Ok(()));
     let mut given = stored.clone();
-    assert_eq!(commit("m", "boot").apply(&mut given, "a"), Ok(()));
+    assert_eq!(commit("m", "c-1").apply(&mut given, "c"), Ok(()));
     let early = given.view("a", 3).with_holds(vec![hold(WhoWaits::Everybody)], 4);
     assert_eq!(
         RULES.verdict(&early, &ask(&early, &[100], false)),

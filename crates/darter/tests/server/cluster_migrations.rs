@@ -3,21 +3,20 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use crate::cluster_moves::{StopOnDrop, write_and_check};
-use crate::harness::{Client, PATIENCE, Value, wait_until};
+use crate::harness::{Client, Value, wait_until};
 use crate::stored::{ClusterClient, StoredNodes, text};
 
-fn run(client: &mut Client, line: &str) -> Value {
+pub fn run(client: &mut Client, line: &str) -> Value {
     client.call(&line.split(' ').collect::<Vec<_>>())
 }
 
 /// A migration as a node shows it.
-type MigrationFields = HashMap<String, String>;
+pub type MigrationFields = HashMap<String, String>;
 
 /// The migrations that a node shows by `line`, the latest first.
-fn shown_by(client: &mut Client, line: &str) -> Vec<MigrationFields> {
+pub fn shown_by(client: &mut Client, line: &str) -> Vec<MigrationFields> {
     let Value::Array(all) = run(client, line) else { panic!("{line} is refused") };
     let fields = |one: Value| {
         let Value::Array(fields) = one else { panic!("no fields") };
@@ -30,12 +29,12 @@ fn shown_by(client: &mut Client, line: &str) -> Vec<MigrationFields> {
     all.into_iter().map(fields).collect()
 }
 
-fn shown(client: &mut Client) -> Vec<MigrationFields> {
+pub fn shown(client: &mut Client) -> Vec<MigrationFields> {
     shown_by(client, "CLUSTER GETSLOTMIGRATIONS")
 }
 
 /// Begins a migration; while what an earlier one has left is removed, or the store is away, it is asked for again.
-fn begin(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
+pub fn begin(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
     let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slots} NODE {}", nodes.id(to));
     let mut said = Value::Null;
     wait_until("the migration is planned", || {
@@ -49,7 +48,7 @@ fn begin(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
 }
 
 /// Waits for the end of the latest migration of a node; returns its state and its message.
-fn end(nodes: &StoredNodes, at: usize) -> (String, String) {
+pub fn end(nodes: &StoredNodes, at: usize) -> (String, String) {
     let mut latest = MigrationFields::new();
     wait_until("the migration ends", || {
         latest = shown(&mut nodes.client(at)).remove(0);
@@ -58,18 +57,18 @@ fn end(nodes: &StoredNodes, at: usize) -> (String, String) {
     (latest["state"].clone(), latest["message"].clone())
 }
 
-fn succeed(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
+pub fn succeed(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
     begin(nodes, from, to, slots);
     assert_eq!(end(nodes, from), ("success".to_owned(), String::new()));
 }
 
-fn keys(nodes: &StoredNodes, at: usize) -> i64 {
+pub fn keys(nodes: &StoredNodes, at: usize) -> i64 {
     let Value::Int(keys) = run(&mut nodes.client(at), "DBSIZE") else { panic!("no number") };
     keys
 }
 
 /// Keys of a slot, hidden ones too.
-fn keys_in(nodes: &StoredNodes, at: usize, slot: u16) -> i64 {
+pub fn keys_in(nodes: &StoredNodes, at: usize, slot: u16) -> i64 {
     let Value::Int(keys) = run(&mut nodes.client(at), &format!("CLUSTER COUNTKEYSINSLOT {slot}")) else {
         panic!("no number")
     };
@@ -77,10 +76,10 @@ fn keys_in(nodes: &StoredNodes, at: usize, slot: u16) -> i64 {
 }
 
 /// Slot 5061, that of `{bar}`, with keys enough for several batches in a slow migration. It is node 0's.
-const BAR: u16 = 5061;
-const BARS: usize = 3000;
+pub const BAR: u16 = 5061;
+pub const BARS: usize = 3000;
 
-fn fill_bar(nodes: &StoredNodes) {
+pub fn fill_bar(nodes: &StoredNodes) {
     let mut client = nodes.client(0);
     for n in 0..BARS / 100 {
         let mut words = vec!["MSET".to_owned()];
@@ -90,13 +89,13 @@ fn fill_bar(nodes: &StoredNodes) {
 }
 
 /// Makes the migrations of a node slow, or as fast as they can be.
-fn throttle(nodes: &StoredNodes, at: usize, us: u32) {
+pub fn throttle(nodes: &StoredNodes, at: usize, us: u32) {
     let line = format!("CONFIG SET slot_migration_throttle_us {us}");
     assert_eq!(run(&mut nodes.client(at), &line), Value::ok());
 }
 
 /// Begins a slow migration of slot 5061 from node 0 to node 1, and waits until some of its keys are there.
-fn begin_slowly(nodes: &StoredNodes) {
+pub fn begin_slowly(nodes: &StoredNodes) {
     throttle(nodes, 0, 1_000_000);
     begin(nodes, 0, 1, "5061 5061");
     wait_until("keys arrive", || keys_in(nodes, 1, BAR) > 0);
@@ -135,7 +134,8 @@ fn slots_move_as_a_whole() {
         ),
         ("CLUSTER CANCELSLOTMIGRATIONS", "ERR No migrations ongoing".to_owned()),
         ("CLUSTER MIGRATION IMPORT 5 6", "ERR this node is already the owner of the slot range".to_owned()),
-        ("DARTER IMPORT 12", "TRYAGAIN the migration is not known here".to_owned()),
+        ("DARTER IMPORT 12 1", "TRYAGAIN the migration is not known here".to_owned()),
+        ("DARTER COMMIT 12", "ERR the connection has brought no slots".to_owned()),
     ] {
         assert_eq!(text(run(&mut source, line)), said, "{line}");
     }
@@ -353,7 +353,7 @@ fn append_and_check(port: u16, who: u64, stop: &AtomicBool) {
 }
 
 /// The number of moves in a test: `usual`, or more by an environment variable.
-fn rounds(usual: usize) -> usize {
+pub fn rounds(usual: usize) -> usize {
     std::env::var("DARTER_MIGRATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
@@ -390,111 +390,4 @@ fn no_write_is_lost_or_made_twice_while_slots_move_as_a_whole() {
     });
     nodes.settle();
     assert!(written.load(Ordering::Relaxed) > 100);
-}
-
-/// Counts up by one key of each slot until the end; after a broken connection the last one may be there or not.
-fn count_through_kills(nodes: &std::sync::RwLock<StoredNodes>, who: usize, stop: &AtomicBool) {
-    let tag = format!("{{bar}}count{who}");
-    let (mut acknowledged, mut unknown) = (0i64, 0i64);
-    let call = |at: usize, words: &[&str]| -> Option<Value> {
-        let port = nodes.read().expect("no writer has failed").servers[at].port();
-        let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-        let _ = stream.set_read_timeout(Some(std::time::Duration::from_secs(5)));
-        Client::over(stream).try_call(words)
-    };
-    let mut at = 0;
-    while !stop.load(Ordering::Relaxed) || acknowledged < 20 {
-        match call(at, &["INCR", &tag]) {
-            Some(Value::Int(n)) => {
-                assert!(
-                    n > acknowledged && n <= acknowledged + unknown + 1,
-                    "{n} after {acknowledged} and {unknown} of which nothing is known"
-                );
-                (acknowledged, unknown) = (n, 0);
-            }
-            Some(Value::Error(line)) if line.starts_with("MOVED") => at = 1 - at,
-            Some(Value::Error(line)) if line.starts_with("ERR") => panic!("{line}"),
-            // Refused: nothing was done.
-            Some(Value::Error(_)) => at = 1 - at,
-            Some(other) => panic!("{other:?}"),
-            None => {
-                unknown += 1;
-                at = 1 - at;
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-        }
-    }
-    let began = Instant::now();
-    loop {
-        assert!(began.elapsed() < PATIENCE, "nobody serves the key");
-        match call(at, &["GET", &tag]) {
-            Some(Value::Text(n)) => {
-                let n: i64 = n.parse().expect("a number");
-                assert!(
-                    (acknowledged..=acknowledged + unknown).contains(&n),
-                    "{n}, {acknowledged} were acknowledged"
-                );
-                return;
-            }
-            Some(Value::Null) => panic!("{acknowledged} increments are lost"),
-            _ => at = 1 - at,
-        }
-    }
-}
-
-#[test]
-fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
-    let flags = ["--appendonly", "yes", "--appendfsync", "always"];
-    let Some(nodes) = StoredNodes::create_with("kills", 3, &flags) else { return };
-    let nodes = std::sync::RwLock::new(nodes);
-    {
-        let nodes = nodes.read().expect("nobody has failed");
-        fill_bar(&nodes);
-    }
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..3)
-            .map(|who| {
-                let (nodes, stop) = (&nodes, &stop);
-                scope.spawn(move || count_through_kills(nodes, who, stop))
-            })
-            .collect();
-        let _guard = StopOnDrop(&stop);
-        let mut rng = darter_base::rng::Rng::new(7);
-        for round in 0..rounds(6) {
-            if writers.iter().any(std::thread::ScopedJoinHandle::is_finished) {
-                break;
-            }
-            let owner = {
-                let nodes = nodes.read().expect("nobody has failed");
-                wait_until("nothing is left of the last migration", || {
-                    (0..2).any(|at| {
-                        let said = nodes.client(at).try_call(&["GET", "{bar}0"]);
-                        matches!(said, Some(Value::Text(_)))
-                    })
-                });
-                let serves = |at: &usize| matches!(run(&mut nodes.client(*at), "GET {bar}0"), Value::Text(_));
-                let owner = (0..2).find(serves).expect("an owner");
-                // From the first key to the change of the map: some 20 batches.
-                throttle(&nodes, owner, if round % 2 == 0 { 3000 } else { 0 });
-                begin(&nodes, owner, 1 - owner, "5061 5061");
-                owner
-            };
-            std::thread::sleep(std::time::Duration::from_millis(rng.below(120)));
-            let killed = if rng.below(2) == 0 { owner } else { 1 - owner };
-            nodes.write().expect("nobody has failed").restart(killed);
-            let nodes = nodes.read().expect("nobody has failed");
-            let (state, why) = end(&nodes, owner);
-            println!("{round}: {state} {why}");
-        }
-        stop.store(true, Ordering::Relaxed);
-        for writer in writers {
-            writer.join().expect("every increment is there once");
-        }
-    });
-    let nodes = nodes.into_inner().expect("nobody has failed");
-    let owner = (0..2).find(|at| matches!(run(&mut nodes.client(*at), "GET {bar}0"), Value::Text(_)));
-    let owner = owner.expect("an owner");
-    wait_until("nothing hidden is left", || keys_in(&nodes, 1 - owner, BAR) == 0);
-    assert_eq!(keys_in(&nodes, owner, BAR), BARS as i64 + 3);
 }

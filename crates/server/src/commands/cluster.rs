@@ -202,7 +202,8 @@ fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Slot
     };
     let id = shared.cluster.id().to_owned();
     let hostname = settings.announce_hostname.clone();
-    let master = Node { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online };
+    let master =
+        Node { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online, boot: String::new() };
     SlotMap::new(
         vec![NodeGroup { id: id.clone(), epoch: revision, slots, master, replicas: Vec::new() }],
         &id,

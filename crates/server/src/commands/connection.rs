@@ -124,7 +124,7 @@ fn reset(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
     session.no_evict = false;
     session.no_touch = false;
     session.reads_replica = false;
-    session.imports_slots = false;
+    session.import = None;
     session.gate.set(Gate::NO_TOUCH, false);
     session.gate.set(Gate::IMPORTS, false);
     session.fieldsets = None;

@@ -1,7 +1,7 @@
 //! DARTER: what servers of ours say to each other (HELLO, SYNC, FLOW, ACK), and reading one's own writes (SEQ, WAITSEQ).
 
 use darter_base::number;
-use darter_cluster::SlotMigration;
+use darter_cluster::{MapChange, MigrationChange};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec, reader};
 use darter_replica::history::Id;
@@ -18,6 +18,7 @@ use crate::replication::flows::ReplicaProgress;
 use crate::replication::group::{self, beats, show};
 use crate::replication::roles;
 use crate::shared::Shared;
+use crate::thread_state::unix_ms;
 
 const LINK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 const ACK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
@@ -101,12 +102,22 @@ pub const FAMILY: &[ServerCommand] = &[
     row(
         link(
             "darter|import",
-            3,
-            "migration",
+            4,
+            "migration attempt",
             "Lets the connection bring the keys of slots that are arriving.",
         )
         .flag(ACK),
         import,
+    ),
+    row(
+        link(
+            "darter|commit",
+            3,
+            "milliseconds",
+            "Makes the slots whose keys the connection has brought this node's.",
+        )
+        .flag(ACK),
+        commit,
     ),
     row(
         Spec::other("darter|seq", 2).fast().flag(Flags::STALE).doc(
@@ -131,13 +142,38 @@ pub const FAMILY: &[ServerCommand] = &[
 /// Marks the connection as that of a migration's source.
 fn import(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let map = &caller.local.cluster.map;
-    let known = std::str::from_utf8(args.at(2)).ok().and_then(|id| map.migration(id));
-    let own = map.own_group().map(|group| group.id.as_str());
-    let comes_here =
-        |one: &&SlotMigration| one.is_active() && own == Some(one.to.as_str()) && one.target == map.me();
-    known.filter(comes_here).ok_or(Fault::text("TRYAGAIN the migration is not known here"))?;
-    caller.session.imports_slots = true;
+    let id = String::from_utf8_lossy(args.at(2)).into_owned();
+    let attempt = u64::try_from(reader::int(args.at(3))?).map_err(|_| Fault::NotInteger)?;
+    if !map.gets(&id, attempt) || map.migration(&id).is_none_or(|one| one.target != map.me()) {
+        return Err(Fault::text("TRYAGAIN the migration is not known here"));
+    }
+    caller.session.import = Some(Box::new((id, attempt)));
     reply.ok();
+    Ok(())
+}
+
+/// Gives this node the slots of the connection's migration, all of whose keys were answered for on it. `milliseconds`: for
+/// which writers have waited. Answered when this server serves the slots; after an error they may still become its own.
+fn commit(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
+    let pause_ms = u64::try_from(reader::int(args.at(2))?).map_err(|_| Fault::NotInteger)?;
+    let shared = caller.local.shared;
+    let import = caller.session.import.as_deref().cloned();
+    let (Some(store), Some((id, attempt))) = (&shared.cluster.store, import) else {
+        return Err(Fault::text("ERR the connection has brought no slots"));
+    };
+    if !caller.may_wait {
+        return Err(Fault::text("ERR DARTER COMMIT isn't allowed for DENY BLOCKING client"));
+    }
+    // The boot is that of the process that has the keys in its memory.
+    let boot = shared.replication.boot.to_string();
+    let wish = MigrationChange::Commit { id, attempt, boot, now_s: unix_ms() / 1000, pause_ms };
+    let to = asking(caller);
+    let then = move |shared: &'static Shared, outcome: Outcome| {
+        let done = outcome.and_then(|answers| answers.into_iter().collect::<Result<Vec<_>, _>>());
+        answer(shared, to, done.as_ref().map(|_| ()).map_err(String::as_str));
+    };
+    store.change(vec![MapChange::Migration(wish)], Box::new(then));
+    wait(caller);
     Ok(())
 }
 

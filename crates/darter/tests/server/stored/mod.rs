@@ -3,9 +3,11 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::harness::folder::Folder;
@@ -59,11 +61,6 @@ impl Etcd {
             let _ = process.wait();
         }
     }
-
-    /// As `cluster_store` names it.
-    pub fn place(&self) -> String {
-        format!("etcd://127.0.0.1:{}", self.port)
-    }
 }
 
 impl Drop for Etcd {
@@ -72,12 +69,95 @@ impl Drop for Etcd {
     }
 }
 
+/// The way of one node to the store. Shut, it keeps changes back, and delivers them later, even if their node is dead by then.
+#[derive(Clone)]
+pub struct StoreGate {
+    port: u16,
+    state: Arc<GateState>,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_shut: AtomicBool,
+    kept: AtomicUsize,
+}
+
+impl StoreGate {
+    fn before(etcd: u16) -> StoreGate {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let gate = StoreGate { port, state: Arc::default() };
+        let state = gate.state.clone();
+        std::thread::spawn(move || {
+            for caller in listener.incoming().flatten() {
+                let state = state.clone();
+                std::thread::spawn(move || state.join(caller, etcd));
+            }
+        });
+        gate
+    }
+
+    /// As `cluster_store` names it.
+    fn place(&self) -> String {
+        format!("etcd://127.0.0.1:{}", self.port)
+    }
+
+    /// Keeps changes back from now on.
+    pub fn shut(&self) {
+        self.state.is_shut.store(true, SeqCst);
+    }
+
+    /// Delivers them.
+    pub fn open(&self) {
+        self.state.is_shut.store(false, SeqCst);
+    }
+
+    /// How many changes were kept back until now.
+    pub fn kept(&self) -> usize {
+        self.state.kept.load(SeqCst)
+    }
+}
+
+impl GateState {
+    fn join(&self, caller: TcpStream, etcd: u16) -> Option<()> {
+        let store = TcpStream::connect(("127.0.0.1", etcd)).ok()?;
+        let _ = (caller.set_nodelay(true), store.set_nodelay(true));
+        let back = (store.try_clone().ok()?, caller.try_clone().ok()?);
+        std::thread::spawn(move || pass_on(back, |_| ()));
+        pass_on((caller, store), |bytes| {
+            let is_change = bytes.windows(10).any(|word| word == b"/v3/kv/txn");
+            if is_change && self.is_shut.load(SeqCst) {
+                self.kept.fetch_add(1, SeqCst);
+                while self.is_shut.load(SeqCst) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        });
+        Some(())
+    }
+}
+
+/// Carries bytes from one to the other; `look` sees them first.
+fn pass_on((mut from, mut to): (TcpStream, TcpStream), look: impl Fn(&[u8])) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        look(&bytes[..len]);
+        if to.write_all(&bytes[..len]).is_err() {
+            break;
+        }
+    }
+    // What was sent before the end still arrives.
+    let _ = to.shutdown(Shutdown::Write);
+}
+
 /// Servers whose map is in one etcd, each in a folder.
 pub struct StoredNodes {
     /// The store; it ends after the servers.
     pub etcd: Etcd,
     /// The servers.
     pub servers: Vec<Server>,
+    /// Their ways to the store.
+    pub gates: Vec<StoreGate>,
     folders: Vec<Folder>,
     name: String,
     flags: Vec<String>,
@@ -94,7 +174,8 @@ impl StoredNodes {
         let etcd = Etcd::start(name)?;
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let name = name.to_owned();
-        let mut nodes = StoredNodes { etcd, servers: Vec::new(), folders: Vec::new(), name, flags };
+        let mut nodes =
+            StoredNodes { etcd, servers: Vec::new(), gates: Vec::new(), folders: Vec::new(), name, flags };
         (0..count).for_each(|_| nodes.add());
         Some(nodes)
     }
@@ -117,21 +198,24 @@ impl StoredNodes {
     /// Starts one more.
     pub fn add(&mut self) {
         let folder = Folder::new(&format!("stored-{}-{}", self.name, self.servers.len()));
-        let server = self.launch(&folder);
+        let gate = StoreGate::before(self.etcd.port);
+        let server = self.launch(&folder, &gate);
         self.servers.push(server);
+        self.gates.push(gate);
         self.folders.push(folder);
     }
 
-    /// Kills one of them and starts it again with what it has kept, on another port.
+    /// Kills one of them and starts it again with what it has kept, on another port and with a new way to the store.
     pub fn restart(&mut self, at: usize) {
         // SIGKILL: nothing is written that is not written yet.
         let pid = self.servers[at].pid().to_string();
         let _ = Command::new("kill").args(["-9", &pid]).status();
-        self.servers[at] = self.launch(&self.folders[at]);
+        self.gates[at] = StoreGate::before(self.etcd.port);
+        self.servers[at] = self.launch(&self.folders[at], &self.gates[at]);
     }
 
-    fn launch(&self, folder: &Folder) -> Server {
-        let flags = ["--cluster_mode=yes", "--cluster_store", &self.etcd.place(), "--dir", folder.text()];
+    fn launch(&self, folder: &Folder, gate: &StoreGate) -> Server {
+        let flags = ["--cluster_mode=yes", "--cluster_store", &gate.place(), "--dir", folder.text()];
         let usual = ["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"];
         let own: Vec<&str> = self.flags.iter().map(String::as_str).collect();
         let server = Server::start(&[&flags[..], &usual, &own].concat());

@@ -13,7 +13,7 @@ use darter_latch::Grant;
 use darter_txn::LockSet;
 
 use super::map_store::{Outcome, UNREACHED};
-use super::peer;
+use super::{outgoing, peer};
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job, Shards};
 use crate::replication::takeover;
@@ -167,7 +167,7 @@ pub fn lead(shared: &'static Shared, then: AfterHandover) -> std::io::Result<()>
         }
         // The old master serves no more: the map is changed as soon as that can be.
         loop {
-            match change(shared, vec![MapChange::Lead]) {
+            match change(shared, vec![MapChange::Lead(outgoing::now_s())]) {
                 Ok(answers) => return then(shared, one(answers)),
                 Err(why) => tracing::warn!("this node leads now, but the map does not say so: {why}"),
             }

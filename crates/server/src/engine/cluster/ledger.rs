@@ -120,7 +120,9 @@ mod tests {
 
     fn node(id: &str, port: u16) -> MapChange {
         let (id, ip, hostname) = (id.to_owned(), "10.0.0.1".to_owned(), String::new());
-        MapChange::Register(Node { id, ip, port, bus_port: port + 1, hostname, health: Health::Online })
+        let node =
+            Node { id, ip, port, bus_port: port + 1, hostname, health: Health::Online, boot: String::new() };
+        MapChange::Register { node, now_s: 1 }
     }
 
     fn slots(start: u16, end: u16) -> MapChange {

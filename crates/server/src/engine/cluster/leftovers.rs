@@ -57,7 +57,7 @@ pub fn remove(shared: &'static Shared, one: &SlotMigration) {
         }
     }
     match outgoing::change(shared, MigrationChange::Swept(one.id.clone())) {
-        Ok(_) | Err(ChangeFault::Refused(_)) => {}
+        Ok(_) | Err(ChangeFault::Refused) => {}
         Err(ChangeFault::Unknown(_)) => thread::sleep(PAUSE),
     }
 }

@@ -112,6 +112,7 @@ impl MapStore {
                 routed: 0,
                 held_until: None,
                 looked: Instant::now(),
+                is_introduced: false,
             };
             keeper.look();
             loop {
@@ -150,6 +151,8 @@ struct MapKeeper {
     held_until: Option<Instant>,
     // when it looked last
     looked: Instant,
+    // the store knows this run of the node
+    is_introduced: bool,
 }
 
 impl MapKeeper {
@@ -169,11 +172,27 @@ impl MapKeeper {
         }
     }
 
+    /// Makes this run of the node known, if it is not yet. This server routes by no map before: so the store has ended what
+    /// the process before has begun. Errors: the store cannot be asked.
+    fn introduce(&mut self) -> Result<(), String> {
+        if self.is_introduced {
+            return Ok(());
+        }
+        let introduced = self.ledger.change(self.shared.cluster.id(), &[registration(self.shared)]);
+        self.note(introduced)?;
+        self.is_introduced = true;
+        courier::tell_of_map(self.shared, &self.ledger.map().joined);
+        Ok(())
+    }
+
     /// Has this server route by a map that others have made, and makes this node known under its address.
     fn look(&mut self) {
-        let looked = self.ledger.look();
+        let looked = self.introduce().and_then(|()| {
+            let looked = self.ledger.look();
+            self.note(looked)
+        });
         self.looked = Instant::now();
-        if self.note(looked).is_err() || self.held_until.is_some_and(|until| Instant::now() < until) {
+        if looked.is_err() || self.held_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
         self.settle(Box::new(outgoing::attend));
@@ -186,11 +205,14 @@ impl MapKeeper {
             *known == Node { ip, ..node.clone() }
         });
         if !is_known {
-            self.change(&[MapChange::Register(node)], AnswerTime::Routed, Box::new(|_, _| ()));
+            self.change(&[registration(self.shared)], AnswerTime::Routed, Box::new(|_, _| ()));
         }
     }
 
     fn change(&mut self, changes: &[MapChange], when: AnswerTime, then: AfterChange) {
+        if let Err(line) = self.introduce() {
+            return then(self.shared, Err(line));
+        }
         let before = self.ledger.revision();
         let changed = self.ledger.change(self.shared.cluster.id(), changes);
         match self.note(changed) {
@@ -257,6 +279,11 @@ impl MapKeeper {
     }
 }
 
+/// The change that makes this node known.
+fn registration(shared: &Shared) -> MapChange {
+    MapChange::Register { node: own_node(shared), now_s: outgoing::now_s() }
+}
+
 /// This node as the settings describe it. Its address is empty if nothing names it: then it is the one that others meet.
 fn own_node(shared: &Shared) -> Node {
     let live = shared.settings.live();
@@ -273,6 +300,6 @@ fn own_node(shared: &Shared) -> Node {
         0 => port.wrapping_add(10_000),
         bus_port => bus_port,
     };
-    let hostname = settings.announce_hostname.clone();
-    Node { id: shared.cluster.id().to_owned(), ip, port, bus_port, hostname, health: Health::Online }
+    let (hostname, boot) = (settings.announce_hostname.clone(), shared.replication.boot.to_string());
+    Node { id: shared.cluster.id().to_owned(), ip, port, bus_port, hostname, health: Health::Online, boot }
 }

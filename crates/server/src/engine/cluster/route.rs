@@ -196,7 +196,7 @@ fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args
         reads_replica: session.reads_replica,
         is_asking: session.gate.has(Gate::ASKING) || entry.spec.flags.any(Flags::ASKING),
         moves_keys: entry.spec.has(Marks::MOVES_KEYS),
-        imports: session.imports_slots,
+        imports: session.import.as_ref().is_some_and(|import| local.cluster.map.gets(&import.0, import.1)),
         ..Ask::default()
     };
     add(local, &mut ask, entry, args);

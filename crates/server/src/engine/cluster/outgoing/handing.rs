@@ -1,44 +1,39 @@
-//! HOLD and COMMIT: writers of the slots wait, the rest is sent, everybody waits, and the map is changed by one transaction.
+//! HOLD and COMMIT: writers of the slots wait, the rest is sent, everybody waits, and the target changes the map by one transaction.
 //!
-//! Nobody is let go before the outcome is known. If the store does not answer, the migration is marked as failed there; only
-//! when the mark is refused has it been committed.
+//! Nobody is let go before the outcome is known and this server routes by it. If the target does not say that it did, or the
+//! store does not answer, the migration is marked as failed there; only when the mark is refused has it been committed.
+//! `darter_cluster::SlotMigration` says why the target's own process makes the transaction.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::{MapChange, MigrationChange, MigrationState, SlotHold, SlotMigration, WhoWaits};
+use darter_cluster::{MigrationChange, MigrationState, SlotHold, SlotMigration, WhoWaits};
 
 use super::copy::SlotCopy;
 use super::peer::ImportTarget;
 use super::{ChangeFault, ExportStage, ExportStop, PAUSE, change, now_s};
 use crate::engine::cluster::handover::make_known;
-use crate::engine::cluster::map_store::UNREACHED;
 use crate::shared::Shared;
 
 /// What the store has made of a commit.
 enum Committed {
     Yes,
-    No(String),
+    No,
 }
 
 /// Gives the slots to the target. Errors: why not; the slots are served here as before then.
-pub fn hand_over(copying: &SlotCopy, target: &mut ImportTarget, runner: &str) -> Result<(), ExportStop> {
+pub fn hand_over(copying: &SlotCopy, target: &mut ImportTarget) -> Result<(), ExportStop> {
     let began = Instant::now();
-    let outcome = hold_and_commit(copying, target, runner, began);
+    let outcome = hold_and_commit(copying, target, began);
     hold(copying, None, began).unwrap_or(());
     let pause_ms = began.elapsed().as_millis() as u64;
     copying.shared.cluster.outgoing.pause_ms.fetch_add(pause_ms, Relaxed);
     outcome
 }
 
-fn hold_and_commit(
-    copying: &SlotCopy,
-    target: &mut ImportTarget,
-    runner: &str,
-    began: Instant,
-) -> Result<(), ExportStop> {
+fn hold_and_commit(copying: &SlotCopy, target: &mut ImportTarget, began: Instant) -> Result<(), ExportStop> {
     let (shared, one) = (copying.shared, &copying.one);
     copying.note(ExportStage::Holding);
     hold(copying, Some(WhoWaits::Writers), began)?;
@@ -59,15 +54,15 @@ fn hold_and_commit(
     }
     hold(copying, Some(WhoWaits::Everybody), began)?;
     copying.must_be_active()?;
-    target.must_live()?;
     copying.note(ExportStage::Committing);
-    match commit(shared, one, runner, began) {
-        Committed::No(why) => Err(why.into()),
-        Committed::Yes => {
-            settle(shared, one);
-            Ok(())
+    if let Err(stop) = target.commit(began.elapsed().as_millis() as u64) {
+        let why = stop.why();
+        if let Committed::No = find_out(shared, one, &why) {
+            return Err(why.into());
         }
     }
+    settle(shared, one);
+    Ok(())
 }
 
 /// The time for which commands wait at most before the map is changed.
@@ -95,58 +90,47 @@ fn hold(copying: &SlotCopy, who: Option<WhoWaits>, began: Instant) -> Result<(),
     hear.recv_timeout(left).map_err(|_| LATE.into())
 }
 
-fn commit(shared: &'static Shared, one: &SlotMigration, runner: &str, began: Instant) -> Committed {
-    let pause_ms = began.elapsed().as_millis() as u64;
-    let (id, runner) = (one.id.clone(), runner.to_owned());
-    let wish = MigrationChange::Commit { id, runner, now_s: now_s(), pause_ms };
-    match change_early(shared, wish) {
-        Ok(()) => Committed::Yes,
-        Err(ChangeFault::Refused(why)) => Committed::No(why),
-        Err(ChangeFault::Unknown(why)) => find_out(shared, one, &why),
-    }
-}
-
-/// What has become of a commit whose answer is lost. Returns when it is known, however long that takes.
+/// What has become of a commit whose answer is missing. Returns when it is known, however long that takes.
 fn find_out(shared: &'static Shared, one: &SlotMigration, why: &str) -> Committed {
     tracing::warn!("migration {}: whether it is committed is not known ({why}), its slots wait", one.id);
     loop {
         let (id, state) = (one.id.clone(), MigrationState::Failed);
-        let why = format!("the store did not answer: {why}");
-        match change(shared, MigrationChange::Fail { id, state, why: why.clone(), now_s: now_s() }) {
-            Ok(_) => return Committed::No(why),
+        match change(shared, MigrationChange::Fail { id, state, why: why.to_owned(), now_s: now_s() }) {
+            Ok(_) => return Committed::No,
             Err(ChangeFault::Unknown(_)) => thread::sleep(PAUSE),
-            Err(ChangeFault::Refused(_)) => {
+            Err(ChangeFault::Refused) => {
                 // This server routes by the map that refuses it.
                 let map = shared.cluster.map();
-                let is_given = one.slots.first().is_some_and(|range| !map.is_own(range.start));
                 let is_done = map.migration(&one.id).map(|found| found.state == MigrationState::Done);
-                return match is_done.unwrap_or(is_given) {
-                    true => Committed::Yes,
-                    false => Committed::No(why),
-                };
+                if !is_done.unwrap_or_else(|| !is_own(shared, one)) {
+                    return Committed::No;
+                }
+                // The target may not know yet what it owns.
+                if let Some((_, node)) = map.find(one.target.as_bytes()) {
+                    make_known(shared, &node.ip, node.port);
+                }
+                return Committed::Yes;
             }
         }
     }
 }
 
-/// Changes the map, and is answered before this server routes by it.
-fn change_early(shared: &'static Shared, wish: MigrationChange) -> Result<(), ChangeFault> {
-    let (tell, hear) = sync_channel(1);
-    let store = shared.cluster.store.as_ref().ok_or_else(|| ChangeFault::Unknown(UNREACHED.to_owned()))?;
-    let changes = vec![MapChange::Migration(wish)];
-    store.change_early(changes, Box::new(move |_, outcome| drop(tell.send(outcome))));
-    ChangeFault::of(hear.recv().unwrap_or_else(|_| Err(UNREACHED.to_owned()))).map(drop)
+/// Returns true if the slots are this node's by the map that it routes by.
+fn is_own(shared: &Shared, one: &SlotMigration) -> bool {
+    let map = shared.cluster.map();
+    one.slots.first().is_some_and(|range| map.is_own(range.start))
 }
 
-/// Has the target serve the slots, and then this server send its clients there.
+/// Has this server send clients of the slots to their owner. Returns when it does: until then it would serve them itself.
 fn settle(shared: &'static Shared, one: &SlotMigration) {
-    let map = shared.cluster.map();
-    if let Some((_, node)) = map.find(one.target.as_bytes()) {
-        make_known(shared, &node.ip, node.port);
-    }
-    let (tell, hear) = sync_channel(1);
-    if let Some(store) = &shared.cluster.store {
+    let Some(store) = &shared.cluster.store else { return };
+    loop {
+        let (tell, hear) = sync_channel(1);
         store.change(Vec::new(), Box::new(move |_, outcome| drop(tell.send(outcome))));
-        let _ = hear.recv();
+        match hear.recv() {
+            Ok(Ok(_)) => return,
+            _ if !is_own(shared, one) => return,
+            _ => thread::sleep(PAUSE),
+        }
     }
 }

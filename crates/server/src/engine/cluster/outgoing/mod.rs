@@ -2,7 +2,7 @@
 //!
 //! Begun by the thread of the store when the map has a migration from this node ([`attend`]). The keys are sent as values, and
 //! those that change meanwhile again, over one connection: the target has each as it was last. Then writers of these slots
-//! wait, the rest is sent, everybody waits, and one transaction gives the slots away. While nobody knows what has become of
+//! wait, the rest is sent, everybody waits, and the target makes the one transaction that gives it the slots. While nobody knows what has become of
 //! that, everybody goes on waiting. If anything else fails, the migration is marked as failed and nothing has changed.
 
 mod copy;
@@ -78,6 +78,16 @@ enum ExportStop {
     Ended,
 }
 
+impl ExportStop {
+    /// The reason in words.
+    fn why(self) -> String {
+        match self {
+            ExportStop::Failed(why) => why,
+            ExportStop::Ended => "it was ended".to_owned(),
+        }
+    }
+}
+
 impl<T: Into<String>> From<T> for ExportStop {
     fn from(why: T) -> ExportStop {
         ExportStop::Failed(why.into())
@@ -133,7 +143,7 @@ pub fn attend(shared: &'static Shared) {
             });
         } else if one.from == own && !one.runner.is_empty() && !shared.cluster.outgoing.runs(&one.id) {
             attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
-                fail(shared, &one.id, "the source was restarted");
+                fail(shared, &one.id, "the source has given up");
             });
         } else if one.from == own && one.runner.is_empty() {
             attend_once(shared, EXPORT, one.clone(), export);
@@ -164,8 +174,8 @@ fn attend_once(
     }
 }
 
-/// Makes one change of the map and waits until this server routes by the result. Errors: it is refused, in words, or the
-/// store cannot say: [`ChangeFault`].
+/// Makes one change of the map and waits until this server routes by the result. Errors: it is refused, or the store cannot
+/// say: [`ChangeFault`].
 pub(super) fn change(shared: &'static Shared, change: MigrationChange) -> Result<MapAnswer, ChangeFault> {
     let (tell, hear) = sync_channel(1);
     let store = shared.cluster.store.as_ref().ok_or_else(|| ChangeFault::Unknown(UNREACHED.to_owned()))?;
@@ -176,7 +186,7 @@ pub(super) fn change(shared: &'static Shared, change: MigrationChange) -> Result
 /// Why a change of the map is not known to be made.
 pub(super) enum ChangeFault {
     /// It is not made: the map does not allow it.
-    Refused(String),
+    Refused,
     /// It may be made.
     Unknown(String),
 }
@@ -184,20 +194,22 @@ pub(super) enum ChangeFault {
 impl ChangeFault {
     fn of(outcome: super::map_store::Outcome) -> Result<MapAnswer, ChangeFault> {
         let answers = outcome.map_err(ChangeFault::Unknown)?;
-        answers.into_iter().next().unwrap_or(Ok(MapAnswer::Done)).map_err(ChangeFault::Refused)
+        answers.into_iter().next().unwrap_or(Ok(MapAnswer::Done)).map_err(|_| ChangeFault::Refused)
     }
 }
 
 /// Now, in Unix seconds.
-pub(super) fn now_s() -> u64 {
+pub fn now_s() -> u64 {
     unix_ms() / 1000
 }
 
-/// Marks a migration as failed, unless it has ended.
+/// Marks a migration as failed, unless it has ended; waits for the store as long as that takes.
 fn fail(shared: &'static Shared, id: &str, why: &str) {
-    let (state, why) = (MigrationState::Failed, why.to_owned());
-    let marked = change(shared, MigrationChange::Fail { id: id.to_owned(), state, why, now_s: now_s() });
-    if let Err(ChangeFault::Unknown(why)) = marked {
+    let mark = || {
+        let (state, why) = (MigrationState::Failed, why.to_owned());
+        change(shared, MigrationChange::Fail { id: id.to_owned(), state, why, now_s: now_s() })
+    };
+    while let Err(ChangeFault::Unknown(why)) = mark() {
         tracing::warn!("migration {id} is not marked as failed yet: {why}");
         thread::sleep(PAUSE);
     }
@@ -232,18 +244,20 @@ fn export(shared: &'static Shared, one: &SlotMigration) {
 
 fn run(shared: &'static Shared, one: &SlotMigration) -> Result<(), ExportStop> {
     let runner = shared.replication.boot.as_str().to_owned();
-    let begun = MigrationChange::Run { id: one.id.clone(), runner: runner.clone(), now_s: now_s() };
+    let begun = MigrationChange::Run { id: one.id.clone(), runner, now_s: now_s() };
     match change(shared, begun) {
         Ok(_) => {}
-        Err(ChangeFault::Refused(_)) => return Err(ExportStop::Ended),
+        Err(ChangeFault::Refused) => return Err(ExportStop::Ended),
         Err(ChangeFault::Unknown(why)) => return Err(why.into()),
     }
-    let mut target = ImportTarget::connect(shared, one)?;
+    // This server routes by the map that has the number.
+    let attempt = shared.cluster.map().migration(&one.id).map_or(0, |found| found.attempt);
+    let mut target = ImportTarget::connect(shared, one, attempt)?;
     let copying = SlotCopy::begin(shared, one)?;
     let outcome = copying
         .copy(&mut target)
         .and_then(|()| copying.catch_up(&mut target))
-        .and_then(|()| hand_over(&copying, &mut target, &runner));
+        .and_then(|()| hand_over(&copying, &mut target));
     copying.end();
     outcome
 }

@@ -44,13 +44,19 @@ const BATCH_BYTES: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// and knows of the migration within this one.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+/// It changes the map within this time; later the source asks the store.
+const COMMITS_WITHIN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
 impl ImportTarget {
-    /// Connects, logs in as to a master, and says which migration it is.
+    /// Connects, logs in as to a master, and says which migration it is, in its attempt of this number.
     ///
     /// Errors: the target cannot be reached, or does not take the keys.
-    pub fn connect(shared: &'static Shared, one: &SlotMigration) -> Result<ImportTarget, ExportStop> {
+    pub fn connect(
+        shared: &'static Shared,
+        one: &SlotMigration,
+        attempt: u64,
+    ) -> Result<ImportTarget, ExportStop> {
         let map = shared.cluster.map();
         let (_, node) = map.find(one.target.as_bytes()).ok_or("the target is not in the map")?;
         let live = shared.settings.live();
@@ -66,7 +72,7 @@ impl ImportTarget {
         }
         let began = Instant::now();
         loop {
-            target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes()]);
+            target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes(), attempt.to_string().as_bytes()]);
             match target.flush() {
                 Err(ExportStop::Failed(why))
                     if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN =>
@@ -106,9 +112,12 @@ impl ImportTarget {
         self.until = Some(until);
     }
 
-    /// Looks whether the target still answers. Errors: it does not.
-    pub fn must_live(&mut self) -> Result<(), ExportStop> {
-        self.push(&[b"PING"]);
+    /// Has the process that has the keys make the slots its own; it serves them then. `pause_ms`: for which writers have waited.
+    ///
+    /// Errors: it has not said that it did, whatever it does.
+    pub fn commit(&mut self, pause_ms: u64) -> Result<(), ExportStop> {
+        self.until = Some(Instant::now() + COMMITS_WITHIN);
+        self.push(&[b"DARTER", b"COMMIT", pause_ms.to_string().as_bytes()]);
         self.flush()
     }
 

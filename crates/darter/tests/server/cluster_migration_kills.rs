@@ -1,0 +1,222 @@
+//! Kills of the source and the target of a migration, and stores that answer late: one node serves what was acknowledged.
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::cluster_migrations::{BAR, BARS, begin, end, fill_bar, keys_in, rounds, run, shown, throttle};
+use crate::cluster_moves::StopOnDrop;
+use crate::harness::{Client, PATIENCE, Value, wait_until};
+use crate::stored::StoredNodes;
+
+/// Counts up by one key of each slot until the end; after a broken connection the last one may be there or not.
+fn count_through_kills(nodes: &RwLock<StoredNodes>, who: usize, stop: &AtomicBool) {
+    let tag = format!("{{bar}}count{who}");
+    let (mut acknowledged, mut unknown) = (0i64, 0i64);
+    let call = |at: usize, words: &[&str]| -> Option<Value> {
+        let port = nodes.read().expect("no writer has failed").servers[at].port();
+        let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+        let _ = stream.set_read_timeout(Some(std::time::Duration::from_secs(5)));
+        Client::over(stream).try_call(words)
+    };
+    let mut at = 0;
+    while !stop.load(Ordering::Relaxed) || acknowledged < 20 {
+        match call(at, &["INCR", &tag]) {
+            Some(Value::Int(n)) => {
+                assert!(
+                    n > acknowledged && n <= acknowledged + unknown + 1,
+                    "{n} after {acknowledged} and {unknown} of which nothing is known"
+                );
+                (acknowledged, unknown) = (n, 0);
+            }
+            Some(Value::Error(line)) if line.starts_with("MOVED") => at = 1 - at,
+            Some(Value::Error(line)) if line.starts_with("ERR") => panic!("{line}"),
+            // Refused: nothing was done.
+            Some(Value::Error(_)) => at = 1 - at,
+            Some(other) => panic!("{other:?}"),
+            None => {
+                unknown += 1;
+                at = 1 - at;
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+    }
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < PATIENCE, "nobody serves the key");
+        match call(at, &["GET", &tag]) {
+            Some(Value::Text(n)) => {
+                let n: i64 = n.parse().expect("a number");
+                assert!(
+                    (acknowledged..=acknowledged + unknown).contains(&n),
+                    "{n}, {acknowledged} were acknowledged"
+                );
+                return;
+            }
+            Some(Value::Null) => panic!("{acknowledged} increments are lost"),
+            _ => at = 1 - at,
+        }
+    }
+}
+
+#[test]
+fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
+    let flags = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some(nodes) = StoredNodes::create_with("kills", 3, &flags) else { return };
+    let nodes = RwLock::new(nodes);
+    {
+        let nodes = nodes.read().expect("nobody has failed");
+        fill_bar(&nodes);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|who| {
+                let (nodes, stop) = (&nodes, &stop);
+                scope.spawn(move || count_through_kills(nodes, who, stop))
+            })
+            .collect();
+        let _guard = StopOnDrop(&stop);
+        let mut rng = darter_base::rng::Rng::new(7);
+        for round in 0..rounds(6) {
+            if writers.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+                break;
+            }
+            let owner = {
+                let nodes = nodes.read().expect("nobody has failed");
+                wait_until("nothing is left of the last migration", || {
+                    (0..2).any(|at| {
+                        let said = nodes.client(at).try_call(&["GET", "{bar}0"]);
+                        matches!(said, Some(Value::Text(_)))
+                    })
+                });
+                let serves = |at: &usize| matches!(run(&mut nodes.client(*at), "GET {bar}0"), Value::Text(_));
+                let owner = (0..2).find(serves).expect("an owner");
+                // From the first key to the change of the map: some 20 batches.
+                throttle(&nodes, owner, if round % 2 == 0 { 3000 } else { 0 });
+                begin(&nodes, owner, 1 - owner, "5061 5061");
+                owner
+            };
+            std::thread::sleep(std::time::Duration::from_millis(rng.below(120)));
+            let killed = if rng.below(2) == 0 { owner } else { 1 - owner };
+            nodes.write().expect("nobody has failed").restart(killed);
+            let nodes = nodes.read().expect("nobody has failed");
+            let (state, why) = end(&nodes, owner);
+            println!("{round}: {state} {why}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().expect("every increment is there once");
+        }
+    });
+    let nodes = nodes.into_inner().expect("nobody has failed");
+    has_all(&nodes, BARS + 3);
+}
+
+/// The one of the first two nodes that serves slot 5061.
+fn owner(nodes: &StoredNodes) -> usize {
+    let serves = |at: usize| {
+        let said = nodes.client(at).try_call(&["EXISTS", "{bar}0"]);
+        matches!(said, Some(Value::Int(_)))
+    };
+    wait_until("one of two serves the slot", || serves(0) || serves(1));
+    usize::from(!serves(0))
+}
+
+/// Waits until the other one of the two has no key of the slot left; the owner must have this many.
+fn has_all(nodes: &StoredNodes, keys: usize) {
+    let owner = owner(nodes);
+    wait_until("nothing hidden is left", || keys_in(nodes, 1 - owner, BAR) == 0);
+    assert_eq!(keys_in(nodes, owner, BAR), keys as i64, "at node {owner}");
+}
+
+/// A migration of slot 5061 from node 0 to node 1 whose commit is on its way to the store.
+fn commit_is_late(name: &str, flags: &[&str]) -> Option<StoredNodes> {
+    let nodes = StoredNodes::create_with(name, 3, flags)?;
+    fill_bar(&nodes);
+    nodes.gates[1].shut();
+    begin(&nodes, 0, 1, "5061 5061");
+    wait_until("the source has begun", || shown(&mut nodes.client(0))[0]["state"] != "connecting");
+    nodes.gates[0].shut();
+    wait_until("the commit is on its way", || nodes.gates[0].kept() + nodes.gates[1].kept() > 0);
+    Some(nodes)
+}
+
+#[test]
+fn a_commit_that_outlives_its_empty_target_gives_it_nothing() {
+    let Some(mut nodes) = commit_is_late("late-target", &[]) else { return };
+    let (source, target) = (nodes.gates[0].clone(), nodes.gates[1].clone());
+    nodes.restart(1);
+    target.open();
+    source.open();
+    println!("{:?}", end(&nodes, 0));
+    has_all(&nodes, BARS);
+}
+
+#[test]
+fn a_commit_that_outlives_its_source_loses_no_write() {
+    let Some(mut nodes) = commit_is_late("late-source", &["--appendonly", "yes"]) else { return };
+    let target = nodes.gates[1].clone();
+    nodes.restart(0);
+    assert_eq!(run(&mut nodes.client(0), "SET {bar}new 1"), Value::ok());
+    target.open();
+    println!("{:?}", end(&nodes, 0));
+    has_all(&nodes, BARS + 1);
+}
+
+#[test]
+fn a_commit_that_nobody_waits_for_any_more_is_none() {
+    let Some(nodes) = commit_is_late("late-store", &[]) else { return };
+    // The target lives and the store does not hear of its commit: the source takes the slot back.
+    nodes.gates[0].open();
+    let mut client = nodes.client(0);
+    assert_eq!(run(&mut client, "SET {bar}new 1"), Value::ok());
+    nodes.gates[1].open();
+    println!("{:?}", end(&nodes, 0));
+    has_all(&nodes, BARS + 1);
+}
+
+#[test]
+fn a_target_that_comes_back_empty_in_any_state_loses_nothing() {
+    let Some(nodes) = StoredNodes::create("empty", 3) else { return };
+    fill_bar(&nodes);
+    let nodes = RwLock::new(nodes);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|who| {
+                let (nodes, stop) = (&nodes, &stop);
+                scope.spawn(move || count_through_kills(nodes, who, stop))
+            })
+            .collect();
+        let _guard = StopOnDrop(&stop);
+        let mut rng = darter_base::rng::Rng::new(11);
+        for round in 0..rounds(6) {
+            if writers.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+                break;
+            }
+            let (source, gates) = {
+                let nodes = nodes.read().expect("nobody has failed");
+                let source = owner(&nodes);
+                // What a target has got and owns may die with it: it does not own it before it is killed.
+                throttle(&nodes, source, 100_000);
+                begin(&nodes, source, 1 - source, "5061 5061");
+                let gates = [nodes.gates[source].clone(), nodes.gates[1 - source].clone()];
+                gates[1].shut();
+                throttle(&nodes, source, if round % 2 == 0 { 3000 } else { 0 });
+                (source, gates)
+            };
+            std::thread::sleep(std::time::Duration::from_millis(rng.below(240)));
+            gates[0].shut();
+            nodes.write().expect("nobody has failed").restart(1 - source);
+            gates.iter().rev().for_each(crate::stored::StoreGate::open);
+            let nodes = nodes.read().expect("nobody has failed");
+            println!("{round}: {:?}", end(&nodes, source));
+        }
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().expect("every increment is there once");
+        }
+    });
+    has_all(&nodes.into_inner().expect("nobody has failed"), BARS + 3);
+}
