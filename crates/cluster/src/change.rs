@@ -6,7 +6,7 @@
 use darter_base::crc::SLOTS_LEN;
 
 use crate::map::{MoveWay, Node, NodeGroup, SlotMove, SlotRange, join_ranges};
-use crate::migration::{MigrationChange, SlotMigration, end_all, must_be_free};
+use crate::migration::{MigrationChange, MigrationState, SlotMigration, end_all, must_be_free};
 use crate::stored::{GroupPlace, StoredMap};
 
 /// A change, asked of the node `me` of [`MapChange::apply`].
@@ -153,11 +153,11 @@ fn register(map: &mut StoredMap, node: &Node, now_s: u64) {
     }
     if was_restarted {
         // Keys that have arrived may be gone, and keys that leave may be written from now on.
-        let has_begun = |one: &SlotMigration| !one.runner.is_empty();
+        let has_begun = |one: &SlotMigration| one.is_active() && !one.runner.is_empty();
         let gives = |one: &SlotMigration| has_begun(one) && one.source == node.id;
         let takes = |one: &SlotMigration| has_begun(one) && one.target == node.id;
-        end_all(map, gives, "the source was restarted", now_s);
-        end_all(map, takes, "the target was restarted", now_s);
+        end_all(map, gives, (MigrationState::Retrying, "the source was restarted"), now_s);
+        end_all(map, takes, (MigrationState::Retrying, "the target was restarted"), now_s);
     }
 }
 
@@ -354,8 +354,8 @@ fn lead(map: &mut StoredMap, me: &str, now_s: u64) -> Result<(), String> {
         group.epoch = epoch;
     }
     let id = group.id.clone();
-    end_all(map, |one| one.from == id, "the source was replaced", now_s);
-    end_all(map, |one| one.to == id, "the target was replaced", now_s);
+    end_all(map, |one| one.from == id, (MigrationState::Failed, "the source was replaced"), now_s);
+    end_all(map, |one| one.to == id, (MigrationState::Failed, "the target was replaced"), now_s);
     Ok(())
 }
 

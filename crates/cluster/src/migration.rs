@@ -25,6 +25,8 @@ use crate::stored::{StoredMap, list, range_of, text};
 pub enum MigrationState {
     /// It is planned or under way; the source owns the slots.
     Active,
+    /// It has failed for a passing reason, and begins again when the target has removed what it has got.
+    Retrying,
     /// The target owns the slots.
     Done,
     /// It was given up; the source owns the slots.
@@ -38,6 +40,7 @@ impl MigrationState {
     pub fn name(self) -> &'static str {
         match self {
             MigrationState::Active => "active",
+            MigrationState::Retrying => "retrying",
             MigrationState::Done => "success",
             MigrationState::Failed => "failed",
             MigrationState::Cancelled => "cancelled",
@@ -45,8 +48,8 @@ impl MigrationState {
     }
 
     fn named(name: &str) -> Option<MigrationState> {
-        use MigrationState::{Active, Cancelled, Done, Failed};
-        [Active, Done, Failed, Cancelled].into_iter().find(|state| state.name() == name)
+        use MigrationState::{Active, Cancelled, Done, Failed, Retrying};
+        [Active, Retrying, Done, Failed, Cancelled].into_iter().find(|state| state.name() == name)
     }
 }
 
@@ -73,6 +76,8 @@ pub struct SlotMigration {
     pub runner: String,
     /// How often it has begun.
     pub attempt: u64,
+    /// How often it may still begin again after a failure.
+    pub retries: u64,
     /// When it was planned, Unix seconds.
     pub planned_s: u64,
     /// When it began, and when it ended, Unix seconds; 0 before.
@@ -101,11 +106,16 @@ impl SlotMigration {
         self.state == MigrationState::Active
     }
 
+    /// Returns true if nothing becomes of it any more.
+    pub fn is_ended(&self) -> bool {
+        !matches!(self.state, MigrationState::Active | MigrationState::Retrying)
+    }
+
     /// The id of the group that hides keys of its slots: the target until it owns them, then the source; `None` once these are
     /// removed.
     pub fn hider(&self) -> Option<&str> {
         match self.state {
-            MigrationState::Active => Some(&self.to),
+            MigrationState::Active | MigrationState::Retrying => Some(&self.to),
             _ if self.is_swept => None,
             MigrationState::Done => Some(&self.from),
             MigrationState::Failed | MigrationState::Cancelled => Some(&self.to),
@@ -113,8 +123,14 @@ impl SlotMigration {
     }
 
     fn end(&mut self, state: MigrationState, why: &str, now_s: u64) {
-        self.state = state;
         self.why = why.to_owned();
+        if state == MigrationState::Retrying && self.retries > 0 {
+            self.retries -= 1;
+            // Nothing is to be removed of one that has not begun.
+            self.state = if self.runner.is_empty() { MigrationState::Active } else { state };
+            return;
+        }
+        self.state = if state == MigrationState::Retrying { MigrationState::Failed } else { state };
         self.ended_s = now_s;
         self.is_swept = self.runner.is_empty();
     }
@@ -128,7 +144,7 @@ impl SlotMigration {
         json!({
             "id": self.id, "slots": slots, "from": self.from, "to": self.to, "source": self.source,
             "target": self.target, "state": self.state.name(), "why": self.why, "runner": self.runner,
-            "attempt": self.attempt, "planned_s": self.planned_s, "begun_s": self.begun_s, "ended_s": self.ended_s,
+            "attempt": self.attempt, "retries": self.retries, "planned_s": self.planned_s, "begun_s": self.begun_s, "ended_s": self.ended_s,
             "pause_ms": self.pause_ms, "swept": self.is_swept,
         })
     }
@@ -149,6 +165,7 @@ impl SlotMigration {
             runner: text(value, "runner")?,
             // The map of an older version has none.
             attempt: value.get("attempt").and_then(Value::as_u64).unwrap_or(0),
+            retries: value.get("retries").and_then(Value::as_u64).unwrap_or(0),
             planned_s: number("planned_s")?,
             begun_s: number("begun_s")?,
             ended_s: number("ended_s")?,
@@ -169,6 +186,8 @@ pub enum MigrationChange {
         slots: Vec<SlotRange>,
         /// The id of the other master.
         target: String,
+        /// How often it may begin again.
+        retries: u64,
         /// Unix seconds.
         now_s: u64,
     },
@@ -178,6 +197,8 @@ pub enum MigrationChange {
         id: String,
         /// The slots, as they were said.
         slots: Vec<SlotRange>,
+        /// How often it may begin again.
+        retries: u64,
         /// Unix seconds.
         now_s: u64,
     },
@@ -185,6 +206,8 @@ pub enum MigrationChange {
     Run {
         /// The name of the migration.
         id: String,
+        /// The number of the attempt: the last one and 1.
+        attempt: u64,
         /// The boot of the source.
         runner: String,
         /// Unix seconds.
@@ -207,15 +230,17 @@ pub enum MigrationChange {
     Fail {
         /// The name of the migration.
         id: String,
-        /// Failed or cancelled.
+        /// The attempt that has failed, which must be under way; `None`: whatever it does.
+        attempt: Option<u64>,
+        /// Failed or cancelled; retrying: failed, unless it may begin again.
         state: MigrationState,
         /// Why.
         why: String,
         /// Unix seconds.
         now_s: u64,
     },
-    /// Nothing hidden is left of it.
-    Swept(String),
+    /// Nothing hidden is left of it, or of its attempt of this number.
+    Swept(String, u64),
     /// All of these, or none.
     Together(Vec<MigrationChange>),
 }
@@ -229,23 +254,37 @@ impl MigrationChange {
     /// Makes the change. Errors: why it is refused; the map may have been changed in part then and is to be dropped.
     pub fn apply(&self, map: &mut StoredMap, me: &str) -> Result<(), String> {
         match self {
-            MigrationChange::Export { id, slots, target, now_s } => {
-                export(map, me, (id, *now_s), slots, target)
+            MigrationChange::Export { id, slots, target, retries, now_s } => {
+                export(map, me, (id, *now_s, *retries), slots, target)
             }
-            MigrationChange::Import { id, slots, now_s } => import(map, me, (id, *now_s), slots),
-            MigrationChange::Run { id, runner, now_s } => run(map, me, id, runner, *now_s),
+            MigrationChange::Import { id, slots, retries, now_s } => {
+                import(map, me, (id, *now_s, *retries), slots)
+            }
+            MigrationChange::Run { id, attempt, runner, now_s } => {
+                run(map, me, (id, *attempt), runner, *now_s)
+            }
             MigrationChange::Commit { id, attempt, boot, now_s, pause_ms } => {
                 commit(map, (me, boot), (id, *attempt), *now_s, *pause_ms)
             }
-            MigrationChange::Fail { id, state, why, now_s } => {
-                active(map, id)?.end(*state, why, *now_s);
+            MigrationChange::Fail { id, attempt, state, why, now_s } => {
+                let one = find(map, id).filter(|one| match attempt {
+                    Some(attempt) => one.is_active() && one.attempt == *attempt && !one.runner.is_empty(),
+                    None => !one.is_ended(),
+                });
+                one.ok_or_else(|| format!("no migration {id} is under way"))?.end(*state, why, *now_s);
                 forget_old(map);
                 Ok(())
             }
             MigrationChange::Together(changes) => changes.iter().try_for_each(|change| change.apply(map, me)),
-            MigrationChange::Swept(id) => {
-                if let Some(one) = find(map, id).filter(|one| !one.is_active()) {
-                    one.is_swept = true;
+            MigrationChange::Swept(id, attempt) => {
+                let found = find(map, id).filter(|one| !one.is_active() && one.attempt == *attempt);
+                if let Some(one) = found {
+                    if one.is_ended() {
+                        one.is_swept = true;
+                    } else {
+                        one.state = MigrationState::Active;
+                        one.runner.clear();
+                    }
                 }
                 forget_old(map);
                 Ok(())
@@ -258,15 +297,20 @@ impl MigrationChange {
 pub(crate) fn must_be_free(map: &StoredMap, ranges: &[SlotRange]) -> Result<(), String> {
     match map.migrations.iter().find(|one| one.hider().is_some() && one.overlaps(ranges)) {
         None => Ok(()),
-        Some(one) if one.is_active() => Err(format!("slots are moving by migration {}", one.id)),
+        Some(one) if !one.is_ended() => Err(format!("slots are moving by migration {}", one.id)),
         Some(one) => Err(format!("keys of migration {} are being removed, try again later", one.id)),
     }
 }
 
-/// Ends the migrations under way for which `is_it` returns true.
-pub(crate) fn end_all(map: &mut StoredMap, is_it: impl Fn(&SlotMigration) -> bool, why: &str, now_s: u64) {
-    let under_way = map.migrations.iter_mut().filter(|one| one.is_active() && is_it(one));
-    under_way.for_each(|one| one.end(MigrationState::Failed, why, now_s));
+/// Ends the migrations under way for which `is_it` returns true, as [`MigrationChange::Fail`] does.
+pub(crate) fn end_all(
+    map: &mut StoredMap,
+    is_it: impl Fn(&SlotMigration) -> bool,
+    (state, why): (MigrationState, &str),
+    now_s: u64,
+) {
+    let under_way = map.migrations.iter_mut().filter(|one| !one.is_ended() && is_it(one));
+    under_way.for_each(|one| one.end(state, why, now_s));
     forget_old(map);
 }
 
@@ -281,7 +325,7 @@ fn active<'m>(map: &'m mut StoredMap, id: &str) -> Result<&'m mut SlotMigration,
 fn export(
     map: &mut StoredMap,
     me: &str,
-    named: (&str, u64),
+    named: (&str, u64, u64),
     slots: &[SlotRange],
     target: &str,
 ) -> Result<(), String> {
@@ -298,7 +342,7 @@ fn export(
     plan(map, me, named, slots, (&own, &to))
 }
 
-fn import(map: &mut StoredMap, me: &str, named: (&str, u64), slots: &[SlotRange]) -> Result<(), String> {
+fn import(map: &mut StoredMap, me: &str, named: (&str, u64, u64), slots: &[SlotRange]) -> Result<(), String> {
     let own = led_group(map, me)?.id.clone();
     let first = slots.first().ok_or("no slots are named")?.start;
     let owner = seen(map, me).iter().find(|group| has(&group.slots, first));
@@ -312,7 +356,7 @@ fn import(map: &mut StoredMap, me: &str, named: (&str, u64), slots: &[SlotRange]
 fn plan(
     map: &mut StoredMap,
     me: &str,
-    (id, now_s): (&str, u64),
+    (id, now_s, retries): (&str, u64, u64),
     slots: &[SlotRange],
     (from, to): (&str, &str),
 ) -> Result<(), String> {
@@ -329,7 +373,7 @@ fn plan(
     if let Some(one) = slots.iter().find_map(moves) {
         return Err(format!("Slot {} moves key by key", one.slot));
     }
-    if map.migrations.iter().filter(|one| one.is_active()).count() >= ACTIVE_MAX {
+    if map.migrations.iter().filter(|one| !one.is_ended()).count() >= ACTIVE_MAX {
         return Err("too many migrations are under way".to_owned());
     }
     let planned = SlotMigration {
@@ -343,6 +387,7 @@ fn plan(
         why: String::new(),
         runner: String::new(),
         attempt: 0,
+        retries,
         planned_s: now_s,
         begun_s: 0,
         ended_s: 0,
@@ -363,14 +408,18 @@ fn owns_all(group: &NodeGroup, slots: &[SlotRange]) -> Result<(), String> {
     }
 }
 
-fn run(map: &mut StoredMap, me: &str, id: &str, runner: &str, now_s: u64) -> Result<(), String> {
+fn run(
+    map: &mut StoredMap,
+    me: &str,
+    (id, attempt): (&str, u64),
+    runner: &str,
+    now_s: u64,
+) -> Result<(), String> {
     let one = active(map, id)?;
-    if one.source != me || !one.runner.is_empty() {
+    if one.source != me || !one.runner.is_empty() || one.attempt + 1 != attempt {
         return Err("the migration is another node's".to_owned());
     }
-    one.runner = runner.to_owned();
-    one.attempt += 1;
-    one.begun_s = now_s;
+    (one.runner, one.attempt, one.begun_s) = (runner.to_owned(), attempt, now_s);
     Ok(())
 }
 
@@ -411,6 +460,8 @@ fn commit(
     map.moves.retain(|single| !one.has(single.slot));
     let one = active(map, id)?;
     (one.state, one.ended_s, one.pause_ms) = (MigrationState::Done, now_s, pause_ms);
+    // Why an earlier attempt has failed.
+    one.why.clear();
     Ok(())
 }
 

@@ -20,11 +20,11 @@ fn slots(start: u16, end: u16) -> Vec<SlotRange> {
 }
 
 fn export(id: &str, slots: Vec<SlotRange>, target: &str) -> MigrationChange {
-    MigrationChange::Export { id: id.to_owned(), slots, target: target.to_owned(), now_s: 5 }
+    MigrationChange::Export { id: id.to_owned(), slots, target: target.to_owned(), retries: 0, now_s: 5 }
 }
 
 fn run(id: &str, runner: &str) -> MigrationChange {
-    MigrationChange::Run { id: id.to_owned(), runner: runner.to_owned(), now_s: 6 }
+    MigrationChange::Run { id: id.to_owned(), attempt: 1, runner: runner.to_owned(), now_s: 6 }
 }
 
 fn commit(id: &str, boot: &str) -> MigrationChange {
@@ -40,7 +40,7 @@ fn restart(map: &mut StoredMap, id: &str, boot: &str) {
 
 fn fail(id: &str) -> MigrationChange {
     let state = MigrationState::Failed;
-    MigrationChange::Fail { id: id.to_owned(), state, why: "no room".to_owned(), now_s: 8 }
+    MigrationChange::Fail { id: id.to_owned(), attempt: None, state, why: "no room".to_owned(), now_s: 8 }
 }
 
 fn refused(map: &StoredMap, me: &str, change: &MigrationChange) -> String {
@@ -72,7 +72,7 @@ fn a_commit_gives_the_slots_away_and_nothing_before_it_does() {
     assert_eq!(refused(&map, "a", &fail("m")), "no migration m is under way", "what is committed stays");
     let again = export("n", slots(150, 150), "a");
     assert_eq!(refused(&map, "c", &again), "keys of migration m are being removed, try again later");
-    assert_eq!(MigrationChange::Swept("m".to_owned()).apply(&mut map, "a"), Ok(()));
+    assert_eq!(MigrationChange::Swept("m".to_owned(), 1).apply(&mut map, "a"), Ok(()));
     assert_eq!(map.view("a", 3).hidden().count(), 0);
     assert_eq!(again.apply(&mut map, "c"), Ok(()));
     assert_eq!(StoredMap::parse(&map.to_json()), Ok(map));
@@ -91,7 +91,8 @@ fn a_plan_needs_free_slots_of_one_owner() {
         assert_eq!(refused(&map, "a", &change), why);
     }
     assert!(refused(&map, "ra", &export("m", slots(1, 1), "c")).contains("replica"));
-    let import = MigrationChange::Import { id: "i".to_owned(), slots: slots(9000, 9001), now_s: 1 };
+    let import =
+        MigrationChange::Import { id: "i".to_owned(), slots: slots(9000, 9001), retries: 0, now_s: 1 };
     assert_eq!(refused(&map, "b", &import), "this node is already the owner of the slot range");
     assert_eq!(import.apply(&mut map, "c"), Ok(()));
     assert_eq!(map.migrations.last().map(|one| one.source.as_str()), Some("b"));
@@ -130,7 +131,7 @@ fn a_failed_one_changes_no_owner_and_a_replaced_master_ends_it() {
     assert_eq!(after.migration("m").map(|one| one.why.as_str()), Some("no room"));
     assert_eq!(refused(&map, "b", &commit("m", "b-1")), "no migration m is under way");
     let mut map = replaced;
-    assert_eq!(MigrationChange::Swept("m".to_owned()).apply(&mut map, "b"), Ok(()));
+    assert_eq!(MigrationChange::Swept("m".to_owned(), 1).apply(&mut map, "b"), Ok(()));
     assert_eq!(map.view("b", 3).hidden().count(), 0);
     for n in 0..300 {
         let id = format!("n{n}");
@@ -158,6 +159,51 @@ fn a_process_that_was_restarted_commits_nothing_that_began_before() {
         assert_eq!(refused(&map, "c", &wish), "no migration m is under way");
         assert_eq!((map.view("a", 2).owner(100), map.view("c", 2).hidden().count()), (Some(0), 100));
     }
+}
+
+#[test]
+fn a_passing_failure_begins_again_as_often_as_was_planned() {
+    let mut map = map();
+    let (id, target) = ("m".to_owned(), "c".to_owned());
+    let plan = MigrationChange::Export { id, slots: slots(100, 199), target, retries: 1, now_s: 5 };
+    assert_eq!(plan.apply(&mut map, "a"), Ok(()));
+    let failed = |attempt| MigrationChange::Fail {
+        id: "m".to_owned(),
+        attempt: Some(attempt),
+        state: MigrationState::Retrying,
+        why: "late".to_owned(),
+        now_s: 8,
+    };
+    let swept = |attempt| MigrationChange::Swept("m".to_owned(), attempt);
+    let state = |map: &StoredMap| map.migrations[0].state;
+    assert_eq!(refused(&map, "a", &failed(1)), "no migration m is under way", "it has not begun");
+    assert_eq!(run("m", "a-1").apply(&mut map, "a"), Ok(()));
+    assert_eq!(failed(1).apply(&mut map, "a"), Ok(()));
+    assert_eq!((state(&map), map.migrations[0].why.as_str()), (MigrationState::Retrying, "late"));
+    assert_eq!(map.view("c", 1).hidden().count(), 100);
+    assert!(!map.view("c", 1).gets("m", 1) && !map.view("c", 1).gets_slots());
+    assert_eq!(refused(&map, "a", &failed(1)), "no migration m is under way", "it counts once");
+    for early in [commit("m", "c-1"), run("m", "a-1")] {
+        assert_eq!(refused(&map, "c", &early), "no migration m is under way");
+    }
+    assert_eq!(refused(&map, "a", &export("n", slots(150, 150), "b")), "slots are moving by migration m");
+    assert_eq!(swept(0).apply(&mut map, "c"), Ok(()));
+    assert_eq!(state(&map), MigrationState::Retrying, "another attempt was swept");
+    assert_eq!(swept(1).apply(&mut map, "c"), Ok(()));
+    assert_eq!(state(&map), MigrationState::Active);
+    assert_eq!(
+        refused(&map, "a", &run("m", "a-1")),
+        "the migration is another node's",
+        "a late first attempt"
+    );
+    let again = MigrationChange::Run { id: "m".to_owned(), attempt: 2, runner: "a-1".to_owned(), now_s: 9 };
+    assert_eq!(again.apply(&mut map, "a"), Ok(()));
+    assert_eq!(refused(&map, "c", &commit("m", "c-1")), "the migration has begun again");
+    assert_eq!(refused(&map, "a", &failed(1)), "no migration m is under way");
+    assert!(map.view("c", 2).gets("m", 2));
+    assert_eq!(StoredMap::parse(&map.to_json()).as_ref(), Ok(&map));
+    assert_eq!(failed(2).apply(&mut map, "a"), Ok(()));
+    assert_eq!(state(&map), MigrationState::Failed, "it may not begin again");
 }
 
 #[test]

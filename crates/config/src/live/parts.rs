@@ -407,6 +407,8 @@ pub struct Cluster {
     pub failover_ms: u64,
     /// Milliseconds that writers wait at most while slots are handed over.
     pub pause_ms_max: u64,
+    /// How often a migration of slots begins again after a failure.
+    pub migration_retries: u64,
     /// Microseconds that a migration rests after each batch of keys.
     pub throttle_us: u64,
 }

@@ -69,6 +69,9 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Cluster, "nodes told of in a message, percent"),
     Setting::int("cluster-slot-migration-write-pause-timeout", 1, I32_MAX, "2000")
         .help(Cluster, "milliseconds that writers wait at most while slots are handed over"),
+    Setting::int("cluster_migration_retries", 0, I32_MAX, "3")
+        .dragonfly()
+        .help(Cluster, "how often a migration of slots begins again that has failed for a passing reason"),
     Setting::int("cluster-slot-migration-log-max-len", 0, i64::MAX, "1000")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "moves of slots that are remembered"),

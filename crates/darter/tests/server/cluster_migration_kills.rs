@@ -4,7 +4,9 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::cluster_migrations::{BAR, BARS, begin, end, fill_bar, keys_in, rounds, run, shown, throttle};
+use crate::cluster_migrations::{
+    BAR, BARS, begin, begin_slowly, end, fill_bar, keys_in, rounds, run, shown, shown_by, throttle,
+};
 use crate::cluster_moves::StopOnDrop;
 use crate::harness::{Client, PATIENCE, Value, wait_until};
 use crate::stored::StoredNodes;
@@ -219,4 +221,41 @@ fn a_target_that_comes_back_empty_in_any_state_loses_nothing() {
         }
     });
     has_all(&nodes.into_inner().expect("nobody has failed"), BARS + 3);
+}
+
+/// Times that the latest migration of a node has begun again.
+fn retries(nodes: &StoredNodes, at: usize) -> String {
+    shown_by(&mut nodes.client(at), "CLUSTER MIGRATION STATUS ALL")[0]["retries"].clone()
+}
+
+#[test]
+fn a_migration_begins_again_after_a_failure_that_passes() {
+    let Some(mut nodes) = StoredNodes::create("again", 3) else { return };
+    fill_bar(&nodes);
+    begin_slowly(&nodes);
+    assert_eq!(retries(&nodes, 0), "0");
+    // This one is only at the target when it dies: its second life must not keep it.
+    assert_eq!(run(&mut nodes.client(0), "DEL {bar}0"), Value::Int(1));
+    nodes.restart(1);
+    throttle(&nodes, 0, 0);
+    assert_eq!(end(&nodes, 0), ("success".to_owned(), String::new()));
+    assert_eq!(retries(&nodes, 0), "1");
+    assert_eq!(nodes.client(0).info::<u64>("cluster", "cluster_migrations_failed"), 0);
+    has_all(&nodes, BARS - 1);
+    // A target that cannot be reached is waited for; the attempts are counted.
+    assert_eq!(run(&mut nodes.client(1), "CONFIG SET cluster_migration_retries 1"), Value::ok());
+    for (at, says) in [(0, "success"), (1, "failed")] {
+        let source = owner(&nodes);
+        throttle(&nodes, source, 1_000_000);
+        begin(&nodes, source, 1 - source, "5061 5061");
+        for _ in 0..=at {
+            wait_until("keys arrive", || keys_in(&nodes, 1 - source, BAR) > 0);
+            nodes.restart(1 - source);
+        }
+        throttle(&nodes, source, 0);
+        let (state, why) = end(&nodes, source);
+        assert_eq!((state.as_str(), retries(&nodes, source).as_str()), (says, "1"), "{why}");
+        has_all(&nodes, BARS - 1);
+        assert_eq!(run(&mut nodes.client(0), "CONFIG SET cluster_migration_retries 1"), Value::ok());
+    }
 }

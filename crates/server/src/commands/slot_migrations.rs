@@ -99,7 +99,8 @@ fn migrate(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result
         let end = (at + 1..args.len()).find(|at| reader::is(args.at(*at), "node")).ok_or(Fault::Syntax)?;
         let slots = ranges(args, at + 1, end)?;
         let target = args.get(end + 1).map(text).ok_or(Fault::Syntax)?;
-        plans.push(MigrationChange::Export { id: id(), slots, target, now_s: unix_ms() / 1000 });
+        let (retries, now_s) = (caller.local.live.cluster.migration_retries, unix_ms() / 1000);
+        plans.push(MigrationChange::Export { id: id(), slots, target, retries, now_s });
         at = end + 2;
     }
     make(caller, vec![MigrationChange::Together(plans)], |reply, outcome| match single(outcome) {
@@ -152,7 +153,8 @@ fn run_migration(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>)
 
 fn import(caller: &mut Caller<'_>, args: Args<'_>) -> Result<(), Fault> {
     let (id, slots) = (id(), ranges(args, 3, args.len())?);
-    let plan = MigrationChange::Import { id: id.clone(), slots, now_s: unix_ms() / 1000 };
+    let (retries, now_s) = (caller.local.live.cluster.migration_retries, unix_ms() / 1000);
+    let plan = MigrationChange::Import { id: id.clone(), slots, retries, now_s };
     make(caller, vec![plan], move |reply, outcome| match single(outcome) {
         Ok(_) => reply.bulk(id.as_bytes()),
         Err(line) => reply.error(line),
@@ -161,9 +163,10 @@ fn import(caller: &mut Caller<'_>, args: Args<'_>) -> Result<(), Fault> {
 
 /// The changes that end the migrations of this node's group, or the one of them called `named`.
 fn cancels(map: &SlotMap, named: Option<&str>) -> Vec<MigrationChange> {
-    let is_it = |one: &&SlotMigration| one.is_active() && named.is_none_or(|id| id == one.id);
+    let is_it = |one: &&SlotMigration| !one.is_ended() && named.is_none_or(|id| id == one.id);
     let cancel = |one: &SlotMigration| MigrationChange::Fail {
         id: one.id.clone(),
+        attempt: None,
         state: MigrationState::Cancelled,
         why: String::new(),
         now_s: unix_ms() / 1000,
@@ -204,6 +207,7 @@ impl ShownMigration<'_> {
     /// The state in the words of Valkey.
     fn state(&self) -> &'static str {
         match (self.one.state, self.gives, self.progress.stage) {
+            (MigrationState::Retrying, _, _) => "connecting",
             (MigrationState::Active, false, _) => "receiving-snapshot",
             (MigrationState::Active, true, ExportStage::Connecting) => "connecting",
             (MigrationState::Active, true, ExportStage::Copying) => "snapshotting",
@@ -288,7 +292,7 @@ fn status(caller: &Caller<'_>, named: Option<&str>, reply: &mut Reply<'_>) {
         }
         let ms = |seconds: u64| (seconds * 1000) as usize;
         for (name, value) in [
-            ("retries", 0),
+            ("retries", one.one.attempt.saturating_sub(1) as usize),
             ("create_time", ms(one.one.planned_s)),
             ("start_time", ms(one.one.begun_s)),
             ("end_time", ms(one.one.ended_s)),

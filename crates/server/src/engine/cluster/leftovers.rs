@@ -1,4 +1,5 @@
-//! Removal of the hidden keys of a migration that has ended: at the target if it failed, at the source if it succeeded.
+//! Removal of the hidden keys of a migration that has ended: at the target if it failed, at the source if it succeeded. Also
+//! before one begins again.
 //!
 //! Begun by `outgoing::attend` on a thread of its own, and again after a restart. DEL removes the keys, some index lines at a
 //! time, so the journal and replicas get each. The map is changed when no key is left.
@@ -56,7 +57,7 @@ pub fn remove(shared: &'static Shared, one: &SlotMigration) {
             break;
         }
     }
-    match outgoing::change(shared, MigrationChange::Swept(one.id.clone())) {
+    match outgoing::change(shared, MigrationChange::Swept(one.id.clone(), one.attempt)) {
         Ok(_) | Err(ChangeFault::Refused) => {}
         Err(ChangeFault::Unknown(_)) => thread::sleep(PAUSE),
     }
@@ -66,8 +67,9 @@ pub fn remove(shared: &'static Shared, one: &SlotMigration) {
 fn is_due(shared: &Shared, one: &SlotMigration) -> bool {
     let map = shared.cluster.map();
     let own = map.own_group().map(|group| group.id.as_str());
-    let hider = map.migration(&one.id).and_then(SlotMigration::hider);
-    own.is_some() && hider == own && !shared.replication.is_replica()
+    // Of one that has begun again what arrives is wanted.
+    let found = map.migration(&one.id).filter(|found| !found.is_active() && found.attempt == one.attempt);
+    own.is_some() && found.and_then(SlotMigration::hider) == own && !shared.replication.is_replica()
 }
 
 /// Where a round through a shard is: the database, and the place in it.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::{Health, MapChange, Node, SlotMigration};
+use darter_cluster::{Health, MapChange, Node};
 use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
 
 use super::ledger::{Answers, LedgerFault, MapLedger};
@@ -158,7 +158,7 @@ struct MapKeeper {
 impl MapKeeper {
     fn work(&mut self, receiver: &Receiver<Work>) {
         let map = self.ledger.map();
-        let is_moving = !map.moves.is_empty() || map.migrations.iter().any(SlotMigration::is_active);
+        let is_moving = !map.moves.is_empty() || map.migrations.iter().any(|one| !one.is_ended());
         let every = if is_moving { LOOK_WHILE_MOVING } else { LOOK };
         let left = (self.looked + every).saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -184,11 +184,10 @@ impl SlotCopy {
         if self.shared.replication.is_replica() {
             return Err("the source was replaced".into());
         }
-        if map.migration(&self.one.id).is_some_and(SlotMigration::is_active) {
-            Ok(())
-        } else {
-            Err(ExportStop::Ended)
-        }
+        let found = map.migration(&self.one.id).filter(|found| found.is_active());
+        let is_this =
+            found.is_some_and(|found| found.attempt == self.one.attempt && !found.runner.is_empty());
+        if is_this { Ok(()) } else { Err(ExportStop::Ended) }
     }
 
     fn by_shard(&self, names: Vec<NamedKey>) -> HashMap<u16, Vec<NamedKey>> {

@@ -55,11 +55,11 @@ fn hold_and_commit(copying: &SlotCopy, target: &mut ImportTarget, began: Instant
     hold(copying, Some(WhoWaits::Everybody), began)?;
     copying.must_be_active()?;
     copying.note(ExportStage::Committing);
-    if let Err(stop) = target.commit(began.elapsed().as_millis() as u64) {
-        let why = stop.why();
-        if let Committed::No = find_out(shared, one, &why) {
-            return Err(why.into());
-        }
+    let said = target.commit(began.elapsed().as_millis() as u64);
+    if let Some((state, why)) = said.err().and_then(ExportStop::outcome)
+        && let Committed::No = find_out(shared, one, state, &why)
+    {
+        return Err(ExportStop::Ended);
     }
     settle(shared, one);
     Ok(())
@@ -71,7 +71,7 @@ fn pause_max(shared: &Shared) -> Duration {
 }
 
 fn must_be_soon(shared: &Shared, began: Instant) -> Result<(), ExportStop> {
-    if began.elapsed() > pause_max(shared) { Err(LATE.into()) } else { Ok(()) }
+    if began.elapsed() > pause_max(shared) { Err(ExportStop::Passing(LATE.to_owned())) } else { Ok(()) }
 }
 
 const LATE: &str = "commands of the slots did not end in time";
@@ -87,15 +87,15 @@ fn hold(copying: &SlotCopy, who: Option<WhoWaits>, began: Instant) -> Result<(),
         return Ok(());
     }
     let left = pause_max(shared).saturating_sub(began.elapsed());
-    hear.recv_timeout(left).map_err(|_| LATE.into())
+    hear.recv_timeout(left).map_err(|_| ExportStop::Passing(LATE.to_owned()))
 }
 
 /// What has become of a commit whose answer is missing. Returns when it is known, however long that takes.
-fn find_out(shared: &'static Shared, one: &SlotMigration, why: &str) -> Committed {
+fn find_out(shared: &'static Shared, one: &SlotMigration, state: MigrationState, why: &str) -> Committed {
     tracing::warn!("migration {}: whether it is committed is not known ({why}), its slots wait", one.id);
     loop {
-        let (id, state) = (one.id.clone(), MigrationState::Failed);
-        match change(shared, MigrationChange::Fail { id, state, why: why.to_owned(), now_s: now_s() }) {
+        let (id, attempt, why) = (one.id.clone(), Some(one.attempt), why.to_owned());
+        match change(shared, MigrationChange::Fail { id, attempt, state, why, now_s: now_s() }) {
             Ok(_) => return Committed::No,
             Err(ChangeFault::Unknown(_)) => thread::sleep(PAUSE),
             Err(ChangeFault::Refused) => {

@@ -74,16 +74,19 @@ pub enum ExportStage {
 enum ExportStop {
     /// It is to be marked as failed for this reason.
     Failed(String),
+    /// The same, but the reason passes: it may begin again.
+    Passing(String),
     /// Somebody has ended it.
     Ended,
 }
 
 impl ExportStop {
-    /// The reason in words.
-    fn why(self) -> String {
+    /// What the migration comes to by it, and why; `None`: somebody has said so already.
+    fn outcome(self) -> Option<(MigrationState, String)> {
         match self {
-            ExportStop::Failed(why) => why,
-            ExportStop::Ended => "it was ended".to_owned(),
+            ExportStop::Failed(why) => Some((MigrationState::Failed, why)),
+            ExportStop::Passing(why) => Some((MigrationState::Retrying, why)),
+            ExportStop::Ended => None,
         }
     }
 }
@@ -139,11 +142,13 @@ pub fn attend(shared: &'static Shared) {
             }
         } else if one.from == own && one.source != map.me() {
             attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
-                fail(shared, &one.id, "the source was replaced");
+                let why = "the source was replaced".to_owned();
+                fail(shared, &one.id, None, (MigrationState::Failed, why));
             });
         } else if one.from == own && !one.runner.is_empty() && !shared.cluster.outgoing.runs(&one.id) {
             attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
-                fail(shared, &one.id, "the source has given up");
+                let why = "the source has given up".to_owned();
+                fail(shared, &one.id, Some(one.attempt), (MigrationState::Retrying, why));
             });
         } else if one.from == own && one.runner.is_empty() {
             attend_once(shared, EXPORT, one.clone(), export);
@@ -203,11 +208,11 @@ pub fn now_s() -> u64 {
     unix_ms() / 1000
 }
 
-/// Marks a migration as failed, unless it has ended; waits for the store as long as that takes.
-fn fail(shared: &'static Shared, id: &str, why: &str) {
+/// Marks a migration or one attempt as failed, unless it has ended; waits for the store as long as that takes.
+fn fail(shared: &'static Shared, id: &str, attempt: Option<u64>, (state, why): (MigrationState, String)) {
     let mark = || {
-        let (state, why) = (MigrationState::Failed, why.to_owned());
-        change(shared, MigrationChange::Fail { id: id.to_owned(), state, why, now_s: now_s() })
+        let (id, why) = (id.to_owned(), why.clone());
+        change(shared, MigrationChange::Fail { id, attempt, state, why, now_s: now_s() })
     };
     while let Err(ChangeFault::Unknown(why)) = mark() {
         tracing::warn!("migration {id} is not marked as failed yet: {why}");
@@ -217,11 +222,19 @@ fn fail(shared: &'static Shared, id: &str, why: &str) {
 
 /// Between attempts to reach the store.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Before a migration begins for the second time; twice as long each time after that.
+const REST: Duration = Duration::from_millis(500);
+const REST_MAX: Duration = Duration::from_secs(30);
 
-fn export(shared: &'static Shared, one: &SlotMigration) {
+fn export(shared: &'static Shared, planned: &SlotMigration) {
     let outgoing = &shared.cluster.outgoing;
-    outgoing.begin(&one.id);
-    outgoing.note(&one.id, |_| ());
+    outgoing.begin(&planned.id);
+    outgoing.note(&planned.id, |_| ());
+    if let Some(earlier) = planned.attempt.checked_sub(1) {
+        thread::sleep(REST.saturating_mul(1 << earlier.min(16)).min(REST_MAX));
+    }
+    let runner = shared.replication.boot.as_str().to_owned();
+    let one = &SlotMigration { attempt: planned.attempt + 1, runner, ..planned.clone() };
     let slots = one.slots_len();
     match run(shared, one) {
         Ok(()) => {
@@ -229,13 +242,15 @@ fn export(shared: &'static Shared, one: &SlotMigration) {
             tracing::info!("migration {}: {slots} slots are at {} now", one.id, one.target);
         }
         Err(stop) => {
-            outgoing.failed.fetch_add(1, Relaxed);
-            if let ExportStop::Failed(why) = stop {
+            if let Some((state, why)) = stop.outcome() {
                 tracing::warn!("migration {} of {slots} slots to {} failed: {why}", one.id, one.target);
-                fail(shared, &one.id, &why);
+                fail(shared, &one.id, Some(one.attempt), (state, why));
             } else {
                 tracing::info!("migration {} of {slots} slots to {} was ended", one.id, one.target);
             }
+            let map = shared.cluster.map();
+            let is_ended = map.migration(&one.id).is_none_or(SlotMigration::is_ended);
+            outgoing.failed.fetch_add(u64::from(is_ended), Relaxed);
         }
     }
     lock(&outgoing.progress).remove(&one.id);
@@ -243,16 +258,13 @@ fn export(shared: &'static Shared, one: &SlotMigration) {
 }
 
 fn run(shared: &'static Shared, one: &SlotMigration) -> Result<(), ExportStop> {
-    let runner = shared.replication.boot.as_str().to_owned();
-    let begun = MigrationChange::Run { id: one.id.clone(), runner, now_s: now_s() };
-    match change(shared, begun) {
+    let (id, runner) = (one.id.clone(), one.runner.clone());
+    match change(shared, MigrationChange::Run { id, attempt: one.attempt, runner, now_s: now_s() }) {
         Ok(_) => {}
         Err(ChangeFault::Refused) => return Err(ExportStop::Ended),
-        Err(ChangeFault::Unknown(why)) => return Err(why.into()),
+        Err(ChangeFault::Unknown(why)) => return Err(ExportStop::Passing(why)),
     }
-    // This server routes by the map that has the number.
-    let attempt = shared.cluster.map().migration(&one.id).map_or(0, |found| found.attempt);
-    let mut target = ImportTarget::connect(shared, one, attempt)?;
+    let mut target = ImportTarget::connect(shared, one)?;
     let copying = SlotCopy::begin(shared, one)?;
     let outcome = copying
         .copy(&mut target)

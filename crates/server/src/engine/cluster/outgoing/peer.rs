@@ -49,18 +49,16 @@ const COMMITS_WITHIN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
 impl ImportTarget {
-    /// Connects, logs in as to a master, and says which migration it is, in its attempt of this number.
+    /// Connects, logs in as to a master, and says which migration it is, in which attempt.
     ///
     /// Errors: the target cannot be reached, or does not take the keys.
-    pub fn connect(
-        shared: &'static Shared,
-        one: &SlotMigration,
-        attempt: u64,
-    ) -> Result<ImportTarget, ExportStop> {
+    pub fn connect(shared: &'static Shared, one: &SlotMigration) -> Result<ImportTarget, ExportStop> {
         let map = shared.cluster.map();
         let (_, node) = map.find(one.target.as_bytes()).ok_or("the target is not in the map")?;
         let live = shared.settings.live();
-        let failed = |error: std::io::Error| format!("{}:{} cannot be reached: {error}", node.ip, node.port);
+        let failed = |error: std::io::Error| {
+            ExportStop::Passing(format!("{}:{} cannot be reached: {error}", node.ip, node.port))
+        };
         let wire = Wire::connect(&node.ip, node.port, &live.tls).map_err(failed)?;
         let (id, out) = (one.id.clone(), Vec::new());
         let mut target =
@@ -72,9 +70,9 @@ impl ImportTarget {
         }
         let began = Instant::now();
         loop {
-            target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes(), attempt.to_string().as_bytes()]);
+            target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes(), one.attempt.to_string().as_bytes()]);
             match target.flush() {
-                Err(ExportStop::Failed(why))
+                Err(ExportStop::Passing(why))
                     if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN =>
                 {
                     thread::sleep(LOOK);
@@ -142,7 +140,7 @@ impl ImportTarget {
             .sent_bytes
             .fetch_add(self.out.len() as u64, std::sync::atomic::Ordering::Relaxed);
         self.out.clear();
-        sent.map_err(|error| format!("the connection to the target is broken: {error}").into())
+        sent.map_err(broken)
     }
 
     /// Reads answers until at most `left` are missing.
@@ -151,24 +149,40 @@ impl ImportTarget {
             self.write()?;
         }
         let mut heard = Instant::now();
-        let broken = |error: std::io::Error| format!("the connection to the target is broken: {error}");
         while self.unanswered > left {
             let Some(line) = self.wire.line().map_err(broken)? else {
                 if self.wire.fill().map_err(broken)? > 0 {
                     heard = Instant::now();
                 } else if heard.elapsed() > PATIENCE || self.until.is_some_and(|until| Instant::now() > until)
                 {
-                    return Err("the target does not answer".into());
+                    return Err(ExportStop::Passing("the target does not answer".to_owned()));
                 }
                 continue;
             };
             self.unanswered_bytes -= self.unanswered_bytes / self.unanswered;
             self.unanswered -= 1;
             if let Some(words) = line.strip_prefix(b"-") {
-                return Err(format!("the target refuses: {}", String::from_utf8_lossy(words)).into());
+                return Err(refusal(&String::from_utf8_lossy(words)));
             }
         }
         self.shared.cluster.outgoing.note(&self.id, |progress| progress.heard_s = now_s());
         Ok(())
     }
 }
+
+fn broken(error: std::io::Error) -> ExportStop {
+    ExportStop::Passing(format!("the connection to the target is broken: {error}"))
+}
+
+/// What a refusal of the target comes to.
+fn refusal(line: &str) -> ExportStop {
+    let why = format!("the target refuses: {line}");
+    if PASSING.iter().any(|code| line.contains(code)) {
+        ExportStop::Passing(why)
+    } else {
+        ExportStop::Failed(why)
+    }
+}
+
+/// Codes of refusals by a target that loads, or that does not know the map yet, or the store.
+const PASSING: [&str; 6] = ["TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "MOVED", "BUSY"];
