@@ -305,11 +305,11 @@ impl GroupMachine {
         actions
     }
 
-    /// Takes the place of the leader of a term, which serves no more and has said that all members have everything.
+    /// Takes the place of the leader of a term, which serves no more and has said that all members have everything. Whether
+    /// this server is a member the next reading tells: it may have joined since the last.
     pub fn take_over(&mut self, now_ms: u64, of_term: u64) -> Vec<GroupAction> {
-        let is_member = self.known.as_ref().is_some_and(|known| known.state.has(&self.own));
         match &self.role {
-            GroupRole::Follows { leader, term, .. } if *term == of_term && is_member => {
+            GroupRole::Follows { leader, term, .. } if *term == of_term => {
                 let leader = leader.clone();
                 self.role = GroupRole::Campaigns { leader, term: of_term, since_ms: now_ms };
                 (self.clock_ms, self.is_invited) = (0, true);
@@ -428,8 +428,11 @@ impl GroupMachine {
     /// Takes an answer.
     pub fn hear_answer(&mut self, now_ms: u64, answer: &BeatAnswer) -> Vec<GroupAction> {
         let is_of_leader = match &self.role {
-            GroupRole::Follows { leader, term, .. } | GroupRole::Campaigns { leader, term, .. } => {
-                *leader == answer.from.name && *term == answer.term && answer.clock_ms > 0
+            GroupRole::Follows { leader, term, since_ms }
+            | GroupRole::Campaigns { leader, term, since_ms } => {
+                // It was on its way when the leader gave its place away.
+                let is_old = self.is_invited && now_ms < since_ms + REST_MS;
+                *leader == answer.from.name && *term == answer.term && answer.clock_ms > 0 && !is_old
             }
             GroupRole::Waits | GroupRole::Leads { .. } => false,
         };

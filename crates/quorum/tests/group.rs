@@ -1,0 +1,76 @@
+//! Single steps of a member that is asked to lead, in orders that the simulation makes seldom.
+
+use darter_quorum::beat::{BeatAnswer, Standing};
+use darter_quorum::group::{GroupAction, GroupConfig, GroupFacts, GroupMachine};
+use darter_quorum::state::{Ack, GroupMember, GroupState};
+use darter_quorum::store::Versioned;
+
+fn member(name: &str) -> GroupMember {
+    GroupMember { name: name.to_owned(), boot: format!("boot of {name}") }
+}
+
+/// A reign of `a` with these members.
+fn reign(sync: &[&str]) -> GroupState {
+    let sync = sync.iter().map(|name| member(name)).collect();
+    GroupState { term: 1, leader: "a".to_owned(), replid: "r".repeat(40), ack: Ack::Memory, sync }
+}
+
+fn facts() -> GroupFacts {
+    GroupFacts { is_whole: true, is_ready: true, replid: "s".repeat(40), ..GroupFacts::default() }
+}
+
+/// Has the machine read `state` when it asks; returns what it does then.
+fn read(machine: &mut GroupMachine, now_ms: u64, state: &GroupState) -> Vec<GroupAction> {
+    assert_eq!(machine.tick(now_ms, &facts()), [GroupAction::Read]);
+    machine.read(now_ms, Ok(Some(Versioned { revision: now_ms, value: state.to_json() })))
+}
+
+/// The member `b`, which follows `a` and has read at 1 ms that these are members.
+fn follower(sync: &[&str]) -> GroupMachine {
+    let config = GroupConfig { lease_ms: 8000, ack_timeout_ms: 5000, acks: 1, ack: Ack::Memory };
+    let mut machine = GroupMachine::new(config, member("b"), 1);
+    assert_eq!(read(&mut machine, 1, &reign(sync)), [GroupAction::Follow("a".to_owned())]);
+    machine
+}
+
+fn leads_next(machine: &mut GroupMachine, now_ms: u64) {
+    let wish = machine.tick(now_ms, &facts());
+    let [GroupAction::Write { expected, state }] = &wish[..] else { panic!("{wish:?}") };
+    assert_eq!((*expected, state.term, state.leader.as_str()), (now_ms, 2, "b"));
+    assert!(state.has(&member("a")), "the one before has everything, too");
+}
+
+#[test]
+fn a_member_that_has_not_read_of_its_joining_takes_the_lead_all_the_same() {
+    let mut machine = follower(&["a"]);
+    assert_eq!(machine.take_over(20, 1), [GroupAction::StopFollowing]);
+    assert_eq!(read(&mut machine, 21, &reign(&["a", "b"])), []);
+    leads_next(&mut machine, 21);
+}
+
+#[test]
+fn who_is_no_member_takes_nothing() {
+    let mut machine = follower(&["a"]);
+    machine.take_over(20, 1);
+    assert_eq!(read(&mut machine, 21, &reign(&["a"])), []);
+    assert_eq!(machine.tick(22, &facts()), [GroupAction::Read], "it asks again");
+}
+
+#[test]
+fn an_answer_of_the_leader_from_before_ends_no_campaign_and_a_later_one_does() {
+    let mut machine = follower(&["a", "b"]);
+    machine.take_over(20, 1);
+    let answer = BeatAnswer {
+        from: member("a"),
+        term: 1,
+        clock_ms: 19,
+        standing: Standing { is_whole: true, ..Standing::default() },
+    };
+    assert_eq!(machine.hear_answer(21, &answer), []);
+    assert_eq!(read(&mut machine, 22, &reign(&["a", "b"])), []);
+    leads_next(&mut machine, 22);
+
+    let mut machine = follower(&["a", "b"]);
+    machine.take_over(20, 1);
+    assert_eq!(machine.hear_answer(2020, &answer), [GroupAction::Follow("a".to_owned())]);
+}
