@@ -182,8 +182,12 @@ mod tests {
     }
 
     fn read(kept: &Uncommitted, applied: u64, limit: u64) -> Vec<u64> {
+        read_of(id('a'), kept, applied, limit)
+    }
+
+    fn read_of(history: Id, kept: &Uncommitted, applied: u64, limit: u64) -> Vec<u64> {
         let mut all = Vec::new();
-        if let Some(mut reader) = kept.reader(id('a'), applied, limit) {
+        if let Some(mut reader) = kept.reader(history, applied, limit) {
             reader.drain(|head, _| all.push(head.sequence)).expect("whole records");
         }
         all
@@ -240,7 +244,7 @@ mod tests {
         let mut track = UncommittedTrack::default();
         bodies.iter().for_each(|body| track.note(part::uncommitted(body).expect("a part")));
         let (next, kept) = track.behind(&Position { id, offset, db: 0 })?;
-        Some((next, read(&kept, next, u64::MAX)))
+        Some((next, read_of(id, &kept, next, u64::MAX)))
     }
 
     #[test]
