@@ -74,11 +74,17 @@ impl Scratch {
     pub fn clear(&mut self) {
         if self.len.get() > 0 {
             self.first.take();
-            let last_row = (self.len.get() - 1).checked_ilog2();
-            let used = last_row.map_or(0, |row| (row as usize + 1).min(ROWS));
-            self.rows.iter_mut().take(used).for_each(|row| *row = OnceCell::new());
+            if self.len.get() > 1 {
+                self.clear_rows();
+            }
             self.len.set(0);
         }
+    }
+
+    #[inline(never)]
+    fn clear_rows(&mut self) {
+        let used = (self.len.get() - 1).ilog2() as usize + 1;
+        self.rows.iter_mut().take(used).for_each(|row| *row = OnceCell::new());
     }
 }
 
