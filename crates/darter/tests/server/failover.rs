@@ -382,7 +382,9 @@ fn messages_wait_for_members_too() {
     assert_eq!(tracker.call(&["GET", "a"]), text("1"));
     group.signal((leader + 1) % 3, "STOP");
     client.send_all(&[&["SET", "a", "2"], &["PUBLISH", "news", "b"]]);
-    assert!(is_silent(&mut tracker) && is_silent(&mut listener) && is_silent(&mut client));
+    for (who, waits) in [("tracker", &mut tracker), ("listener", &mut listener), ("client", &mut client)] {
+        assert!(is_silent(waits), "the {who} was told: {:?}", waits.try_read());
+    }
     group.signal((leader + 1) % 3, "CONT");
     assert!(!is_silent(&mut tracker) && !is_silent(&mut listener));
     assert_eq!(client.read(), Value::ok());

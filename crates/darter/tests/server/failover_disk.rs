@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::groups::{Group, MEMBERS};
+use crate::groups::{Group, MEMBERS, connect};
 use crate::harness::strace::{SYNC_CALLS, Strace};
-use crate::harness::{Client, Server, Value, free_port, wait_until};
+use crate::harness::{Client, PATIENCE, Server, Value, free_port, wait_until};
 use crate::nodes::field;
 
 const DISK: [&str; 8] =
@@ -70,7 +70,9 @@ fn is_kept(client: &mut Client, last: &[u64]) {
 
 #[test]
 fn any_member_alone_has_what_was_answered_before_all_were_killed() {
-    let mut group = Group::start("disk", &DISK);
+    // One that is dropped, as its disk is slow for a moment, rightly does not lead.
+    let patient = ["--replica_ack_timeout_ms", "60000", "--ha_lease_ms", "4000"];
+    let mut group = Group::start("disk", &[&DISK[..], &patient].concat());
     for round in 1..4 {
         let leader = group.settled(MEMBERS);
         let last = write_until_killed(&mut group, leader, round, |group| {
@@ -130,7 +132,8 @@ fn nothing_is_acknowledged_before_it_is_on_the_disk_of_the_member() {
     let flags: Vec<&str> = DISK.iter().chain(&holding).copied().collect();
     let group = Group::start("disk-slow", &flags);
     let leader = group.settled(MEMBERS);
-    let mut client = group.client(leader).expect("the leader");
+    // Several syncs are waited for, one after the other perhaps.
+    let mut client = connect(group.members[leader].port, PATIENCE).expect("the leader");
     assert_eq!(client.call(&["SET", "a", "1"]), Value::ok());
     let delay = Duration::from_millis(1500);
     let slow = group.pid((leader + 1) % MEMBERS);

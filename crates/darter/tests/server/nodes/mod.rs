@@ -102,11 +102,25 @@ impl Drop for Redis {
     }
 }
 
-/// Sends a signal to a process of ours.
+/// Sends a signal to a process of ours. After STOP all its threads stand still: until one of them has taken the signal, which
+/// needs a core, the others go on.
 pub fn signal(pid: u32, name: &str) {
     let done =
         Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
     assert!(done.success());
+    if name == "STOP" {
+        wait_until("every thread stands still", || stands_still(pid).unwrap_or(true));
+    }
+}
+
+/// Whether every thread of a process is stopped; `None` if it has ended.
+fn stands_still(pid: u32) -> Option<bool> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    // Its state comes behind its name, which is in brackets.
+    let states =
+        stats.map(|stat| stat.rsplit_once(") ").map_or(' ', |(_, rest)| rest.chars().next().unwrap_or(' ')));
+    Some(states.into_iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X')))
 }
 
 /// A field of INFO replication as text.
