@@ -487,13 +487,14 @@ impl<F: Files> ThreadLog<F> {
             }
         }
         if self.holds {
-            let before = self.durable;
+            // Members wait for the disk alone: they are sent what they are to acknowledge before others have it.
+            let (before, own_before) = (self.durable, self.own);
             self.look(journal, wait, host);
             if self.durable < self.mark {
                 slot.is_holding.store(true, SeqCst);
                 self.look(journal, wait, host);
             }
-            self.frees |= self.durable > before;
+            self.frees |= self.durable > before || self.own > own_before;
         }
     }
 
