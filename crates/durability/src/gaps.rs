@@ -36,20 +36,6 @@ impl JournalHost for NoHost {
     fn has_base(&self) {}
 }
 
-/// A process that goes on with an empty journal; its threads have rings if the files keep their blocks.
-fn start(files: &Machine) -> Writing {
-    start_with(files, Vec::new())
-}
-
-/// The same where the manifest names these gaps.
-fn start_with(files: &Machine, gaps: Vec<(u64, u64)>) -> Writing {
-    let dir = Path::new(FOLDER);
-    let segments = Some(Vec::new());
-    let first = Manifest { generation: 1, sequence: 1, segments, gaps, ..Manifest::default() };
-    files.create_dir(dir).and_then(|()| first.store(files, dir)).expect("room");
-    Writing::start(files, dir).0
-}
-
 fn note(journal: &Journal<Machine>, log: &mut ThreadLog<Machine>, word: &str) {
     log.append(journal, 7, |out| {
         part::write_command(out, 0, 2, [b"set".as_slice(), word.as_bytes()].into_iter());
@@ -77,7 +63,7 @@ fn found(files: &Machine) -> (Vec<String>, u64) {
 #[test]
 fn a_gap_that_is_behind_the_end_of_the_row_is_forgotten() {
     let files = Machine::new(1);
-    let Writing { journal, mut logs, .. } = start_with(&files, vec![(2, 1), (7, 1)]);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, vec![(2, 1), (7, 1)]);
     note(&journal, &mut logs[0], "first");
     let mut gathering = ThreadLog::new(THREADS);
     note(&journal, &mut gathering, "lost");
@@ -90,7 +76,7 @@ fn a_gap_that_is_behind_the_end_of_the_row_is_forgotten() {
 fn a_reply_waits_for_a_record_whose_segment_cannot_be_made_yet() {
     let files = Machine::new(1);
     files.state().keeps_blocks = false;
-    let Writing { journal, mut logs, .. } = start(&files);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     note(&journal, &mut logs[0], "first");
     assert!(!waits(&journal, &mut logs[0]), "no other thread has noted anything");
     files.state().failing_syncs = 1;
@@ -107,7 +93,7 @@ fn a_reply_waits_for_a_record_whose_segment_cannot_be_made_yet() {
 #[test]
 fn a_gathered_record_that_is_lost_ends_the_row_though_a_ring_thread_is_amid_a_turn() {
     let files = Machine::new(2);
-    let Writing { journal, mut logs, .. } = start(&files);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     note(&journal, &mut logs[0], "amid a turn");
     // A thread that has not ended a turn gathers, as with `always`.
     let mut gathering = ThreadLog::new(THREADS);
@@ -121,7 +107,7 @@ fn a_gathered_record_that_is_lost_ends_the_row_though_a_ring_thread_is_amid_a_tu
 #[test]
 fn a_reply_waits_for_a_ring_thread_amid_a_record_while_another_gathers() {
     let files = Machine::new(3);
-    let Writing { journal, mut logs, .. } = start(&files);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     let mut gathering = ThreadLog::new(THREADS);
     note(&journal, &mut gathering, "gathered");
     gathering.end_turn(&journal);
@@ -136,7 +122,7 @@ fn a_reply_waits_for_a_ring_thread_amid_a_record_while_another_gathers() {
 #[test]
 fn a_hole_from_before_a_thread_gathers_loses_nothing_that_was_answered() {
     let files = Machine::new(4);
-    let Writing { journal, mut logs, .. } = start(&files);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     logs[0].die_in_append(&journal);
     note(&journal, &mut logs[1], "answered");
     assert!(!waits(&journal, &mut logs[1]));
@@ -151,7 +137,7 @@ fn a_hole_from_before_a_thread_gathers_loses_nothing_that_was_answered() {
 #[test]
 fn a_thread_that_has_a_ring_again_is_waited_for_no_more() {
     let files = Machine::new(5);
-    let Writing { journal, mut logs, .. } = start(&files);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     logs.push(ThreadLog::new(THREADS));
     note(&journal, &mut logs[3], "gathered");
     assert!(!waits(&journal, &mut logs[3]), "the change of the setting wrote it");
@@ -172,7 +158,7 @@ fn a_thread_that_has_a_ring_again_is_waited_for_no_more() {
 #[test]
 fn a_thread_amid_a_turn_announces_its_record_in_the_generation_that_has_begun() {
     let files = Machine::new(7);
-    let mut writing = start(&files);
+    let mut writing = Writing::fresh(&files, Vec::new());
     note(&writing.journal, &mut writing.logs[0], "in the base");
     writing.begin(9);
     let Writing { journal, mut logs, .. } = writing;
@@ -189,7 +175,7 @@ fn a_thread_amid_a_turn_announces_its_record_in_the_generation_that_has_begun() 
 #[test]
 fn a_record_that_found_no_room_ends_the_row() {
     let files = Machine::new(6);
-    let Writing { journal, mut logs, .. } = start(&files);
+    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     note(&journal, &mut logs[0], "amid a turn");
     note(&journal, &mut logs[2], "there");
     files.state().disk.room = 0;

@@ -15,6 +15,8 @@ mod crash;
 mod direct;
 #[cfg(test)]
 mod gaps;
+#[cfg(test)]
+mod held;
 pub mod intake;
 pub mod log;
 #[cfg(test)]

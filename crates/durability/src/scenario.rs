@@ -9,6 +9,7 @@ use darter_persist::journal::part::{self, Part, Parts};
 use super::log::ThreadLog;
 use super::*;
 use crate::base::ReadBack;
+use crate::crash::files::FOLDER;
 use crate::crash::machine::Machine;
 
 /// Threads of a process.
@@ -23,6 +24,16 @@ pub struct Writing {
 }
 
 impl Writing {
+    /// A process that goes on with an empty journal whose manifest names these gaps; its threads have rings if the files keep
+    /// their blocks.
+    pub fn fresh(files: &Machine, gaps: Vec<(u64, u64)>) -> Writing {
+        let dir = Path::new(FOLDER);
+        let segments = Some(Vec::new());
+        let first = Manifest { generation: 1, sequence: 1, segments, gaps, ..Manifest::default() };
+        files.create_dir(dir).and_then(|()| first.store(files, dir)).expect("room");
+        Writing::start(files, dir).0
+    }
+
     /// A process that goes on with what is in `dir`, and whether that was sound.
     pub fn start(files: &Machine, dir: &Path) -> (Writing, bool) {
         let mut journal = folder::open(files, dir).expect("readable").expect("a journal");
