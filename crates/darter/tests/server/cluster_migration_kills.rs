@@ -2,7 +2,9 @@
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use darter_base::rng::Rng;
 
 use crate::cluster_migrations::{
     BAR, BARS, begin, begin_slowly, end, fill_bar, keys_in, rounds, run, shown, shown_by, throttle,
@@ -18,7 +20,7 @@ fn count_through_kills(nodes: &RwLock<StoredNodes>, who: usize, stop: &AtomicBoo
     let call = |at: usize, words: &[&str]| -> Option<Value> {
         let port = nodes.read().expect("no writer has failed").servers[at].port();
         let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-        let _ = stream.set_read_timeout(Some(std::time::Duration::from_secs(5)));
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
         Client::over(stream).try_call(words)
     };
     let mut at = 0;
@@ -39,7 +41,7 @@ fn count_through_kills(nodes: &RwLock<StoredNodes>, who: usize, stop: &AtomicBoo
             None => {
                 unknown += 1;
                 at = 1 - at;
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
             }
         }
     }
@@ -61,16 +63,14 @@ fn count_through_kills(nodes: &RwLock<StoredNodes>, who: usize, stop: &AtomicBoo
     }
 }
 
-#[test]
-fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
-    let flags = ["--appendonly", "yes", "--appendfsync", "always"];
-    let Some(nodes) = StoredNodes::create_with("kills", 3, &flags) else { return };
-    let nodes = RwLock::new(nodes);
-    {
-        let nodes = nodes.read().expect("nobody has failed");
-        fill_bar(&nodes);
-    }
-    let stop = AtomicBool::new(false);
+/// Runs rounds in which nodes are killed, while three clients count up: every increment is there once.
+fn count_in_rounds(
+    nodes: StoredNodes,
+    seed: u64,
+    mut round: impl FnMut(&RwLock<StoredNodes>, usize, &mut Rng),
+) {
+    fill_bar(&nodes);
+    let (nodes, stop) = (RwLock::new(nodes), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3)
             .map(|who| {
@@ -79,40 +79,40 @@ fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
             })
             .collect();
         let _guard = StopOnDrop(&stop);
-        let mut rng = darter_base::rng::Rng::new(7);
-        for round in 0..rounds(6) {
+        let mut rng = Rng::new(seed);
+        for number in 0..rounds(6) {
             if writers.iter().any(std::thread::ScopedJoinHandle::is_finished) {
                 break;
             }
-            let owner = {
-                let nodes = nodes.read().expect("nobody has failed");
-                wait_until("nothing is left of the last migration", || {
-                    (0..2).any(|at| {
-                        let said = nodes.client(at).try_call(&["GET", "{bar}0"]);
-                        matches!(said, Some(Value::Text(_)))
-                    })
-                });
-                let serves = |at: &usize| matches!(run(&mut nodes.client(*at), "GET {bar}0"), Value::Text(_));
-                let owner = (0..2).find(serves).expect("an owner");
-                // From the first key to the change of the map: some 20 batches.
-                throttle(&nodes, owner, if round % 2 == 0 { 3000 } else { 0 });
-                begin(&nodes, owner, 1 - owner, "5061 5061");
-                owner
-            };
-            std::thread::sleep(std::time::Duration::from_millis(rng.below(120)));
-            let killed = if rng.below(2) == 0 { owner } else { 1 - owner };
-            nodes.write().expect("nobody has failed").restart(killed);
-            let nodes = nodes.read().expect("nobody has failed");
-            let (state, why) = end(&nodes, owner);
-            println!("{round}: {state} {why}");
+            round(&nodes, number, &mut rng);
         }
         stop.store(true, Ordering::Relaxed);
         for writer in writers {
             writer.join().expect("every increment is there once");
         }
     });
-    let nodes = nodes.into_inner().expect("nobody has failed");
-    has_all(&nodes, BARS + 3);
+    has_all(&nodes.into_inner().expect("nobody has failed"), BARS + 3);
+}
+
+#[test]
+fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
+    let flags = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some(nodes) = StoredNodes::create_with("kills", 3, &flags) else { return };
+    count_in_rounds(nodes, 7, |nodes, round, rng| {
+        let source = {
+            let nodes = nodes.read().expect("nobody has failed");
+            let source = owner(&nodes);
+            // From the first key to the change of the map: some 20 batches.
+            throttle(&nodes, source, if round % 2 == 0 { 3000 } else { 0 });
+            begin(&nodes, source, 1 - source, "5061 5061");
+            source
+        };
+        std::thread::sleep(Duration::from_millis(rng.below(120)));
+        let killed = if rng.below(2) == 0 { source } else { 1 - source };
+        nodes.write().expect("nobody has failed").restart(killed);
+        let (state, why) = end(&nodes.read().expect("nobody has failed"), source);
+        println!("{round}: {state} {why}");
+    });
 }
 
 /// The one of the first two nodes that serves slot 5061.
@@ -181,46 +181,24 @@ fn a_commit_that_nobody_waits_for_any_more_is_none() {
 #[test]
 fn a_target_that_comes_back_empty_in_any_state_loses_nothing() {
     let Some(nodes) = StoredNodes::create("empty", 3) else { return };
-    fill_bar(&nodes);
-    let nodes = RwLock::new(nodes);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..3)
-            .map(|who| {
-                let (nodes, stop) = (&nodes, &stop);
-                scope.spawn(move || count_through_kills(nodes, who, stop))
-            })
-            .collect();
-        let _guard = StopOnDrop(&stop);
-        let mut rng = darter_base::rng::Rng::new(11);
-        for round in 0..rounds(6) {
-            if writers.iter().any(std::thread::ScopedJoinHandle::is_finished) {
-                break;
-            }
-            let (source, gates) = {
-                let nodes = nodes.read().expect("nobody has failed");
-                let source = owner(&nodes);
-                // What a target has got and owns may die with it: it does not own it before it is killed.
-                throttle(&nodes, source, 100_000);
-                begin(&nodes, source, 1 - source, "5061 5061");
-                let gates = [nodes.gates[source].clone(), nodes.gates[1 - source].clone()];
-                gates[1].shut();
-                throttle(&nodes, source, if round % 2 == 0 { 3000 } else { 0 });
-                (source, gates)
-            };
-            std::thread::sleep(std::time::Duration::from_millis(rng.below(240)));
-            gates[0].shut();
-            nodes.write().expect("nobody has failed").restart(1 - source);
-            gates.iter().rev().for_each(crate::stored::StoreGate::open);
+    count_in_rounds(nodes, 11, |nodes, round, rng| {
+        let (source, gates) = {
             let nodes = nodes.read().expect("nobody has failed");
-            println!("{round}: {:?}", end(&nodes, source));
-        }
-        stop.store(true, Ordering::Relaxed);
-        for writer in writers {
-            writer.join().expect("every increment is there once");
-        }
+            let source = owner(&nodes);
+            // What a target has got and owns may die with it: it does not own it before it is killed.
+            throttle(&nodes, source, 100_000);
+            begin(&nodes, source, 1 - source, "5061 5061");
+            let gates = [nodes.gates[source].clone(), nodes.gates[1 - source].clone()];
+            gates[1].shut();
+            throttle(&nodes, source, if round % 2 == 0 { 3000 } else { 0 });
+            (source, gates)
+        };
+        std::thread::sleep(Duration::from_millis(rng.below(240)));
+        gates[0].shut();
+        nodes.write().expect("nobody has failed").restart(1 - source);
+        gates.iter().rev().for_each(crate::stored::StoreGate::open);
+        println!("{round}: {:?}", end(&nodes.read().expect("nobody has failed"), source));
     });
-    has_all(&nodes.into_inner().expect("nobody has failed"), BARS + 3);
 }
 
 /// Times that the latest migration of a node has begun again.

@@ -120,7 +120,7 @@ impl FailoverGroup {
         }
     }
 
-    /// Looks how much of this server's journal is on disk. Not every sync is told: those of threads without turns are not.
+    /// Commits what this server's disk has by now. Called often: a sync by a thread without turns is announced to nobody.
     pub fn note_synced(&self, shared: &Shared) {
         if self.acks_disk() && self.commit.note_synced(shared.journal.durable_before()) {
             shared.journal.release(shared);
