@@ -2,6 +2,7 @@
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
 # NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
 # NAME-nodes is the same against three servers with --cluster_mode=yes, NAME-moves against six whose slots move as a whole.
+# NAME-group is the library's Sentinel client against a group of three whose leader changes (group.sh).
 # NAME-cache is the library's client-side cache; it empties the server.
 # With MEMCACHED_PORT those of memcached too. Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
@@ -74,6 +75,21 @@ moves() {
     SIX_RUNS="'$cache/redis-py/venv/bin/python' '$here/redis-py/moving.py' 127.0.0.1 $six_port" \
         $limit "$here/six.sh" "$six_folder" "$six_port" >"$cache/six.log" 2>&1 || { tail -3 "$cache/six.log" >&2; return 1; }
     rm -rf "$six_folder"
+}
+
+# The Sentinel client of a library while the leader of a group changes (group.sh); needs an etcd.
+group() {
+    group_folder=$(mktemp -d) || return
+    group_port=$((20000 + ($$ + ${groups:=0} * 40) % 10000))
+    groups=$((groups + 1))
+    case $1 in
+    redis-py) install_redis_py && group="'$cache/redis-py/venv/bin/python' '$here/redis-py/group.py' 127.0.0.1 $group_port" ;;
+    ioredis) install_npm ioredis && group="CLIENT_DIR='$cache/ioredis' node '$here/ioredis/group.js' 127.0.0.1 $group_port" ;;
+    go-redis) install_go_redis && group="'$cache/go-redis/check' 127.0.0.1 $group_port group" ;;
+    esac || return
+    GROUP_RUNS=$group $limit "$here/group.sh" "$group_folder" "$group_port" >"$cache/group.log" 2>&1 ||
+        { tail -3 "$cache/group.log" >&2; return 1; }
+    rm -rf "$group_folder"
 }
 
 # redis-cli that follows redirections, and its look at a cluster.
@@ -247,6 +263,9 @@ run() {
     redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
     redis-py-nodes) tool=python3 check="nodes redis-py" ;;
     redis-py-moves) tool=etcd check=moves ;;
+    redis-py-group) tool=etcd check="group redis-py" ;;
+    ioredis-group) tool=etcd check="group ioredis" ;;
+    go-redis-group) tool=etcd check="group go-redis" ;;
     ioredis-nodes) tool=npm check="nodes ioredis" ;;
     go-redis-nodes) tool=go check="nodes go-redis" ;;
     redis-cli-nodes) tool=redis-cli check="nodes redis-cli" ;;
@@ -269,6 +288,7 @@ failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
 all="$all redis-py-nodes redis-py-moves ioredis-nodes go-redis-nodes redis-cli-nodes"
+all="$all redis-py-group ioredis-group go-redis-group"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -130,6 +131,61 @@ func nodes(host string, first int, protocol int) {
 		expect("nodes transaction", done[1].(*redis.IntCmd).Val(), int64(2))
 	}
 	expect("nodes shards", len(must(r.ClusterShards(ctx).Result())), 3)
+}
+
+// What a client of Sentinel does while the leader of a group changes (tests/clients/group.sh): once as planned, once by a kill.
+// What it was told of must be there once the last one leads.
+func group(host string, first int, protocol int) {
+	var sentinels []string
+	for at := range 3 {
+		sentinels = append(sentinels, fmt.Sprintf("%s:%d", host, first+at+10))
+	}
+	r := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "darter", SentinelAddrs: sentinels, Protocol: protocol})
+	defer r.Close()
+	const patience = time.Minute
+	leader := func() string {
+		asked := redis.NewSentinelClient(&redis.Options{Addr: sentinels[0], Protocol: protocol})
+		defer asked.Close()
+		return strings.Join(must(asked.GetMasterAddrByName(ctx, "darter").Result()), ":")
+	}
+	answered, count := map[string]bool{}, 0
+	// Adds until as many more were answered; an error leaves open whether it took place.
+	write := func(more int) {
+		wanted := len(answered) + more
+		for began := time.Now(); len(answered) < wanted; {
+			count++
+			number := strconv.Itoa(count)
+			if err := r.SAdd(ctx, "told", number).Err(); err == nil {
+				answered[number] = true
+			} else if time.Since(began) > patience {
+				must(0, err)
+			} else {
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	}
+	must(r.Del(ctx, "told").Result())
+	write(200)
+	one := leader()
+	old := redis.NewClient(&redis.Options{Addr: one, Protocol: protocol})
+	expect("planned change", must(old.Do(ctx, "FAILOVER").Text()), "OK")
+	old.Close()
+	for began := time.Now(); leader() == one; time.Sleep(50 * time.Millisecond) {
+		expect("another leader in time", time.Since(began) < patience, true)
+	}
+	write(200)
+	two := redis.NewClient(&redis.Options{Addr: leader(), Protocol: protocol})
+	info := must(two.Info(ctx, "server").Result())
+	_, rest, _ := strings.Cut(info, "process_id:")
+	pid, _, _ := strings.Cut(rest, "\r")
+	must(0, syscall.Kill(must(strconv.Atoi(pid)), syscall.SIGKILL))
+	two.Close()
+	write(200)
+	found := must(r.SMembersMap(ctx, "told").Result())
+	for number := range answered {
+		_, isThere := found[number]
+		expect("number "+number+", which was answered,", isThere, true)
+	}
 }
 
 func keys(r *redis.Client) {
@@ -255,6 +311,10 @@ func reconnect(r, other *redis.Client) {
 
 func main() {
 	address := os.Args[1] + ":" + os.Args[2]
+	if len(os.Args) > 3 && os.Args[3] == "group" {
+		group(os.Args[1], must(strconv.Atoi(os.Args[2])), 3)
+		return
+	}
 	for _, protocol := range []int{2, 3} {
 		if len(os.Args) > 3 && os.Args[3] == "cluster" {
 			cluster(address, protocol)
