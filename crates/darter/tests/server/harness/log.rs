@@ -2,7 +2,7 @@
 //! harness's `Server` and by groups.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,12 +28,18 @@ impl Log {
         Stdio::from(self.0.try_clone().expect("a descriptor"))
     }
 
+    /// All of it until now.
+    pub fn text(&self) -> String {
+        // Without a seek: the place in the file is the process's, too.
+        let len = self.0.metadata().map_or(0, |file| file.len());
+        let mut bytes = vec![0; len as usize];
+        let _ = self.0.read_exact_at(&mut bytes, 0);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Prints the last lines; the test's own output is the place.
-    pub fn show(&mut self, port: u16) {
-        let mut text = Vec::new();
-        let _ = self.0.seek(SeekFrom::Start(0));
-        let _ = self.0.read_to_end(&mut text);
-        let text = String::from_utf8_lossy(&text);
+    pub fn show(&self, port: u16) {
+        let text = self.text();
         let lines: Vec<&str> = text.lines().collect();
         let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
         println!("== the server on port {port} wrote:\n{}", shown.join("\n"));

@@ -4,8 +4,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a test waits for takes no longer, even where other processes have the cores.
@@ -104,6 +105,22 @@ impl Server {
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
+
+    /// Kills it, and waits until the kernel has taken back what it had.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Waits until its log has `what` so many times.
+    pub fn wait_until_it_says(&self, what: &str, times: usize) {
+        wait_until(&format!("it says '{what}' {times} times"), || self.says(what) >= times);
+    }
+
+    /// How often its log has `what`.
+    pub fn says(&self, what: &str) -> usize {
+        self.log.text().matches(what).count()
+    }
 }
 
 impl Drop for Server {
@@ -144,15 +161,27 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A port on which nobody listens, another one each time. Below those that the kernel gives to whoever connects: between the
 /// choice and the start of a server one of these would be taken by a neighbour's test.
+///
+/// Another process that runs tests neither gives it nor tries whether it is free: ports come in blocks, and who gives those
+/// of a block listens on its first one for as long as it lives.
 pub fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 22_000;
-    let begin = std::process::id().wrapping_mul(611);
-    (0..COUNT)
-        .map(|_| (FIRST + begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % COUNT) as u16)
-        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        .expect("a port")
+    const FIRST: u16 = 10_000;
+    const BLOCK: u16 = 100;
+    const BLOCKS: u16 = 220;
+    static OWN: Mutex<(Vec<TcpListener>, Range<u16>)> = Mutex::new((Vec::new(), 0..0));
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (blocks, left) = &mut *own;
+    let listen = |port: u16| TcpListener::bind(("127.0.0.1", port)).ok();
+    loop {
+        if let Some(port) = left.find(|&port| listen(port).is_some()) {
+            return port;
+        }
+        let mut firsts = (0..BLOCKS).map(|block| FIRST + block * BLOCK);
+        let found = firsts.find_map(|first| Some((listen(first)?, first)));
+        let (listener, first) = found.expect("a block of ports");
+        blocks.push(listener);
+        *left = first + 1..first + BLOCK;
+    }
 }
 
 /// A reply of either protocol.
@@ -215,6 +244,18 @@ impl Client {
             std::thread::sleep(Duration::from_millis(5));
         }
         self
+    }
+
+    /// Whether something to read has come; it does not wait.
+    pub fn has_reply(&mut self) -> bool {
+        if !self.reader.buffer().is_empty() {
+            return true;
+        }
+        let stream = self.stream();
+        stream.set_nonblocking(true).expect("an option");
+        let has_come = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).expect("an option");
+        has_come
     }
 
     /// Its own address.

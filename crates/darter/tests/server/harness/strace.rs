@@ -24,10 +24,8 @@ impl Strace {
             eprintln!("not tested: there is no strace");
             return None;
         };
-        let status = format!("/proc/{}/status", pid);
-        let tracer = format!("TracerPid:\t{}", child.id());
         let began = Instant::now();
-        while !std::fs::read_to_string(&status).is_ok_and(|text| text.contains(&tracer)) {
+        while !traces_all(child.id(), pid) {
             if child.try_wait().expect("its state").is_some() || began.elapsed() > super::PATIENCE {
                 eprintln!("not tested: strace may not trace another process here (ptrace)");
                 let _ = child.kill();
@@ -37,6 +35,17 @@ impl Strace {
         }
         Some(Strace(child))
     }
+}
+
+/// Whether a process traces every thread of another one: it takes them one after the other.
+fn traces_all(tracer: u32, pid: u32) -> bool {
+    let tracer = format!("TracerPid:\t{tracer}\n");
+    let is_traced = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = task.and_then(|task| std::fs::read_to_string(task.path().join("status")));
+        // One that has ended meanwhile calls nothing.
+        status.map_or(true, |text| text.contains(&tracer))
+    };
+    std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|mut tasks| tasks.all(is_traced))
 }
 
 impl Drop for Strace {
