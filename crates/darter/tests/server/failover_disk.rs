@@ -71,7 +71,7 @@ fn is_kept(client: &mut Client, last: &[u64]) {
 #[test]
 fn any_member_alone_has_what_was_answered_before_all_were_killed() {
     // One that is dropped, as its disk is slow for a moment, rightly does not lead.
-    let patient = ["--replica_ack_timeout_ms", "60000", "--ha_lease_ms", "4000"];
+    let patient = ["--replica_ack_timeout_ms", "60000", "--ha_lease_ms", "8000"];
     let mut group = Group::start("disk", &[&DISK[..], &patient].concat());
     for round in 1..4 {
         let leader = group.settled(MEMBERS);
@@ -91,7 +91,7 @@ fn any_member_alone_has_what_was_answered_before_all_were_killed() {
 
 #[test]
 fn what_waits_in_a_member_outlives_a_new_base() {
-    let holding = ["--replica_ack_timeout_ms", "60000"];
+    let holding = ["--replica_ack_timeout_ms", "60000", "--ha_lease_ms", "8000"];
     let flags: Vec<&str> = DISK.iter().chain(&holding).copied().collect();
     let mut group = Group::start("disk-base", &flags);
     let leader = group.settled(MEMBERS);
@@ -101,10 +101,10 @@ fn what_waits_in_a_member_outlives_a_new_base() {
     let mut other = group.client(kept).expect("a member");
     wait_until("it has applied that", || get(&mut other, "a") == text("1"));
     group.signal(stopped, "STOP");
-    // The other member notes it, and applies nothing that is not committed.
-    let noted = journal_bytes(&mut other);
-    client.send_all(&[&["SET", "a", "2"]]);
-    wait_until("the member has noted it", || journal_bytes(&mut other) > noted);
+    // The other member notes it, and applies nothing that is not committed. What it notes late of the first is shorter.
+    let (noted, long) = (journal_bytes(&mut other), "2".repeat(100_000));
+    client.send_all(&[&["SET", "a", &long]]);
+    wait_until("the member has noted it", || journal_bytes(&mut other) > noted + 50_000);
     assert_eq!(get(&mut other, "a"), text("1"));
     let bases = |client: &mut Client| client.info::<u64>("persistence", "aof_rewrites");
     let before = bases(&mut other);
@@ -115,7 +115,7 @@ fn what_waits_in_a_member_outlives_a_new_base() {
     (0..MEMBERS).for_each(|at| group.kill(at));
     group.begin(kept);
     wait_until("it leads alone", || group.leader() == Some(kept));
-    assert_eq!(get(&mut group.client(kept).expect("the leader"), "a"), text("2"));
+    assert_eq!(get(&mut group.client(kept).expect("the leader"), "a"), text(&long));
 }
 
 fn journal_bytes(client: &mut Client) -> u64 {
@@ -174,7 +174,8 @@ fn disks_need_a_journal_that_syncs_each_answer() {
 
 #[test]
 fn a_member_that_acknowledges_disks_keeps_its_journal_and_says_so() {
-    let group = Group::start("disk-kept", &DISK);
+    let steady = ["--replica_ack_timeout_ms", "60000", "--ha_lease_ms", "12000"];
+    let group = Group::start("disk-kept", &[&DISK[..], &steady].concat());
     let leader = group.settled(MEMBERS);
     let mut client = group.client(leader).expect("the leader");
     for (name, value) in [("appendonly", "no"), ("appendfsync", "everysec")] {
@@ -184,6 +185,6 @@ fn a_member_that_acknowledges_disks_keeps_its_journal_and_says_so() {
             "{refused:?}"
         );
     }
-    assert_eq!(group.field(leader, "replica-ack"), Some(text("disk")));
+    wait_until("it says so", || group.field(leader, "replica-ack") == Some(text("disk")));
     assert_eq!(field(&mut client, "replica_ack"), "disk");
 }

@@ -2,7 +2,8 @@
 //! that was shown vanishes, and no master shows old data.
 //!
 //! `DARTER_FAULTS_FAILOVER` says how many faults there are, `DARTER_FAULTS_KIND` of which kind (kills, stops, cuts or store;
-//! else any), `DARTER_FAULTS_SEED` which. `tools/faults failover` runs many and prints the figures.
+//! else any), `DARTER_FAULTS_SEED` which, `DARTER_FAULTS_LEASE_MS` for how long a lease lasts: twice the default, as others
+//! have the cores, too. `tools/faults failover` runs many and prints the figures.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::groups::history::{Operation, Outcome, check};
 use crate::groups::{Group, MEMBERS, connect};
-use crate::harness::{Client, Value};
+use crate::harness::{Client, Value, wait_until};
 use darter_base::rng::Rng;
 
 const CLIENTS: u64 = 8;
@@ -26,6 +27,7 @@ struct Workload {
     ports: Vec<u16>,
     began: Instant,
     next: AtomicU64,
+    answered: AtomicU64,
     is_over: AtomicBool,
     seen: Mutex<Vec<Operation>>,
 }
@@ -54,7 +56,9 @@ impl Workload {
             let appends = (rng.below(4) > 0).then_some(value);
             let began_us = self.now_us();
             let outcome = ask(known, list, appends);
-            if !matches!(outcome, Outcome::Seen(_)) {
+            if matches!(outcome, Outcome::Seen(_)) {
+                self.answered.fetch_add(1, Relaxed);
+            } else {
                 client = None;
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -64,8 +68,9 @@ impl Workload {
         self.seen.lock().expect("no panic").append(&mut seen);
     }
 
+    /// Operations that were answered until now.
     fn answered(&self) -> u64 {
-        self.next.load(Relaxed)
+        self.answered.load(Relaxed)
     }
 }
 
@@ -147,13 +152,13 @@ fn disturb(group: &mut Group, rng: &mut Rng, counts: &mut FaultCounts, now_us: i
             }
             group.kill(at);
             counts.kills += 1;
-            std::thread::sleep(Duration::from_millis(rng.below(3000)));
+            std::thread::sleep(Duration::from_millis(rng.below(5000)));
             group.begin(at);
         }
         3 | 4 => {
             group.signal(at, "STOP");
             counts.stops += 1;
-            std::thread::sleep(Duration::from_millis(500 + rng.below(3500)));
+            std::thread::sleep(Duration::from_millis(500 + rng.below(5500)));
             group.signal(at, "CONT");
         }
         5 | 6 => {
@@ -165,7 +170,7 @@ fn disturb(group: &mut Group, rng: &mut Rng, counts: &mut FaultCounts, now_us: i
             }
             let with_store = rng.below(2) == 0;
             group.store.shut(at, with_store);
-            std::thread::sleep(Duration::from_millis(500 + rng.below(3500)));
+            std::thread::sleep(Duration::from_millis(500 + rng.below(5500)));
             group.net.mend();
             group.store.shut(at, false);
         }
@@ -190,6 +195,7 @@ fn run(group: &mut Group, seed: u64, harm: impl FnOnce(&mut Group, &Workload)) -
         ports: group.members.iter().map(|member| member.port).collect(),
         began: Instant::now(),
         next: AtomicU64::new(1),
+        answered: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
         seen: Mutex::default(),
     };
@@ -201,18 +207,20 @@ fn run(group: &mut Group, seed: u64, harm: impl FnOnce(&mut Group, &Workload)) -
         let _end = EndOfClients(&work.is_over);
         harm(group, &work);
     });
-    let leader = group.writable();
-    let mut client = group.client(leader).expect("the leader");
     let mut all = work.seen.lock().expect("no panic").clone();
     let mut lists: Vec<u64> = all.iter().map(|one| one.list).collect();
     lists.sort_unstable();
     lists.dedup();
     for list in lists {
-        let began_us = work.now_us();
-        let outcome = ask(&mut client, list, None);
-        assert!(matches!(outcome, Outcome::Seen(_)), "the last read is answered");
-        let ended_us = work.now_us();
-        all.push(Operation { list, appends: None, began_us, ended_us, outcome });
+        wait_until("the last read is answered", || {
+            let mut client = group.client(group.writable()).expect("the leader");
+            let began_us = work.now_us();
+            let outcome = ask(&mut client, list, None);
+            let is_answered = matches!(outcome, Outcome::Seen(_));
+            let ended_us = work.now_us();
+            all.push(Operation { list, appends: None, began_us, ended_us, outcome });
+            is_answered
+        });
     }
     all
 }
@@ -230,20 +238,28 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// A group with a lease for machines that others use.
+fn start(name: &str, acks: &str) -> Group {
+    let lease_ms = number("DARTER_FAULTS_LEASE_MS", 2000);
+    let (lease, silence) = (lease_ms.to_string(), (lease_ms / 2).to_string());
+    let flags =
+        ["--min_replicas_to_ack", acks, "--ha_lease_ms", &lease, "--replica_ack_timeout_ms", &silence];
+    let group = Group::start(name, &flags);
+    group.settled(MEMBERS);
+    group
+}
+
 #[test]
 fn nothing_is_lost_and_nothing_shown_vanishes() {
     let (faults, seed) = (number("DARTER_FAULTS_FAILOVER", 4), number("DARTER_FAULTS_SEED", 1));
-    let mut group = Group::start("history", &["--min_replicas_to_ack", "1"]);
-    group.settled(MEMBERS);
+    let mut group = start("history", "1");
     let (mut rng, mut counts) = (Rng::new(seed), FaultCounts::default());
     let seen = run(&mut group, seed, |group, work| {
         for _ in 0..faults {
             let before = work.answered();
             disturb(group, &mut rng, &mut counts, || work.now_us());
             group.settled(MEMBERS);
-            while work.answered() < before + 50 {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait_until("clients are answered again", || work.answered() >= before + 50);
         }
     });
     let found = check(&seen);
@@ -269,16 +285,20 @@ fn shown(times: &[u64]) -> String {
 /// The same clients on a group that answers before its members have a change.
 #[test]
 fn the_checker_sees_answers_that_were_too_early() {
-    let mut group = Group::start("early", &["--min_replicas_to_ack", "0"]);
-    group.settled(MEMBERS);
+    let mut group = start("early", "0");
     for seed in 0..20 {
-        let seen = run(&mut group, seed, |group, _| {
+        let seen = run(&mut group, seed, |group, work| {
             let leader = group.settled(MEMBERS);
             std::thread::sleep(Duration::from_millis(300));
             // The others stop for a moment, as a slow net would have them; then the leader is lost.
             let others = || (0..MEMBERS).filter(move |at| *at != leader);
             others().for_each(|at| group.signal(at, "STOP"));
+            // Until clients had time for some answers, but for less than a lease.
+            let (before, began) = (work.answered(), Instant::now());
             std::thread::sleep(Duration::from_millis(100));
+            while work.answered() < before + 20 && began.elapsed() < Duration::from_secs(1) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
             group.kill(leader);
             others().for_each(|at| group.signal(at, "CONT"));
             group.begin(leader);

@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use crate::harness::folder::Folder;
 use crate::harness::wait_until;
 use crate::nodes::signal;
 
@@ -13,7 +13,7 @@ pub struct Etcd {
     process: Child,
     /// The port of its clients.
     pub port: u16,
-    folder: PathBuf,
+    _folder: Folder,
 }
 
 impl Etcd {
@@ -21,11 +21,10 @@ impl Etcd {
     pub fn start() -> Option<Etcd> {
         let free = crate::harness::free_port;
         let (port, peers) = (free(), free());
-        let folder = std::env::temp_dir().join(format!("darter-group-etcd-{}-{port}", std::process::id()));
+        let folder = Folder::in_memory(&format!("group-etcd-{port}"));
         let (url, peer_url) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
         let process = Command::new("etcd")
-            .arg("--data-dir")
-            .arg(&folder)
+            .args(["--data-dir", folder.text()])
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &format!("default={peer_url}")])
@@ -38,7 +37,7 @@ impl Etcd {
             Err(error) => panic!("{error}"),
         };
         wait_until("etcd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Some(Etcd { process, port, folder })
+        Some(Etcd { process, port, _folder: folder })
     }
 }
 
@@ -53,6 +52,5 @@ impl Drop for Etcd {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

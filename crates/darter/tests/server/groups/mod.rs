@@ -118,7 +118,7 @@ impl Group {
 
     /// A connection to a member; `None`: it does not listen.
     pub fn client(&self, at: usize) -> Option<Client> {
-        connect(self.members[at].port, Duration::from_secs(5))
+        connect(self.members[at].port, PATIENCE)
     }
 
     /// A field of what a member knows of the group.
@@ -154,17 +154,19 @@ impl Group {
         }
     }
 
+    /// Returns true if a member takes a write, and answers it within some seconds.
+    pub fn takes(&self, at: usize, key: &str) -> bool {
+        let client = connect(self.members[at].port, Duration::from_secs(5));
+        client.is_some_and(|mut client| {
+            client.try_send(&["SET", key, "1"]) && client.try_read() == Some(Value::ok())
+        })
+    }
+
     /// Waits until a write is answered; returns where.
     pub fn writable(&self) -> usize {
         let mut found = None;
         wait_until("a member takes writes", || {
-            found = (0..MEMBERS).find(|at| {
-                let client = self.client(*at).filter(|_| self.is_alive(*at));
-                let set = |mut client: Client| {
-                    client.try_send(&["SET", "probe", "1"]).then(|| client.try_read()).flatten()
-                };
-                client.and_then(set) == Some(Value::ok())
-            });
+            found = (0..MEMBERS).find(|at| self.is_alive(*at) && self.takes(*at, "probe"));
             found.is_some()
         });
         found.expect("a member")
@@ -177,8 +179,7 @@ impl Drop for Group {
             self.signal(at, "CONT");
             self.kill(at);
             if std::thread::panicking() {
-                let member = &mut self.members[at];
-                member.log.show(member.port);
+                self.members[at].log.show(self.members[at].port);
             }
         }
     }
