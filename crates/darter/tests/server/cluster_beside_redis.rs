@@ -1,10 +1,10 @@
 //! The same commands to a cluster of three Redis 7.0 and to one of three Darter: the same answers, but addresses and ids.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, PATIENCE, Server, Value};
+use crate::harness::{Client, PATIENCE, Server, Value, free_port};
 
 /// Slots of the three nodes, as `redis-cli --cluster create` gives them.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
@@ -52,27 +52,23 @@ impl Trio {
 struct Redis {
     process: Child,
     port: u16,
+    bus: u16,
     _folder: Folder,
 }
 
 impl Redis {
     fn start(at: usize) -> Redis {
-        // Its bus is 10,000 above its port: none of the high ports that the kernel gives will do.
-        let is_free = |port: &u16| {
-            let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-            is_free(*port) && is_free(*port + 10_000)
-        };
-        let first = 12_000 + (std::process::id() % 1000) as u16 * 10 + at as u16;
-        let port = (first..first + 10_000).step_by(3).find(is_free).expect("a free port");
+        let (port, bus) = (free_port(), free_port());
         let folder = Folder::new(&format!("beside-redis-{at}"));
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
             .args(["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"])
+            .args(["--cluster-port", &bus.to_string()])
             .current_dir(folder.path())
             .stdout(Stdio::null())
             .spawn()
             .expect("it starts");
-        let redis = Redis { process, port, _folder: folder };
+        let redis = Redis { process, port, bus, _folder: folder };
         crate::harness::wait_until("redis-server listens", || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
@@ -96,7 +92,8 @@ fn start_redis() -> Option<(Vec<Redis>, Trio)> {
         return None;
     }
     let all: Vec<Redis> = (0..3).map(Redis::start).collect();
-    let addresses: Vec<String> = all.iter().map(|redis| format!("127.0.0.1:{}", redis.port)).collect();
+    let addresses: Vec<String> =
+        all.iter().map(|redis| format!("127.0.0.1:{}@{}", redis.port, redis.bus)).collect();
     let created = Command::new("redis-cli")
         .args(["--cluster", "create"])
         .args(&addresses)

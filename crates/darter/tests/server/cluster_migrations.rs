@@ -36,15 +36,16 @@ pub fn shown(client: &mut Client) -> Vec<MigrationFields> {
 /// Begins a migration; while what an earlier one has left is removed, or the store is away, it is asked for again.
 pub fn begin(nodes: &StoredNodes, from: usize, to: usize, slots: &str) {
     let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slots} NODE {}", nodes.id(to));
-    let mut said = Value::Null;
+    let (mut said, mut was_away) = (Value::Null, false);
     wait_until("the migration is planned", || {
         said = run(&mut nodes.client(from), &line);
-        let is_later = |line: &str| {
-            line.contains("are being removed") || line.starts_with("CLUSTERDOWN the cluster's store")
-        };
-        !matches!(&said, Value::Error(line) if is_later(line))
+        let is_away =
+            matches!(&said, Value::Error(line) if line.starts_with("CLUSTERDOWN the cluster's store"));
+        was_away |= is_away;
+        !is_away && !matches!(&said, Value::Error(line) if line.contains("are being removed"))
     });
-    assert_eq!(said, Value::ok(), "{line}");
+    // A store that answered late may have had it planned by the first question.
+    assert!(said == Value::ok() || was_away, "{line}: {said:?}");
 }
 
 /// Waits for the end of the latest migration of a node; returns its state and its message.
@@ -164,7 +165,7 @@ fn slots_move_as_a_whole() {
     assert_eq!((other["operation"].as_str(), other["state"].as_str()), ("import", "completed"));
     assert_eq!(other["slots"], "0-2000,3000-3100");
     assert!(shown_by(&mut nodes.client(2), "CLUSTER MIGRATION STATUS ALL").is_empty());
-    assert_eq!(source.info::<u64>("cluster", "cluster_migrations_done"), 1);
+    wait_until("it is counted", || source.info::<u64>("cluster", "cluster_migrations_done") == 1);
 
     // The other way round, as Redis says it. Questions without a pause held up all else that the store is asked for.
     let mut last = String::new();

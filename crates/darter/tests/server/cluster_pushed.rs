@@ -440,8 +440,7 @@ fn after_the_answer_no_key_of_another_slot_appears() {
 #[test]
 fn memcached_clients_are_refused_other_slots() {
     use std::io::{BufRead, BufReader, Write};
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+    let port = crate::harness::free_port();
     let nodes = Nodes::start("cluster-memcached", 1, &["--memcached_port", &port.to_string()]);
     let other =
         r#"{"slot_ranges":[{"start":8192,"end":16383}],"master":{"id":"x","ip":"10.0.0.9","port":7}}"#;

@@ -79,7 +79,7 @@ fn a_replica_takes_over_and_no_write_is_lost() {
     for n in 1..=300 {
         assert_eq!(client.call("bar", &["INCR", "bar"]), Value::Int(n));
         if n == 150 {
-            assert_eq!(run(&mut replica, "CLUSTER FAILOVER"), Value::ok());
+            nodes.change(3, "CLUSTER FAILOVER");
         }
     }
     nodes.settle();
@@ -138,7 +138,7 @@ fn fix_repairs_each_broken_state() {
     let half = |nodes: &StoredNodes| {
         let mut words = vec!["MIGRATE", "127.0.0.1"];
         let port = nodes.servers[1].port().to_string();
-        words.extend([&port[..], "", "0", "5000", "KEYS"]);
+        words.extend([&port[..], "", "0", "60000", "KEYS"]);
         let keys: Vec<String> = (0..20).map(|n| format!("{{bar}}{n}")).collect();
         words.extend(keys.iter().map(String::as_str));
         nodes.client(0).call(&words)
@@ -146,23 +146,21 @@ fn fix_repairs_each_broken_state() {
     type Break = fn(&StoredNodes, &[String; 2]);
     let broken: [(&str, Break); 5] = [
         ("only the source is open", |nodes, ids| {
-            let line = format!("CLUSTER SETSLOT 5061 MIGRATING {}", ids[1]);
-            assert_eq!(run(&mut nodes.client(0), &line), Value::ok());
+            nodes.change(0, &format!("CLUSTER SETSLOT 5061 MIGRATING {}", ids[1]));
         }),
         ("only the target is open", |nodes, ids| {
-            let line = format!("CLUSTER SETSLOT 5061 IMPORTING {}", ids[0]);
-            assert_eq!(run(&mut nodes.client(1), &line), Value::ok());
+            nodes.change(1, &format!("CLUSTER SETSLOT 5061 IMPORTING {}", ids[0]));
         }),
         ("the slot is nobody's", |nodes, _| {
-            assert_eq!(run(&mut nodes.client(0), "CLUSTER DELSLOTS 5061"), Value::ok());
+            nodes.change(0, "CLUSTER DELSLOTS 5061");
         }),
         ("an empty slot is nobody's", |nodes, _| {
-            assert_eq!(run(&mut nodes.client(0), "CLUSTER DELSLOTS 7"), Value::ok());
+            nodes.change(0, "CLUSTER DELSLOTS 7");
         }),
         ("both are open", |nodes, ids| {
             let (to, from) = (format!("MIGRATING {}", ids[1]), format!("IMPORTING {}", ids[0]));
-            assert_eq!(run(&mut nodes.client(1), &format!("CLUSTER SETSLOT 5061 {from}")), Value::ok());
-            assert_eq!(run(&mut nodes.client(0), &format!("CLUSTER SETSLOT 5061 {to}")), Value::ok());
+            nodes.change(1, &format!("CLUSTER SETSLOT 5061 {from}"));
+            nodes.change(0, &format!("CLUSTER SETSLOT 5061 {to}"));
         }),
     ];
     for (what, breaks) in broken {
@@ -237,6 +235,7 @@ fn a_message_reaches_the_subscribers_of_every_node_once() {
 #[test]
 fn changes_inside_one_exec_are_one_change() {
     let Some(nodes) = StoredNodes::create("exec", 3) else { return };
+    nodes.settle();
     let mut first = nodes.client(0);
     let all =
         ["MULTI", "CLUSTER DELSLOTS 1 2", "CLUSTER ADDSLOTS 1", "CLUSTER ADDSLOTS 6000", "CLUSTER BUMPEPOCH"];

@@ -26,7 +26,8 @@ impl Etcd {
     pub fn start(name: &str) -> Option<Etcd> {
         let free = crate::harness::free_port;
         let (port, peers) = (free(), free());
-        let mut etcd = Etcd { process: None, port, peers, folder: Folder::new(&format!("etcd-{name}")) };
+        let folder = Folder::in_memory(&format!("etcd-{name}"));
+        let mut etcd = Etcd { process: None, port, peers, folder };
         if etcd.go_on() {
             return Some(etcd);
         }
@@ -208,8 +209,7 @@ impl StoredNodes {
     /// Kills one of them and starts it again with what it has kept, on another port and with a new way to the store.
     pub fn restart(&mut self, at: usize) {
         // SIGKILL: nothing is written that is not written yet.
-        let pid = self.servers[at].pid().to_string();
-        let _ = Command::new("kill").args(["-9", &pid]).status();
+        self.servers[at].kill();
         self.gates[at] = StoreGate::before(self.etcd.port);
         self.servers[at] = self.launch(&self.folders[at], &self.gates[at]);
     }
@@ -239,6 +239,21 @@ impl StoredNodes {
     /// The id of one of them.
     pub fn id(&self, at: usize) -> String {
         text(self.client(at).call(&["CLUSTER", "MYID"]))
+    }
+
+    /// Makes a change of the map, which must be taken. A store that has no time answers late; then nothing has changed, or
+    /// the same change is made again.
+    pub fn change(&self, at: usize, line: &str) -> Value {
+        let words: Vec<&str> = line.split(' ').collect();
+        let away = |said: &Value| matches!(said, Value::Error(line) if line.starts_with("CLUSTERDOWN the cluster's store"));
+        let (mut said, mut asked) = (Value::Null, 0);
+        wait_until("the store answers", || {
+            said = self.client(at).call(&words);
+            asked += 1;
+            !away(&said)
+        });
+        assert!(asked > 1 || !matches!(said, Value::Error(_)), "{line}: {said:?}");
+        said
     }
 
     /// Runs `redis-cli --cluster` with these words, which must succeed; returns its output.
