@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn text(value: Value) -> String {
     match value {
@@ -305,16 +305,25 @@ fn latency_events_and_histograms_are_measured() {
     let server = Server::start(&[]);
     let mut client = server.client();
     assert_eq!(client.call(&["LATENCY", "LATEST"]), Value::Array(Vec::new()));
-    client.call(&["CONFIG", "SET", "latency-monitor-threshold", "20"]);
-    client.call(&["DEBUG", "SLEEP", "0.03"]);
-    client.call(&["DEBUG", "SLEEP", "0.06"]);
+    // Nothing else is measured, which might take as long where others have the cores.
+    let threshold = |ms| ["CONFIG", "SET", "latency-monitor-threshold", ms];
+    client.send_all(&[
+        &threshold("20"),
+        &["DEBUG", "SLEEP", "0.03"],
+        &["DEBUG", "SLEEP", "0.06"],
+        &threshold("600000"),
+    ]);
+    (0..4).for_each(|_| assert_eq!(client.read(), Value::ok()));
     let latest = items(items(client.call(&["LATENCY", "LATEST"]))[0].clone());
     assert_eq!(latest[0], Value::Text("command".into()));
     let [last, max] = [int(latest[2].clone()), int(latest[3].clone())];
     assert!(max >= 60 && last >= 30 && last <= max, "{last} {max}");
     assert!(!items(client.call(&["LATENCY", "HISTORY", "command"])).is_empty());
     assert!(text(client.call(&["LATENCY", "GRAPH", "command"])).starts_with("command - high "));
-    assert!(text(client.call(&["LATENCY", "DOCTOR"])).contains("- command: 2 spikes"));
+    let doctor = text(client.call(&["LATENCY", "DOCTOR"]));
+    let spikes = doctor.split_once("- command: ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    // The change of the threshold before them may have been as slow.
+    assert!(matches!(spikes, Some(2..=3)), "{doctor}");
     assert_eq!(client.call(&["LATENCY", "RESET", "command"]), Value::Int(1));
     client.call(&["CONFIG", "RESETSTAT"]);
     client.call(&["SET", "k", "v"]);
@@ -339,13 +348,13 @@ fn populate_makes_keys_of_any_type_while_others_go_on() {
     assert_eq!(client.call(&["STRLEN", "big:19999"]), Value::Int(100));
     assert_eq!(
         client.call(&[
-            "DEBUG", "POPULATE", "3", "l", "5", "TYPE", "list", "ELEMENTS", "100", "EXPIRE", "50", "60"
+            "DEBUG", "POPULATE", "3", "l", "5", "TYPE", "list", "ELEMENTS", "100", "EXPIRE", "500", "600"
         ]),
         Value::ok()
     );
     assert_eq!(client.call(&["LLEN", "l:2"]), Value::Int(100));
     let ttl = int(client.call(&["TTL", "l:0"]));
-    assert!((45..=60).contains(&ttl), "{ttl}");
+    assert!((400..=600).contains(&ttl), "{ttl}");
     assert!(int(client.call(&["MEMORY", "USAGE", "l:0"])) > 100);
     assert_eq!(
         error(&mut client, &["DEBUG", "POPULATE", "-1"]),
@@ -389,9 +398,9 @@ fn wait_answers_when_its_time_is_up_and_not_in_a_transaction() {
     let mut client = server.client();
     assert_eq!(client.call(&["WAIT", "0", "0"]), Value::Int(0));
     let began = Instant::now();
-    assert_eq!(client.call(&["WAIT", "1", "200"]), Value::Int(0));
+    assert_eq!(client.call(&["WAIT", "1", "2000"]), Value::Int(0));
     // Half of it: the deadline counts from the millisecond in which the server's turn began.
-    assert!(began.elapsed() >= Duration::from_millis(100));
+    assert!(began.elapsed() >= Duration::from_millis(1000));
     client.call(&["MULTI"]);
     client.call(&["WAIT", "1", "0"]);
     assert_eq!(client.call(&["EXEC"]), Value::Array(vec![Value::Int(0)]));
@@ -426,9 +435,10 @@ fn shutdown_ends_the_process_and_takes_its_pid_file_along() {
 fn the_port_can_be_moved_and_a_taken_one_changes_nothing() {
     let server = Server::start(&[]);
     let mut client = server.client();
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = taken.local_addr().map(|at| (taken, at.port().to_string())).expect("its address");
-    let line = error(&mut client, &["CONFIG", "SET", "timeout", "5", "port", &taken.1]);
+    // One that the kernel gives nobody once it is free again.
+    let number = crate::harness::free_port();
+    let (listener, port) = (TcpListener::bind(("127.0.0.1", number)).expect("a port"), number.to_string());
+    let line = error(&mut client, &["CONFIG", "SET", "timeout", "5", "port", &port]);
     assert_eq!(
         line,
         "ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check server logs."
@@ -439,12 +449,11 @@ fn the_port_can_be_moved_and_a_taken_one_changes_nothing() {
         "ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to specified addresses."
     );
     drop(server.client());
-    let (listener, port) = taken;
     drop(listener);
     assert_eq!(client.call(&["CONFIG", "SET", "port", &port]), Value::ok());
-    let number: u16 = port.parse().expect("a number");
-    assert!(TcpStream::connect(("127.0.0.1", number)).is_ok());
-    assert!(TcpStream::connect(("127.0.0.1", server.port())).is_err());
+    // The thread that listens has a second for that; then the answer comes before it.
+    let connects = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
+    wait_until("it has moved", || connects(number) && !connects(server.port()));
     assert_eq!(client.call(&["PING"]), Value::Status("PONG".into()));
     assert_eq!(info(&mut client, &["server"])["tcp_port"], port);
 }
@@ -528,7 +537,9 @@ fn a_server_with_nothing_to_do_sleeps() {
     loop {
         let (began, before) = (Instant::now(), sleeps(&server));
         std::thread::sleep(Duration::from_millis(500));
-        let per_second = (sleeps(&server) - before) as f64 / began.elapsed().as_secs_f64();
+        // A thread that has ended meanwhile is counted no more.
+        let slept = sleeps(&server).saturating_sub(before);
+        let per_second = slept as f64 / began.elapsed().as_secs_f64();
         if per_second < 100.0 {
             break;
         }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 pub fn text(value: Value) -> String {
     match value {
@@ -118,8 +118,11 @@ fn strangers_make_the_server_hold_little_each() {
     let mut client = server.client();
     assert_eq!(client.call(&["AUTH", "secret"]), Value::ok());
     let args = |len: usize| format!("*10\r\n{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(10));
-    // Tables have grown.
-    drop((0..STRANGERS).map(|_| server.client()).collect::<Vec<_>>());
+    // Tables have grown, and those who were there have gone.
+    let first: Vec<Client> = (0..STRANGERS).map(|_| server.client()).collect();
+    wait_until("all are in", || client.info::<usize>("clients", "connected_clients") == STRANGERS + 1);
+    drop(first);
+    wait_until("all have gone", || client.info::<usize>("clients", "connected_clients") == 1);
     let before = resident_bytes(&server);
     let read: usize = client.info("stats", "total_net_input_bytes");
     let kept = [
@@ -341,7 +344,7 @@ fn paused_commands_wait_and_run_once() {
     let server = Server::start(&["--proactor_threads=2"]);
     let mut admin = server.client();
     let mut others: Vec<Client> = (0..6).map(|_| server.client()).collect();
-    assert_eq!(admin.call(&["CLIENT", "PAUSE", "60000", "WRITE"]), Value::ok());
+    assert_eq!(admin.call(&["CLIENT", "PAUSE", "600000", "WRITE"]), Value::ok());
     others.iter_mut().for_each(|client| client.send_all(&[&["GET", "n"], &["SET", "n", "1"], &["GET", "n"]]));
     others.iter_mut().for_each(|client| assert_eq!(client.read(), Value::Null));
     let waits_until = Instant::now() + crate::harness::PATIENCE;
@@ -358,10 +361,10 @@ fn paused_commands_wait_and_run_once() {
         assert_eq!((client.read(), client.read()), (Value::ok(), Value::Text("1".to_owned())));
     }
     let began = Instant::now();
-    assert_eq!(admin.call(&["CLIENT", "PAUSE", "150"]), Value::ok());
+    assert_eq!(admin.call(&["CLIENT", "PAUSE", "2000"]), Value::ok());
     assert_eq!(others[0].call(&["PING"]), Value::Status("PONG".to_owned()));
     // Half of it: the deadline counts from the millisecond in which the server's turn began.
-    assert!(began.elapsed() >= Duration::from_millis(75));
+    assert!(began.elapsed() >= Duration::from_millis(1000));
     for (wrong, fault) in [
         (&["CLIENT", "PAUSE", "x"] as &[&str], "ERR timeout is not an integer or out of range"),
         (&["CLIENT", "PAUSE", "-1"], "ERR timeout is negative"),
@@ -689,13 +692,16 @@ fn the_limit_of_clients_is_kept() {
 
 #[test]
 fn idle_clients_are_closed_but_listeners_stay() {
-    let server = Server::start(&["--timeout", "1"]);
+    let server = Server::start(&[]);
     let (mut idle, mut listener) = (server.client(), server.client());
-    idle.call(&["PING"]);
     listener.call(&["SUBSCRIBE", "a"]);
-    std::thread::sleep(Duration::from_millis(3500));
+    // From now on nobody may pause for a second, but those who listen.
+    assert_eq!(idle.call(&["CONFIG", "SET", "timeout", "1"]), Value::ok());
     assert!(idle.is_closed());
-    assert_eq!(server.client().call(&["PUBLISH", "a", "b"]), Value::Int(1));
+    // The same for the thread of the other one.
+    std::thread::sleep(Duration::from_millis(2500));
+    let publish = || server.client().try_call(&["PUBLISH", "a", "b"]) == Some(Value::Int(1));
+    wait_until("somebody is quick enough to publish", publish);
     assert_eq!(listener.read(), Value::array(&["message", "a", "b"]));
 }
 
