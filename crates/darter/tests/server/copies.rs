@@ -2,12 +2,11 @@
 
 use std::io::{Read, Write};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn start(folder: &Folder, flags: &[&str]) -> Server {
     Server::start(&[&["--dir", folder.text(), "--enable_debug_command", "yes"], flags].concat())
@@ -112,22 +111,20 @@ fn a_copy_is_of_one_moment_and_a_slow_reader_stops_nobody() {
     let mut slow = server.client();
     assert_eq!(slow.call(&["REPLCONF", "rdb-only", "1"]), Value::ok());
     slow.stream().write_all(b"SYNC\r\n").expect("sent");
-    let ends = Arc::new(AtomicBool::new(false));
-    let (mut writer, is_over) = (server.client(), ends.clone());
-    let pairs = std::thread::spawn(move || {
-        let mut count = 0_u64;
+    let (ends, pairs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (mut writer, is_over, count) = (server.client(), ends.clone(), pairs.clone());
+    let writing = std::thread::spawn(move || {
         while !is_over.load(Relaxed) {
-            count += 1;
-            let n = count.to_string();
+            let n = count.load(Relaxed).to_string();
             writer.send_all(&[&["MULTI"], &["SET", "a", &n], &["SET", "b", &n], &["EXEC"]]);
             (0..4).for_each(|_| drop(writer.read()));
+            count.fetch_add(1, Relaxed);
         }
-        count
     });
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("it writes beside the slow one", || pairs.load(Relaxed) > 100);
     let bytes = receive(&mut server.client());
     ends.store(true, Relaxed);
-    assert!(pairs.join().expect("no panic") > 100);
+    writing.join().expect("no panic");
     std::fs::write(folder.path().join("copy.rdb"), &bytes).expect("room");
     let copy = loaded(&folder, "copy.rdb");
     let mut reader = copy.client();

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use crate::harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn int(client: &mut Client, command: &[&str]) -> i64 {
     match client.call(command) {
@@ -148,10 +147,8 @@ fn who_waits_for_a_list_gets_what_moves_there() {
         other.call(&["FLUSHALL"]);
         other.call(&["SELECT", "0"]);
         let mut waiting = server.client();
-        waiting.send_all(&[&["BLPOP", "list", "10"]]);
-        while !waits(&mut other) {
-            std::thread::yield_now();
-        }
+        waiting.send_all(&[&["BLPOP", "list", "0"]]);
+        wait_until("it waits", || waits(&mut other));
         way.iter().for_each(|command| drop(other.call(command)));
         assert_eq!(waiting.read(), Value::array(&["list", "x"]), "{way:?}");
     }
@@ -233,13 +230,9 @@ fn several_strings_at_once_are_alike_in_a_transaction_and_outside() {
 
 /// Waits until so many clients wait for keys.
 fn wait_for_blocked(client: &mut Client, wanted: u64) {
-    for _ in 0..2_000 {
-        if client.info::<u64>("CLIENTS", "blocked_clients") == wanted {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("not {wanted} clients wait");
+    wait_until(&format!("{wanted} clients wait"), || {
+        client.info::<u64>("CLIENTS", "blocked_clients") == wanted
+    });
 }
 
 #[test]
@@ -291,8 +284,6 @@ fn a_wait_whose_time_is_up_is_answered_a_null_array() {
     }
     let Value::Int(id) = client.call(&["CLIENT", "ID"]) else { panic!("no id") };
     client.send_all(&[&["BLMOVE", "none", "d", "LEFT", "RIGHT", "0"]]);
-    while other.call(&["CLIENT", "UNBLOCK", &id.to_string()]) == Value::Int(0) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("it waits", || other.call(&["CLIENT", "UNBLOCK", &id.to_string()]) == Value::Int(1));
     assert_eq!(client.read_line(), "*-1");
 }
