@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::journal::{Dir, wait_for_base};
 use crate::harness::raw::{Link, Raw, encoded};
-use crate::harness::{Server, Value};
+use crate::harness::{Server, Value, wait_until};
 
 #[test]
 fn a_torn_end_is_left_out_and_kept_aside() {
@@ -60,12 +60,9 @@ fn zeros_that_were_had_ahead_are_nothing_after_a_kill_and_gone_after_a_clean_sto
     assert_eq!(client.call(&["SET", "long", &long]), Value::ok());
     assert_eq!(client.call(&["RPUSH", "l", "end"]), Value::Int(102));
     assert_eq!(client.try_call(&["SHUTDOWN"]), None);
-    let (segment, began) = (dir.segments().remove(1), Instant::now());
-    while !fs::read(&segment).expect("a segment").ends_with(b"\x03end") {
-        assert!(began.elapsed() < crate::harness::PATIENCE, "zeros are left");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    drop(server);
+    assert!(server.wait_for_end());
+    let ended = fs::read(dir.segments().remove(1)).expect("a segment");
+    assert!(ended.ends_with(b"\x03end"), "zeros are left");
     // Where the file system is one of those that have them.
     if killed.len() >= 128 << 10 {
         assert!(killed.ends_with(&[0; 100 << 10]));
@@ -170,9 +167,7 @@ fn what_is_changed_in_slices_is_read_back() {
 #[test]
 fn what_memcached_clients_write_is_read_back() {
     let dir = Dir::new("memcached");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port().to_string();
-    drop(listener);
+    let port = crate::harness::free_port().to_string();
     let talk = |text: &str| {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("a connection");
         stream.write_all(format!("{text}quit\r\n").as_bytes()).expect("sent");
@@ -213,7 +208,7 @@ fn waitaof_waits_for_the_sync() {
     let server = dir.start(&["--appendfsync", "everysec"]);
     let mut client = server.client();
     client.call(&["SET", "k", "v"]);
-    assert_eq!(client.call(&["WAITAOF", "1", "0", "5000"]), Value::array(&[":1", ":0"]));
+    assert_eq!(client.call(&["WAITAOF", "1", "0", "0"]), Value::array(&[":1", ":0"]));
     client.call(&["SET", "k", "w"]);
     // Whether the sync of each second has come in between is chance; no replica is there to sync.
     let Value::Array(synced) = client.call(&["WAITAOF", "0", "1", "50"]) else { panic!("two counts") };
@@ -237,17 +232,18 @@ fn a_new_base_takes_the_place_of_what_came_before() {
         client.call(&["SET", &format!("k{n}"), "v"]);
     }
     // alive at the cut, made immortal after it: the base must hold it whenever it is read
-    client.call(&["SET", "late", "v", "PX", "5000"]);
+    let (began, lives) = (Instant::now(), Duration::from_secs(15));
+    client.call(&["SET", "late", "v", "EX", "15"]);
     client.call(&["FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return 1 end)"]);
     let started = client.call(&["BGREWRITEAOF"]);
     assert_eq!(started, Value::Status("Background append only file rewriting started".to_owned()));
-    assert_eq!(client.call(&["PERSIST", "late"]), Value::Int(1), "it lives five seconds");
+    assert_eq!(client.call(&["PERSIST", "late"]), Value::Int(1), "it lives fifteen seconds");
     client.call(&["DEL", "k0"]);
     wait_for_base(&server);
     let names: Vec<PathBuf> = dir.segments();
     assert!(names.iter().all(|path| path.to_string_lossy().contains("journal.2.")), "{names:?}");
     drop(server);
-    std::thread::sleep(Duration::from_millis(5100));
+    std::thread::sleep((lives + Duration::from_millis(500)).saturating_sub(began.elapsed()));
     let server = dir.start(&[]);
     let mut client = server.client();
     assert_eq!(client.call(&["DBSIZE"]), Value::Int(200));
@@ -320,7 +316,8 @@ fn without_its_first_base_a_journal_refuses_writes() {
     assert_eq!(server.client().call(&["SET", "a", "1"]), Value::ok());
     assert_eq!(server.client().call(&["SAVE"]), Value::ok());
     drop(server);
-    let in_the_way = (1..20).map(|n| dir.journal().join(format!("base.{n}.darter/x"))).collect::<Vec<_>>();
+    // For more attempts than there are seconds in a test.
+    let in_the_way = (1..200).map(|n| dir.journal().join(format!("base.{n}.darter/x"))).collect::<Vec<_>>();
     in_the_way.iter().for_each(|path| fs::create_dir_all(path).expect("a folder"));
     let server = dir.start(&["--dbfilename", "dump"]);
     let mut client = server.client();
@@ -396,7 +393,7 @@ fn what_is_written_after_the_files_of_redis_is_kept_without_a_base() {
     fs::write(dir.journal().join("a.1.incr.aof"), encoded(&["SET", "n", "5"])).expect("a file");
     let manifest = "file a.1.incr.aof seq 1 type i\n";
     fs::write(dir.journal().join("appendonly.aof.manifest"), manifest).expect("a manifest");
-    let in_the_way = (1..9).map(|n| dir.journal().join(format!("base.{n}.darter/x"))).collect::<Vec<_>>();
+    let in_the_way = (1..200).map(|n| dir.journal().join(format!("base.{n}.darter/x"))).collect::<Vec<_>>();
     in_the_way.iter().for_each(|path| fs::create_dir_all(path).expect("a folder"));
     for n in 6..9 {
         let server = dir.start(&["--appendfsync", "always"]);
@@ -439,10 +436,9 @@ impl Mount {
         let mut client = server.client();
         let value = "v".repeat(value_bytes);
         let mut acknowledged = 0;
-        client.stream().set_read_timeout(Some(Duration::from_millis(700))).expect("an option");
         let connect = || {
             let mut link = Link::new(&server);
-            link.0.get_mut().set_read_timeout(Some(Duration::from_millis(700))).expect("an option");
+            link.0.get_mut().set_read_timeout(Some(Duration::from_secs(5))).expect("an option");
             link
         };
         let (mut link, mut refused) = (connect(), None);
@@ -520,9 +516,7 @@ fn without_a_journal_nothing_is_written_for_a_client_that_waited() {
         Value::Text(text) => text.contains("blocked_clients:1\r\n"),
         _ => false,
     };
-    while !is_waiting(&mut client) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it waits", || is_waiting(&mut client));
     assert_eq!(client.call(&["RPUSH", "l", "a"]), Value::Int(1));
     assert_eq!(waiter.read(), Value::array(&["l", "a"]));
     std::thread::sleep(Duration::from_millis(50));

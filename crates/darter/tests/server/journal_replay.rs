@@ -17,8 +17,13 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Everything that is there, by database and key, but for keys that die within two minutes.
-fn contents(server: &Server) -> BTreeMap<(usize, Vec<u8>), String> {
+/// The time before which a key dies that is not compared: within two minutes.
+fn soon_ms() -> u64 {
+    now_ms() + 120_000
+}
+
+/// Everything that is there, by database and key, but for keys that die before `soon_ms`.
+fn contents(server: &Server, soon_ms: u64) -> BTreeMap<(usize, Vec<u8>), String> {
     let mut link = Link::new(server);
     let mut found = BTreeMap::new();
     for db in 0..16_usize {
@@ -31,7 +36,7 @@ fn contents(server: &Server) -> BTreeMap<(usize, Vec<u8>), String> {
                 let key = key.bytes();
                 let deadline = link.call(&[b"PEXPIRETIME".as_slice(), key]).text();
                 let dies_at: i64 = deadline.trim_start_matches(':').parse().expect("a time");
-                if dies_at == -2 || dies_at > 0 && (dies_at as u64) < now_ms() + 120_000 {
+                if dies_at == -2 || dies_at > 0 && (dies_at as u64) < soon_ms {
                     continue;
                 }
                 let kind = link.call(&[b"TYPE".as_slice(), key]).text();
@@ -216,12 +221,13 @@ fn replay_all_families(threads: usize) {
             crowd.send(op.connection, &op.args);
         }
         crowd.leave(&server);
-        let before = contents(&server);
+        let soon_ms = soon_ms();
+        let before = contents(&server, soon_ms);
         drop(server);
         server = dir.start(&flags);
         assert_same(
             &before,
-            &contents(&server),
+            &contents(&server, soon_ms),
             &format!("{threads} threads, family {}, seed {seed}", family.name),
         );
     }
@@ -261,10 +267,11 @@ fn chance_clocks_and_layout_are_read_back_as_they_were() {
         }
         crowd.leave(&server);
         std::thread::sleep(Duration::from_millis(1300));
-        let before = contents(&server);
+        let soon_ms = soon_ms();
+        let before = contents(&server, soon_ms);
         drop(server);
         server = dir.start(&flags);
-        assert_same(&before, &contents(&server), &format!("seed {seed}, round {round}"));
+        assert_same(&before, &contents(&server, soon_ms), &format!("seed {seed}, round {round}"));
     }
 }
 
