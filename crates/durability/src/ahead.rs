@@ -18,8 +18,9 @@ impl<F: Files> Journal<F> {
     pub(super) fn make_next(&self, generation: u64, fsync: Fsync) {
         // Not while the journal is switched to another folder. Serving threads take `switch` once a second, so it
         // must not be held while files are made.
-        let _making = lock(&self.making);
-        if self.is_on()
+        let has_ended = lock(&self.making);
+        if !*has_ended
+            && self.is_on()
             && self.generation.load(SeqCst) < generation
             && let Err(error) = self.make_ahead(generation, fsync)
         {
@@ -70,6 +71,13 @@ impl<F: Files> Journal<F> {
         self.list(&names)
     }
 
+    /// Makes none any more, and closes those that were made while the threads that serve ended.
+    pub(super) fn end_making(&self) {
+        let mut has_ended = lock(&self.making);
+        *has_ended = true;
+        self.close_ahead();
+    }
+
     /// Those that nobody has taken are not wanted any more.
     pub(super) fn close_ahead(&self) {
         self.slots.iter().for_each(Slot::close_ahead);
@@ -84,5 +92,35 @@ impl<F: Files> Slot<F> {
                 tracing::warn!("an unused segment of the journal cannot be closed: {error}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use darter_persist::files::Disk;
+
+    use super::*;
+
+    /// The journal's thread may be amid its work when the threads that serve end: it left a ring that nobody had written to.
+    #[test]
+    fn a_clean_stop_leaves_no_ring_of_segments_that_were_made_meanwhile() {
+        let dir = std::env::temp_dir().join(format!("darter-ahead-{}", std::process::id()));
+        let journal = Journal::new(Disk, 1);
+        journal.switch_on(dir.clone(), Fsync::No, 1).expect("a folder");
+        let generation = journal.generation.load(SeqCst);
+        let files = || {
+            let names = std::fs::read_dir(&dir).expect("the folder").flatten();
+            names.filter_map(|file| file.file_name().into_string().ok()).collect::<Vec<_>>()
+        };
+        journal.slots[0].close_ahead();
+        journal.make_next(generation + 1, Fsync::No);
+        let made = files();
+        journal.end_last();
+        journal.make_next(generation + 2, Fsync::No);
+        let left = files();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+        assert!(made.contains(&format!("journal.{}.0.seg", generation + 1)), "{made:?}");
+        assert!(!left.iter().any(|name| name.ends_with(".tail")), "{left:?}");
+        assert!(!left.contains(&format!("journal.{}.0.seg", generation + 2)), "{left:?}");
     }
 }

@@ -115,8 +115,9 @@ pub struct Journal<F: Files = Disk> {
     has_made: AtomicBool,
     /// Held by the thread that switches it on or off, or begins a base.
     switch: Mutex<()>,
-    /// Held while segments are made ahead. Never taken by a thread that serves clients, unless it switches the journal on.
-    making: Mutex<()>,
+    /// Held while segments are made ahead; true once none are any more, for the server ends. Never taken by a thread that
+    /// serves clients, unless it switches the journal on.
+    making: Mutex<bool>,
     /// Bytes of segments that stay when a base has made them superfluous.
     kept_bytes_max: AtomicU64,
     /// Records for replicas.

@@ -556,6 +556,7 @@ impl<F: Files> Journal<F> {
     pub fn end_last(&self) {
         self.sync_all();
         lock(&self.foreign).close(self);
+        self.end_making();
     }
 }
 
