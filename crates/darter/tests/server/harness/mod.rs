@@ -246,7 +246,7 @@ impl Client {
         self
     }
 
-    /// Whether something to read has come; it does not wait.
+    /// Returns true if something to read has come; it does not wait.
     pub fn has_reply(&mut self) -> bool {
         if !self.reader.buffer().is_empty() {
             return true;

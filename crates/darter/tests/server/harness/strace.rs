@@ -37,7 +37,7 @@ impl Strace {
     }
 }
 
-/// Whether a process traces every thread of another one: it takes them one after the other.
+/// Returns true if a process traces every thread of another one: it takes them one after the other.
 fn traces_all(tracer: u32, pid: u32) -> bool {
     let tracer = format!("TracerPid:\t{tracer}\n");
     let is_traced = |task: std::io::Result<std::fs::DirEntry>| {
