@@ -120,7 +120,8 @@ fn through_double(digits: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the server has counted of each command: calls, rejected and failed ones; without those that a way adds itself.
+/// What the server has counted of each command: calls, rejected and failed ones; without those that a way adds itself, and
+/// without scans, which take as many calls as the places of the keys want.
 pub fn counts(connection: &mut Connection) -> io::Result<BTreeMap<String, (u64, u64, u64)>> {
     let info = connection.ask(&["INFO", "commandstats"])?;
     let text = String::from_utf8_lossy(info.bytes().unwrap_or_default()).into_owned();
@@ -140,6 +141,10 @@ pub fn counts(connection: &mut Connection) -> io::Result<BTreeMap<String, (u64, 
                 | "hello"
                 | "client|setinfo"
                 | "config|resetstat"
+                | "scan"
+                | "hscan"
+                | "sscan"
+                | "zscan"
         ) {
             continue;
         }
