@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::harness::journal::Dir;
-use crate::harness::{Client, Server, Value};
+use crate::harness::folder::Folder;
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn text_of(rows: u64) -> String {
     let rows: Vec<String> = (0..rows).map(|n| format!("{{\"id\":{n},\"name\":\"item {n}\"}}")).collect();
@@ -65,20 +65,26 @@ fn a_large_document_is_answered_in_slices_as_it_was() {
 
 #[test]
 fn a_large_document_changes_while_it_is_written_to_a_snapshot() {
-    let dir = Dir::new("long-document");
-    let server = dir.start(&["--proactor_threads", "1"]);
+    let folder = Folder::new("long-document");
+    let start = |name: &str| {
+        Server::start(&["--proactor_threads", "1", "--dir", folder.text(), "--dbfilename", name])
+    };
+    let server = start("after");
     let mut client = server.client();
     client.call(&["JSON.SET", "d", "$", &text_of(60_000)]);
-    client.call(&["BGSAVE"]);
+    let before = at_once(&mut client, &["JSON.GET", "d"]);
+    assert_eq!(client.call(&["BGSAVE", "before"]), Value::Status("Background saving started".to_owned()));
     for n in 0..300 {
         client.call(&["JSON.SET", "d", &format!("$.rows[{}].id", n * 199), "-1"]);
     }
     client.call(&["JSON.ARRTRIM", "d", "$.rows", "10", "50000"]);
     let after = at_once(&mut client, &["JSON.GET", "d"]);
-    client.call(&["SAVE"]);
+    wait_until("it is written", || client.info::<u64>("persistence", "rdb_bgsave_in_progress") == 0);
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
     drop(server);
-    let server = dir.start(&["--proactor_threads", "1"]);
-    assert!(server.client().call(&["JSON.GET", "d"]) == after);
+    for (name, value) in [("before", before), ("after", after)] {
+        assert!(start(name).client().call(&["JSON.GET", "d"]) == value, "{name}");
+    }
 }
 
 fn fill(client: &mut Client, key: &str, label: &str, samples: u64) {
@@ -242,7 +248,7 @@ fn a_client_that_leaves_lets_the_blocks_go() {
     }
     client.call(&["DEL", "a", "d"]);
     // With a reader that nobody ends the arena would never be empty.
-    crate::harness::wait_until("the arena is empty", || {
+    wait_until("the arena is empty", || {
         client.call(&["PING"]);
         let info = client.call(&["INFO", "memory"]);
         let text = format!("{info:?}");

@@ -233,6 +233,69 @@ fn arrays_survive_journal_snapshot_and_dump() {
     assert_eq!(told(&mut server.client()), before);
 }
 
+/// Values that are written to files and to replicas in pieces.
+fn fill_large(client: &mut Client) {
+    let rows: Vec<String> = (0..8000).map(|n| format!(r#"{{"id":{n},"name":"item {n}"}}"#)).collect();
+    assert_eq!(client.call(&["JSON.SET", "doc", "$", &format!("[{}]", rows.join(","))]), Value::ok());
+    all(
+        client,
+        &[
+            "TS.CREATE series",
+            "BF.RESERVE bloom 0.001 200000",
+            "CF.RESERVE cuckoo 200000",
+            "CMS.INITBYDIM sketch 20000 5",
+            "TOPK.RESERVE top 1000 4000 7 0.9",
+            "TDIGEST.CREATE digest COMPRESSION 5000",
+        ],
+    );
+    let word = |n: u64, words: &mut Vec<String>| words.push(format!("item {n}"));
+    client.call_for_each(&["TS.MADD"], 60_000, |n, words| {
+        words.extend(["series".to_owned(), (1000 + n * 10).to_string(), (n * n % 977).to_string()])
+    });
+    client.call_for_each(&["ARMSET", "array"], 30_000, |n, words| {
+        words.extend([(n * 3).to_string(), format!("element {n}")])
+    });
+    client.call_for_each(&["BF.MADD", "bloom"], 5000, word);
+    client.call_for_each(&["CF.INSERT", "cuckoo", "ITEMS"], 5000, word);
+    client.call_for_each(&["CMS.INCRBY", "sketch"], 5000, |n, words| {
+        words.extend([format!("item {n}"), n.to_string()])
+    });
+    client.call_for_each(&["TOPK.ADD", "top"], 5000, word);
+    client.call_for_each(&["TDIGEST.ADD", "digest"], 20_000, |n, words| {
+        words.push((n * 7919 % 9973).to_string())
+    });
+}
+
+#[test]
+fn large_values_survive_snapshot_base_and_full_sync() {
+    let dir = Dir::new("modules-large");
+    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
+    let mut client = server.client();
+    fill_large(&mut client);
+    let keys = ["doc", "array", "bloom", "cuckoo", "sketch", "top", "digest"];
+    // The digest of a series knows its blocks, which an RDB file cuts in another way.
+    let digests = |client: &mut Client| {
+        let series = client.call(&["TS.RANGE", "series", "-", "+"]);
+        (keys.map(|key| client.call(&["DEBUG", "DIGEST-VALUE", key])), series)
+    };
+    let before = digests(&mut client);
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
+    assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
+    client.call(&["BGREWRITEAOF"]);
+    wait_for_base(&server);
+    drop(server);
+    assert!(digests(&mut dir.start(&["--num_shards", "4"]).client()) == before, "from a base");
+    for name in ["dump.darter", "dump.rdb"] {
+        let server = dir.start(&["--appendonly", "no", "--dbfilename", name]);
+        let mut client = server.client();
+        assert!(digests(&mut client) == before, "from {name}");
+        let replica = Node::ours(&["--num_shards", "4"]);
+        let mut other = replica.client();
+        follow(&mut other, server.port());
+        assert!(digests(&mut other) == before, "on a replica of what is from {name}");
+    }
+}
+
 /// Many connections write to series with rules in all shards, alone, in transactions and in scripts.
 #[test]
 fn rules_hold_under_many_writers() {

@@ -307,7 +307,9 @@ impl ModuleValue for Json {
     }
 
     fn fold(&self, _arena: &Arena) -> Option<Handle> {
-        (!self.is_pieced && self.doomed.is_empty()).then_some(self.block)
+        // Of one that is read in pieces the text stands beside the block, which is none yet.
+        let is_all = !self.is_pieced && !self.block.is_none() && self.doomed.is_empty();
+        is_all.then_some(self.block)
     }
 
     fn compact_step(&mut self, arena: &mut Arena, _cursor: u64, _packs_max: usize) -> u64 {
