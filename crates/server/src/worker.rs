@@ -689,6 +689,11 @@ impl Worker {
     fn drop_conn(&mut self, token: Token) {
         let Some(event_loop) = &mut self.event_loop else { return };
         let Some(mut conn) = event_loop.conns.get_mut(token.index()).and_then(Option::take) else { return };
+        // Whoever sees that it has gone may push: nothing of that is for it any more.
+        if let Some(blocked) = conn.session.blocked.take() {
+            forget_deadline(&mut self.deadlines, &mut conn, &blocked);
+            waiting::abandon(&mut self.local, &blocked);
+        }
         event_loop.reactor.close(token);
         self.local.shared.handle(self.local.thread).count_out(conn.session.listener);
         lock(&self.local.shared.clients).remove(&conn.session.id);
@@ -702,10 +707,6 @@ impl Worker {
             reading.give_up(&mut self.local);
         }
         conn.session.watched.clear();
-        if let Some(blocked) = conn.session.blocked.take() {
-            forget_deadline(&mut self.deadlines, &mut conn, &blocked);
-            waiting::abandon(&mut self.local, &blocked);
-        }
     }
 
     fn flush_before_end(&mut self) {
