@@ -135,6 +135,8 @@ fn what_is_told_is_one_state_while_the_group_changes_and_entries_come() {
                 let mut writer = server.client();
                 while !is_over.load(Relaxed) {
                     writer.call(&["XADD", "s", "*", "more", "and more"]);
+                    // As fast as it can, it would make each look longer than the one before by a part of it.
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             });
             for _ in 0..60 {

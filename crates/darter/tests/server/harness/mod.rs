@@ -134,7 +134,7 @@ impl Drop for Server {
 }
 
 /// Whether this very process listens on the port: a neighbour's test may have been given the same one.
-fn listens(pid: u32, port: u16) -> bool {
+pub fn listens(pid: u32, port: u16) -> bool {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let local = format!("0100007F:{port:04X}");
     let inodes: Vec<&str> = table
