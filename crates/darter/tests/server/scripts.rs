@@ -144,14 +144,14 @@ fn a_script_sent_again_is_known_by_its_digest_until_all_are_forgotten() {
 #[test]
 fn time_stands_still_in_a_script_and_goes_on_behind_it() {
     const SCRIPT: &str = "local first = redis.call('TIME')
-        redis.call('DEBUG', 'SLEEP', '0.3')
+        redis.call('DEBUG', 'SLEEP', '1.2')
         local second = redis.call('TIME')
         return {first[1] == second[1] and first[2] == second[2], redis.call('GET', KEYS[1])}";
     let server = Server::start(&["--enable-debug-command", "yes"]);
     let mut client = server.client();
     client.call(&["DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1"]);
     // In one piece, so that all are read in one turn.
-    let commands = [&["SET", "k", "v", "PX", "200"][..], &["EVAL", SCRIPT, "1", "k"], &["GET", "k"]];
+    let commands = [&["SET", "k", "v", "PX", "1000"][..], &["EVAL", SCRIPT, "1", "k"], &["GET", "k"]];
     let request = commands.map(encoded).concat();
     client.stream().write_all(&request).expect("sent");
     assert_eq!(client.read(), Value::ok());

@@ -173,7 +173,7 @@ fn every_element_pushed_is_popped_once_by_those_who_wait() {
                 }
             } else {
                 for _ in 0..150 {
-                    let Value::Array(popped) = client.call(&["BLPOP", "queue:a", "queue:b", "queue:c", "20"])
+                    let Value::Array(popped) = client.call(&["BLPOP", "queue:a", "queue:b", "queue:c", "50"])
                     else {
                         panic!("an element was lost");
                     };
@@ -196,7 +196,7 @@ fn elements_travel_through_lists_that_wait_for_each_other() {
                 thread::spawn(move || {
                     let mut client = server.client();
                     for _ in 0..300 {
-                        let moved = client.call(&["BLMOVE", from, to, "LEFT", "RIGHT", "20"]);
+                        let moved = client.call(&["BLMOVE", from, to, "LEFT", "RIGHT", "50"]);
                         assert!(matches!(moved, Value::Text(_)), "nothing came: {moved:?}");
                     }
                 })

@@ -1,5 +1,6 @@
 //! Streams of a real server: readers that wait, and what ends their wait.
 
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::Duration;
 
 use crate::harness::{Client, Server, Value};
@@ -237,13 +238,15 @@ fn each_entry_is_delivered_once_while_entries_come_and_others_read() {
         };
         entries.into_iter().map(id).collect()
     };
+    let is_over = AtomicBool::new(false);
     let mut ids: Vec<String> = std::thread::scope(|scope| {
-        let server = &server;
+        let (server, is_over) = (&server, &is_over);
         scope.spawn(move || {
             let mut writer = server.client();
             for n in 0..ENTRIES / 2 {
                 writer.call(&["XADD", "s", "*", "n", &n.to_string()]);
             }
+            is_over.store(true, Release);
         });
         let readers: Vec<_> = ["all", "all too", "few"]
             .into_iter()
@@ -251,18 +254,19 @@ fn each_entry_is_delivered_once_while_entries_come_and_others_read() {
                 scope.spawn(move || {
                     let mut reader = server.client();
                     let mut ids = Vec::new();
-                    let mut left_empty = 200;
-                    while left_empty > 0 {
+                    loop {
+                        let was_over = is_over.load(Acquire);
                         let count = if name == "few" { "3" } else { "100000" };
                         let words = ["XREADGROUP", "GROUP", "g", name, "COUNT", count, "STREAMS", "s", ">"];
                         let new = ids_of(reader.call(&words));
+                        if new.is_empty() && was_over {
+                            return ids;
+                        }
                         if new.is_empty() {
-                            left_empty -= 1;
                             std::thread::sleep(Duration::from_millis(5));
                         }
                         ids.extend(new);
                     }
-                    ids
                 })
             })
             .collect();
