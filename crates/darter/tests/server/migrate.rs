@@ -2,10 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Client, Server, Value};
+use crate::nodes::Redis;
+
+/// Milliseconds that no MIGRATE takes which comes to its end.
+const LONG: &str = "50000";
 
 fn migrate(client: &mut Client, port: u16, rest: &[&str]) -> Value {
     client.call(&[&["MIGRATE", "127.0.0.1", &port.to_string()], rest].concat())
@@ -33,23 +36,23 @@ fn values_travel(from: &mut Client, to: &mut Client, to_port: u16) {
     for (make, read) in VALUES {
         from.call(make);
         let before = from.call(read);
-        assert_eq!(migrate(from, to_port, &[make[1], "3", "5000"]), Value::ok(), "{make:?}");
+        assert_eq!(migrate(from, to_port, &[make[1], "3", LONG]), Value::ok(), "{make:?}");
         assert_eq!(from.call(&["EXISTS", make[1]]), Value::Int(0));
         to.call(&["SELECT", "3"]);
         assert_eq!(to.call(read), before);
     }
-    from.call(&["SET", "ttl", "v", "PX", "100000"]);
-    assert_eq!(migrate(from, to_port, &["ttl", "3", "5000"]), Value::ok());
+    from.call(&["SET", "ttl", "v", "PX", "1000000"]);
+    assert_eq!(migrate(from, to_port, &["ttl", "3", LONG]), Value::ok());
     let Value::Int(left) = to.call(&["PTTL", "ttl"]) else { panic!("an integer") };
-    assert!((90_000..=100_000).contains(&left), "{left}");
+    assert!((900_000..=1_000_000).contains(&left), "{left}");
     // There is one of that name by now.
     from.call(&["SET", "s", "other"]);
     assert_eq!(
-        migrate(from, to_port, &["s", "3", "5000"]),
+        migrate(from, to_port, &["s", "3", LONG]),
         error("ERR Target instance replied with error: BUSYKEY Target key name already exists.")
     );
     assert_eq!(from.call(&["GET", "s"]), Value::Text("other".to_owned()));
-    assert_eq!(migrate(from, to_port, &["s", "3", "5000", "COPY", "REPLACE"]), Value::ok());
+    assert_eq!(migrate(from, to_port, &["s", "3", LONG, "COPY", "REPLACE"]), Value::ok());
     assert_eq!(from.call(&["EXISTS", "s"]), Value::Int(1));
     assert_eq!(to.call(&["GET", "s"]), Value::Text("other".to_owned()));
 }
@@ -61,7 +64,7 @@ fn values_go_from_one_of_ours_to_another() {
     values_travel(&mut client, &mut there.client(), there.port());
     let large = "x".repeat(3 << 20);
     client.call(&["SET", "large", &large]);
-    assert_eq!(migrate(&mut client, there.port(), &["large", "0", "5000"]), Value::ok());
+    assert_eq!(migrate(&mut client, there.port(), &["large", "0", LONG]), Value::ok());
     assert_eq!(there.client().call(&["GET", "large"]), Value::Text(large));
 }
 
@@ -71,14 +74,14 @@ fn several_keys_go_at_once() {
     let (mut client, mut other) = (here.client(), there.client());
     client.call(&["MSET", "a", "1", "b", "2", "c", "3"]);
     let port = there.port();
-    assert_eq!(migrate(&mut client, port, &["", "0", "5000", "KEYS", "a", "no", "b", "a"]), Value::ok());
+    assert_eq!(migrate(&mut client, port, &["", "0", LONG, "KEYS", "a", "no", "b", "a"]), Value::ok());
     assert_eq!(other.call(&["MGET", "a", "b"]), Value::array(&["1", "2"]));
     assert_eq!(client.call(&["EXISTS", "a", "b", "c"]), Value::Int(1));
-    assert_eq!(migrate(&mut client, port, &["", "0", "5000", "KEYS", "no", "none"]), nokey());
-    assert_eq!(migrate(&mut client, port, &["no", "0", "5000"]), nokey());
+    assert_eq!(migrate(&mut client, port, &["", "0", LONG, "KEYS", "no", "none"]), nokey());
+    assert_eq!(migrate(&mut client, port, &["no", "0", LONG]), nokey());
     // Only what the other server has taken goes here.
     client.call(&["MSET", "a", "again", "d", "4"]);
-    let reply = migrate(&mut client, port, &["", "0", "5000", "KEYS", "d", "a", "c"]);
+    let reply = migrate(&mut client, port, &["", "0", LONG, "KEYS", "d", "a", "c"]);
     assert!(matches!(reply, Value::Error(line) if line.contains("BUSYKEY")));
     assert_eq!(client.call(&["MGET", "a", "c", "d"]), {
         Value::Array(vec![Value::Text("again".to_owned()), Value::Null, Value::Null])
@@ -97,13 +100,13 @@ fn it_logs_in_at_the_other_server() {
     let refused = |reply: Value, why: &str| {
         assert!(matches!(&reply, Value::Error(line) if line.contains(why)), "{reply:?}");
     };
-    refused(migrate(&mut client, port, &["k", "0", "5000"]), "NOAUTH");
-    refused(migrate(&mut client, port, &["k", "0", "5000", "AUTH", "wrong"]), "WRONGPASS");
-    refused(migrate(&mut client, port, &["k", "0", "5000", "AUTH2", "nobody", "secret"]), "WRONGPASS");
+    refused(migrate(&mut client, port, &["k", "0", LONG]), "NOAUTH");
+    refused(migrate(&mut client, port, &["k", "0", LONG, "AUTH", "wrong"]), "WRONGPASS");
+    refused(migrate(&mut client, port, &["k", "0", LONG, "AUTH2", "nobody", "secret"]), "WRONGPASS");
     assert_eq!(client.call(&["EXISTS", "k"]), Value::Int(1));
-    assert_eq!(migrate(&mut client, port, &["k", "0", "5000", "AUTH2", "default", "secret"]), Value::ok());
+    assert_eq!(migrate(&mut client, port, &["k", "0", LONG, "AUTH2", "default", "secret"]), Value::ok());
     client.call(&["SET", "k", "w"]);
-    assert_eq!(migrate(&mut client, port, &["k", "0", "5000", "REPLACE", "AUTH", "secret"]), Value::ok());
+    assert_eq!(migrate(&mut client, port, &["k", "0", LONG, "REPLACE", "AUTH", "secret"]), Value::ok());
 }
 
 #[test]
@@ -111,7 +114,8 @@ fn wrong_calls_are_refused_and_change_nothing() {
     let server = Server::start(&[]);
     let mut client = server.client();
     client.call(&["SET", "k", "v"]);
-    let closed = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port();
+    // Nobody listens on it, nor may a neighbour's test.
+    let closed = 1;
     for (rest, wanted) in [
         (&["k", "0", "1000"] as &[&str], "IOERR error or timeout writing to target instance"),
         (&["k", "0", "1000", "SOON"], "ERR syntax error"),
@@ -167,8 +171,11 @@ impl False {
     }
 }
 
-/// Reads one command; the words of it.
+/// Reads one command; the words of it. None where the connection ends.
 fn command(from: &mut BufReader<TcpStream>) -> Vec<String> {
+    if from.fill_buf().is_ok_and(<[u8]>::is_empty) {
+        return Vec::new();
+    }
     let number = |from: &mut BufReader<TcpStream>| {
         let mut line = String::new();
         from.read_line(&mut line).expect("a line");
@@ -193,7 +200,7 @@ fn a_key_that_changes_on_the_way_is_sent_again() {
     let (mut client, mut writer) = (server.client(), server.client());
     client.call(&["MSET", "k", "old", "gone", "1"]);
     let port = other.port().to_string();
-    client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "", "0", "9000", "KEYS", "k", "gone"]]);
+    client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "", "0", LONG, "KEYS", "k", "gone"]]);
     let mut link = other.accept();
     assert_eq!(command(&mut link), ["SELECT", "0"]);
     answer(&mut link, "+OK");
@@ -214,28 +221,40 @@ fn a_key_that_changes_on_the_way_is_sent_again() {
     assert_eq!(writer.call(&["EXISTS", "k"]), Value::Int(0));
 }
 
+/// Sends two keys to a server that takes one and falls silent; returns the one that it took. `None`: its own answers came
+/// when the time of `ms` was over.
+fn takes_one(client: &mut Client, ms: &str) -> Option<String> {
+    let other = False::new();
+    client.call(&["MSET", "a", "1", "b", "2"]);
+    let port = other.port().to_string();
+    client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "", "0", ms, "KEYS", "a", "b"]]);
+    let sent = Instant::now();
+    let mut link = other.accept();
+    command(&mut link);
+    let _ = link.get_mut().write_all(b"+OK\r\n");
+    let first = command(&mut link).into_iter().nth(1);
+    let _ = link.get_mut().write_all(b"+OK\r\n");
+    let is_late = sent.elapsed() > Duration::from_millis(ms.parse::<u64>().expect("a number") / 2);
+    let said = client.read();
+    if is_late {
+        return None;
+    }
+    assert_eq!(said, error("IOERR error or timeout reading to target instance"));
+    first
+}
+
 #[test]
 fn a_key_whose_fate_is_unknown_stays() {
     let (server, other) = (Server::start(&[]), False::new());
     let mut client = server.client();
-    client.call(&["MSET", "a", "1", "b", "2"]);
     let port = other.port().to_string();
-    let keys = ["MIGRATE", "127.0.0.1", &port, "", "0", "300", "KEYS", "a", "b"];
-    // It takes one and falls silent.
-    client.send_all(&[&keys]);
-    let mut link = other.accept();
-    command(&mut link);
-    answer(&mut link, "+OK");
-    let first = command(&mut link).swap_remove(1);
-    answer(&mut link, "+OK");
-    assert_eq!(client.read(), error("IOERR error or timeout reading to target instance"));
+    let first = ["300", "3000", "30000"].iter().find_map(|ms| takes_one(&mut client, ms)).expect("in time");
     assert_eq!(client.call(&["EXISTS", &first]), Value::Int(0));
     assert_eq!(client.call(&["DBSIZE"]), Value::Int(1));
-    drop(link);
     // It closes a connection that was kept: another one is tried.
     for closes in [false, true] {
         client.call(&["SET", "k", "v"]);
-        client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "k", "0", "5000"]]);
+        client.send_all(&[&["MIGRATE", "127.0.0.1", &port, "k", "0", LONG]]);
         let mut link = other.accept();
         for _ in 0..2 {
             command(&mut link);
@@ -250,7 +269,7 @@ fn a_key_stays_where_the_other_side_is_no_such_server() {
     let (server, other) = (Server::start(&[]), False::new());
     let mut client = server.client();
     client.call(&["SET", "k", "v"]);
-    client.send_all(&[&["MIGRATE", "127.0.0.1", &other.port().to_string(), "k", "0", "5000"]]);
+    client.send_all(&[&["MIGRATE", "127.0.0.1", &other.port().to_string(), "k", "0", LONG]]);
     let mut link = other.accept();
     command(&mut link);
     answer(&mut link, "HTTP/1.1 400 Bad Request");
@@ -262,46 +281,12 @@ fn a_key_stays_where_the_other_side_is_no_such_server() {
     assert_eq!(client.call(&["GET", "k"]), Value::Text("v".into()));
 }
 
-/// A Redis without persistence, which ends with the test.
-struct Redis(Child, u16);
-
-impl Redis {
-    fn start() -> Option<Redis> {
-        let version = Command::new("redis-server").arg("--version").output();
-        let text = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
-        if !text.starts_with("Redis server v=") {
-            eprintln!("SKIPPED: redis-server is not installed, or is none of Redis: {text}");
-            return None;
-        }
-        let port = False::new().port();
-        let process = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
-            .current_dir(std::env::temp_dir())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < crate::harness::PATIENCE, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(Redis(process, port))
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn values_go_to_redis_and_come_from_it() {
-    let Some(redis) = Redis::start() else { return };
+    let Some(redis) = Redis::start(&[]) else { return };
     let server = Server::start(&[]);
-    let (mut ours, mut theirs) = (server.client(), Client::connect(redis.1));
-    values_travel(&mut ours, &mut theirs, redis.1);
+    let (mut ours, mut theirs) = (server.client(), Client::connect(redis.port));
+    values_travel(&mut ours, &mut theirs, redis.port);
     theirs.call(&["FLUSHALL"]);
     theirs.call(&["SELECT", "0"]);
     ours.call(&["FLUSHALL"]);

@@ -52,7 +52,7 @@ fn a_replica_that_stands_still_is_dropped_and_costs_no_more_than_its_limit() {
     let full = from.info::<u64>("stats", "sync_full");
     signal(replica.pid(), "CONT");
     from.call(&["SET", "last", "1"]);
-    wait_until("it comes back", || from.info::<u64>("stats", "sync_full") == full + 1);
+    wait_until("it comes back", || from.info::<u64>("stats", "sync_full") > full);
     catch_up(&mut from, &mut to);
     assert_eq!(from.call(&["DBSIZE"]), to.call(&["DBSIZE"]));
     assert_eq!(from.call(&["GET", "k3"]), to.call(&["GET", "k3"]));

@@ -175,6 +175,8 @@ fn a_master_that_was_killed_goes_on_where_its_journal_ends() {
             writer.write(&mut from, 100);
             wait_for_place(&mut from);
         }
+        // The end of a key would make the history longer behind the look at it.
+        assert_eq!(from.call(&["CLIENT", "PAUSE", "600000", "WRITE"]), Value::ok());
         catch_up(&mut from, &mut to);
         let (offset, id) = (field(&mut from, "master_repl_offset"), field(&mut from, "master_replid"));
         // It is killed.
