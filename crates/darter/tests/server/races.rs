@@ -266,14 +266,18 @@ fn whoever_closes_while_it_begins_to_wait_is_gone() {
         let mut client = server.client();
         client.call(&["XGROUP", "CREATE", "grouped", "g", "$", "MKSTREAM"]);
         let sockets_before = sockets_of(&server);
-        std::thread::scope(|scope| {
-            for seed in 0..8_u64 {
-                let port = server.port();
-                scope.spawn(move || storm(port, seed, connections / 2 / 8));
-            }
+        let accepted = |client: &mut Client| client.info::<u64>("stats", "total_connections_received");
+        let before = accepted(&mut client);
+        let made: u64 = std::thread::scope(|scope| {
+            let port = server.port();
+            let storms = (0..8).map(|seed| scope.spawn(move || storm(port, seed, connections / 2 / 8)));
+            let storms: Vec<_> = storms.collect();
+            storms.into_iter().map(|storm| storm.join().expect("it ends")).sum()
         });
+        // Some may wait for the server to let them in when their clients have gone.
+        wait_until("all are let in", || accepted(&mut client) == before + made);
         wait_until("clients remain", || client.info::<u64>("clients", "connected_clients") == 1);
-        assert_eq!(client.info::<u64>("clients", "blocked_clients"), 0, "{threads}");
+        wait_until("clients wait", || client.info::<u64>("clients", "blocked_clients") == 0);
         wait_until("sockets remain", || sockets_of(&server) <= sockets_before);
         client.call(&["RPUSH", "list", "a", "b", "c"]);
         client.call(&["ZADD", "zset", "1", "a", "2", "b"]);
@@ -295,11 +299,13 @@ fn sockets_of(server: &Server) -> usize {
     targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
-fn storm(port: u16, seed: u64, connections: usize) {
-    let mut state = seed * 2 + 1;
+/// Returns how many connections there were.
+fn storm(port: u16, seed: u64, connections: usize) -> u64 {
+    let (mut state, mut made) = (seed * 2 + 1, 0);
     for n in 0..connections {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+        made += 1;
         let wait = WAITS[n % WAITS.len()];
         let mut bytes = Vec::new();
         write!(bytes, "*{}\r\n", wait.len()).expect("memory");
@@ -315,4 +321,5 @@ fn storm(port: u16, seed: u64, connections: usize) {
             let _ = stream.shutdown(Shutdown::Write);
         }
     }
+    made
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::harness::raw::Link;
-use crate::harness::{Client, Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 /// Integers and texts.
 fn member(n: u64) -> String {
@@ -350,14 +350,7 @@ fn clients_that_go_away_leave_no_reads() {
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(sorted(call(&mut other, "SUNION s t")).len(), 75_000);
     assert_eq!(other.call(&["DEL", "s", "t"]), Value::Int(2));
-    for _ in 0..200 {
-        let Value::Text(text) = other.call(&["INFO", "memory"]) else { panic!("no text") };
-        if text.contains("object_used_memory:0\r\n") {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the sets are still there");
+    wait_until("the sets are gone", || other.info::<u64>("memory", "object_used_memory") == 0);
 }
 
 #[test]
