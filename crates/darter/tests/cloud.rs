@@ -6,7 +6,7 @@
 mod harness;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ fn request(port: u16, line: &str) -> String {
 impl Store {
     /// `None`, and a word about it, where the program is not in the path.
     fn start(kind: &'static Kind) -> Option<Store> {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port();
+        let port = harness::free_port();
         let args = kind.args.replace("PORT", &port.to_string());
         let started = Command::new(kind.program)
             .args(args.split(' '))

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, PATIENCE, Server, Value};
+use crate::harness::{Client, PATIENCE, Server, Value, free_port, wait_until};
 
 fn error(text: &str) -> Value {
     Value::Error(text.to_owned())
@@ -42,9 +42,7 @@ fn answer_to(port: u16, bytes: &[u8]) -> Vec<u8> {
 fn a_client_of_the_binary_protocol_is_told_so_in_its_framing() {
     let folder = Folder::new("union-binary");
     let log = folder.path().join("log");
-    let memcached = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = memcached.local_addr().expect("its address").port();
-    drop(memcached);
+    let port = free_port();
     let server =
         Server::start(&["--logfile", log.to_str().expect("a text"), "--memcached_port", &port.to_string()]);
     // A `version` whose opaque is 01020304.
@@ -58,8 +56,12 @@ fn a_client_of_the_binary_protocol_is_told_so_in_its_framing() {
         assert_eq!((said.len(), &said[12..16]), (24 + body, [1, 2, 3, 4].as_slice()));
         assert!(said.ends_with(b"is not supported: use the text protocol"));
     }
-    let told = std::fs::read_to_string(&log).expect("the log");
-    assert_eq!(told.matches("memcached's binary protocol").count(), 1, "{told}");
+    let told = || {
+        let log = std::fs::read_to_string(&log).expect("the log");
+        log.matches("memcached's binary protocol").count()
+    };
+    wait_until("it is in the log", || told() > 0);
+    assert_eq!(told(), 1);
 }
 
 #[test]
@@ -221,12 +223,15 @@ fn hot_keys_are_found() {
 fn hot_keys_end_by_themselves_and_may_be_of_some_slots() {
     let server = Server::start(&["--cluster_mode", "emulated"]);
     let mut client = server.client();
-    let started = client.call(&[
+    let start = [
         "HOTKEYS", "START", "METRICS", "1", "NET", "DURATION", "1", "SAMPLE", "2", "SLOTS", "2", "12182", "5",
-    ]);
-    assert_eq!(started, Value::ok());
-    client.send_all(&[&["GET", "foo"][..]; 200]);
-    client.send_all(&[&["GET", "bar"][..]; 200]);
+    ];
+    // In one piece, so that the server has all of it before its second is over.
+    let mut commands = vec![&start[..]];
+    commands.extend([&["GET", "foo"][..]; 200]);
+    commands.extend([&["GET", "bar"][..]; 200]);
+    client.send_all(&commands);
+    assert_eq!(client.read(), Value::ok());
     (0..400).for_each(|_| drop(client.read()));
     let began = Instant::now();
     let found = loop {
@@ -338,7 +343,7 @@ fn redis(folder: &Folder) -> Option<(Child, u16)> {
         eprintln!("SKIPPED: redis-server is not installed");
         return None;
     }
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+    let port = free_port();
     let process = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", folder.text(), "--save", ""])
         .args(["--appendonly", "yes"])
