@@ -192,7 +192,7 @@ mod tests {
         assert!(!matches(&b"*?".repeat(STARS_MAX + 1), &text, false), "as in Redis");
         assert!(matches(&b"a*".repeat(STARS_MAX + 1), &text, false), "the last one is followed by nothing");
         // Work that grows with a power of the stars would take hours.
-        assert!(start.elapsed().as_secs() < 30);
+        assert!(start.elapsed().as_secs() < 300);
     }
 
     #[test]

@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_sync_begins_when_all_are_back() {
-        let journal = journal(1, Duration::from_secs(80), 1);
+        let journal = journal(1, Duration::from_secs(800), 1);
         let began = Instant::now();
         std::thread::scope(|scope| {
             let wishes = lock(&journal.wishes);
@@ -312,7 +312,7 @@ mod tests {
             });
             drop(journal.gather(wishes));
         });
-        assert!(began.elapsed() < Duration::from_secs(8), "a step was waited out");
+        assert!(began.elapsed() < Duration::from_secs(60), "a step was waited out");
     }
 
     #[test]
@@ -344,10 +344,10 @@ mod tests {
         let began = Instant::now();
         drop(journal.gather(lock(&journal.wishes)));
         assert!(began.elapsed() >= Duration::from_millis(10));
-        let journal = self::journal(1, Duration::from_secs(80), 0);
+        let journal = self::journal(1, Duration::from_secs(800), 0);
         let began = Instant::now();
         drop(journal.gather(lock(&journal.wishes)));
-        assert!(began.elapsed() < Duration::from_secs(8), "nobody was expected");
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody was expected");
     }
 
     /// A journal whose slots have written to one file what is not synced.

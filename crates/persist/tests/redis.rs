@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use darter_base::hash::KeyHasher;
@@ -16,6 +17,16 @@ use darter_persist::file::{Options, Reader, Writer};
 use darter_persist::storage::name::Format;
 use darter_store::Shard;
 use darter_store::rdb::{write_length, write_text};
+
+/// A port on which nobody listens, another one each time, below those that the kernel gives to whoever connects.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(611);
+    (0..22_000)
+        .map(|_| (10_000 + begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % 22_000) as u16)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a port")
+}
 
 /// A server in its own directory, which is removed with it.
 struct Redis {
@@ -39,7 +50,7 @@ impl Redis {
             eprintln!("SKIPPED: redis-server is not installed, or is none of Redis: {text}");
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port();
+        let port = free_port();
         let log = fs::File::create(directory.join("log")).expect("a file");
         let mut process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"])

@@ -63,6 +63,16 @@ fn the_fake_store_keeps_the_contract() {
     assert_eq!(cut.read().expect("an answer").expect("a value").value, b"made all the same");
 }
 
+/// A port on which nobody listens, another one each time, below those that the kernel gives to whoever connects.
+fn free_port() -> u16 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let begin = u64::from(std::process::id()) * 611;
+    (0..22_000)
+        .map(|_| (10_000 + (begin + NEXT.fetch_add(1, Relaxed)) % 22_000) as u16)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a port")
+}
+
 struct EtcdServer {
     process: Child,
     port: u16,
@@ -73,9 +83,7 @@ impl EtcdServer {
     /// Starts one; `None`: etcd or its `etcdctl` is not here.
     fn start() -> Option<EtcdServer> {
         Command::new("etcdctl").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
-        let free =
-            || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
-        let (port, peers) = (free(), free());
+        let (port, peers) = (free_port(), free_port());
         let folder = std::env::temp_dir().join(format!("darter-etcd-{}-{port}", std::process::id()));
         let url = format!("http://127.0.0.1:{port}");
         let peer_url = format!("http://127.0.0.1:{peers}");
@@ -103,7 +111,7 @@ impl EtcdServer {
         });
         let place =
             EtcdPlace::parse(&format!("etcd://{login}127.0.0.1:1,127.0.0.1:{}", self.port)).expect("a place");
-        Etcd::new(place, "/darter/test/state", Duration::from_secs(5), dial)
+        Etcd::new(place, "/darter/test/state", PATIENCE, dial)
     }
 
     fn control(&self, words: &[&str]) {

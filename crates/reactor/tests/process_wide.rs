@@ -39,9 +39,9 @@ fn signals_end_the_sleep(choice: DriverChoice) {
         });
         let start = Instant::now();
         while !signals.pending() {
-            reactor.turn(Some(Duration::from_secs(5)), || true, |_| {}).unwrap();
+            reactor.turn(Some(Duration::from_secs(120)), || true, |_| {}).unwrap();
         }
-        assert!(start.elapsed() < Duration::from_secs(4), "the signal did not wake the reactor");
+        assert!(start.elapsed() < Duration::from_secs(60), "the signal did not wake the reactor");
         assert_eq!(signals.take(), Some(signal));
         assert_eq!(signals.take(), None);
         sender.join().unwrap();
@@ -113,7 +113,7 @@ fn listening(choice: DriverChoice) -> (Reactor, SocketAddr) {
 fn accept(reactor: &mut Reactor, wanted: usize) -> Vec<Socket> {
     let (start, mut sockets) = (Instant::now(), Vec::new());
     while sockets.len() < wanted {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
         let timeout = Some(Duration::from_millis(50));
         reactor
             .turn(

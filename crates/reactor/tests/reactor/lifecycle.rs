@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use darter_reactor::{Config, DriverChoice, ListenAddr, Reactor};
 
@@ -152,7 +152,7 @@ on_both_drivers! {
         rig.reactor.stop_listening(id);
         assert_eq!(rig.reactor.local_addr(id), None);
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        drop(TcpListener::bind(address).unwrap());
+        await_free(address);
         rig.reactor.stop_listening(id);
         let again = rig.reactor.listen(&ListenAddr::Tcp(address)).unwrap();
         assert_ne!(again, id);
@@ -160,7 +160,7 @@ on_both_drivers! {
         let _client = TcpStream::connect(address).unwrap();
         rig.until(|rig| rig.accepted.len() == 1);
         drop(rig);
-        drop(TcpListener::bind(address).unwrap());
+        await_free(address);
     }
 
     fn a_port_in_use_is_refused(choice) {
@@ -294,7 +294,7 @@ fn a_reactor_may_be_dropped_at_any_time() {
         drop(rig);
         let mut rest = Vec::new();
         assert!(matches!(client.read_to_end(&mut rest), Ok(0) | Err(_)));
-        drop(TcpListener::bind(address).unwrap());
+        await_free(address);
     }
 }
 
@@ -305,6 +305,15 @@ fn automatic_choice_always_works_and_says_what_it_took() {
     assert_eq!(uring, has_uring());
     assert_eq!(reactor.driver_note().is_none(), uring);
     assert_eq!(Reactor::new(DriverChoice::Epoll, &Config::default()).unwrap().driver_name(), "epoll");
+}
+
+/// Waits until nobody listens on an address: a neighbour may have been given the port meanwhile, for a while.
+fn await_free(address: SocketAddr) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = TcpListener::bind(address) {
+        assert!(Instant::now() < end, "{error}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn scratch_path(purpose: &str, choice: DriverChoice) -> PathBuf {

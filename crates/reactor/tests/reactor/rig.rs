@@ -88,11 +88,11 @@ impl Rig {
         self.seen.push(seen);
     }
 
-    /// Turns until `done`; fails after ten seconds.
+    /// Turns until `done`; fails after a minute.
     pub fn until(&mut self, mut done: impl FnMut(&mut Rig) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !done(self) {
-            assert!(Instant::now() < deadline, "not within ten seconds; last seen {:?}", self.seen.last());
+            assert!(Instant::now() < deadline, "not within a minute; last seen {:?}", self.seen.last());
             self.turn(Duration::from_millis(20));
         }
     }

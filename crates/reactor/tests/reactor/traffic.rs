@@ -45,7 +45,7 @@ on_both_drivers! {
             thread::sleep(Duration::from_millis(2));
             rig.reactor.send(full_token, &[0; 1 << 16]).unwrap() > 0
         };
-        while (0..3).any(|_| takes_some()) {}
+        while (0..10).any(|_| takes_some()) {}
         let texts: Vec<Vec<u8>> = (0..clients.len()).map(|n| format!("hello {n:04}").into_bytes()).collect();
         let mut pieces: Vec<(Token, &[u8])> =
             clients.iter().zip(&texts).map(|((_, token), text)| (*token, &**text)).collect();

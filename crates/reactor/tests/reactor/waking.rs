@@ -98,4 +98,4 @@ on_both_drivers! {
 
 const POSTERS: usize = 4;
 const POSTS: usize = 4_000;
-const STALL: Duration = Duration::from_secs(5);
+const STALL: Duration = Duration::from_secs(60);

@@ -113,6 +113,6 @@ fn thousands_of_patterns_with_one_beginning_come_and_go() {
     assert_eq!(directory.patterns_len(), 100_000);
     (0..100_000).rev().for_each(|n| directory.remove(Kind::Pattern, name(n).as_bytes(), 0));
     assert_eq!(directory.patterns_len(), 0);
-    // Each with each takes minutes.
-    assert!(began.elapsed().as_secs() < 30);
+    // Each with each takes many minutes.
+    assert!(began.elapsed().as_secs() < 120);
 }
