@@ -25,7 +25,7 @@ cluster_server() {
     "$bin" --bind 127.0.0.1 --port "$cluster_port" --save "" --cluster_mode=emulated >"$cache/cluster.log" 2>&1 &
     cluster_pid=$!
     trap 'kill "$cluster_pid" 2>/dev/null' EXIT
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
+    for _ in $(seq 120); do
         redis-cli -p "$cluster_port" ping >/dev/null 2>&1 && return 0
         sleep 0.5
     done

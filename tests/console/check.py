@@ -136,7 +136,7 @@ class Server:
             self.port = port or probe.getsockname()[1]
         self.process = subprocess.Popen([program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", *flags],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(400):
+        for _ in range(1200):
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
                 return

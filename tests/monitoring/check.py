@@ -5,7 +5,7 @@ Has Debian's prometheus scrape a DARTER under load each second, with our prometh
 for every panel of our Grafana dashboard and every alarm. Exits non-zero when a query fails, or a panel is empty. Panels of a
 group are looked at where an etcd is installed.
 """
-import json, pathlib, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
+import json, pathlib, random, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "tools/local/monitoring"
 ALERTS = HERE / "alerts.yml"
@@ -13,13 +13,19 @@ DASHBOARD = HERE / "grafana/provisioning/dashboards/dashboard.json"
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port on which nobody listens, below those that the kernel gives to whoever connects meanwhile."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 def await_port(port, what):
-    for _ in range(400):
+    for _ in range(1200):
         try:
             return socket.create_connection(("127.0.0.1", port)).close()
         except OSError:

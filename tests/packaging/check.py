@@ -210,7 +210,7 @@ def as_in_the_image(program):
             try:
                 ping = [copy, "--ping"]
                 ready = False
-                for _ in range(100):
+                for _ in range(1200):
                     ready = subprocess.run(ping, capture_output=True, **user).returncode == 0
                     if ready:
                         break
@@ -219,7 +219,7 @@ def as_in_the_image(program):
                 check(command(port, "SET", "a", "b") == b"+OK\r\n", f"it serves, folder of {owner}")
                 server.send_signal(signal.SIGTERM)
                 try:
-                    server.wait(20)
+                    server.wait(60)
                     ended = True
                 except subprocess.TimeoutExpired:
                     ended = False

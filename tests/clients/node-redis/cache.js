@@ -25,7 +25,7 @@ async function main() {
   };
   // The message travels by itself; until it is here, the old value may be seen.
   const eventually = async (what, wanted) => {
-    const until = Date.now() + 5000;
+    const until = Date.now() + 60000;
     while ((await cached.get("k")) !== wanted && Date.now() < until) {
       await new Promise((done) => setTimeout(done, 10));
     }
@@ -41,7 +41,7 @@ async function main() {
 
   await plain.set("k", "two");
   await eventually("after a change elsewhere", "two");
-  await plain.set("k", "brief", { expiration: { type: "PX", value: 100 } });
+  await plain.set("k", "brief", { expiration: { type: "PX", value: 5000 } });
   await eventually("before expiry", "brief");
   await eventually("after expiry", null);
   await plain.set("k", "three");

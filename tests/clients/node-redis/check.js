@@ -71,7 +71,7 @@ async function publish(r, RESP) {
   await listener.subscribe("news", (message, channel) => heard.push([channel, message]));
   await listener.pSubscribe("n*", (message, channel) => heard.push([channel, message]));
   assert.equal(await r.publish("news", "hello"), 2);
-  for (let i = 0; heard.length < 2 && i < 500; i++) await sleep(10);
+  for (let i = 0; heard.length < 2 && i < 6000; i++) await sleep(10);
   assert.deepEqual(heard, [["news", "hello"], ["news", "hello"]]);
   await listener.unsubscribe("news");
   await listener.pUnsubscribe();
@@ -100,7 +100,7 @@ async function parallel(r, RESP) {
 async function reconnect(r, other) {
   const id = await r.sendCommand(["CLIENT", "ID"]);
   assert.equal(Number(await other.sendCommand(["CLIENT", "KILL", "ID", String(id)])), 1);
-  for (let i = 0; i < 200; i++) {
+  for (let i = 0; i < 3000; i++) {
     await sleep(20);
     // The command under way at the cut may be lost; the ones after it may not.
     if ((await r.set("again", "yes").catch(() => null)) === "OK") break;

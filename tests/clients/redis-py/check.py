@@ -105,13 +105,13 @@ def publish(r):
     listener.subscribe("news")
     listener.psubscribe("n*")
     for kind in ("subscribe", "psubscribe"):
-        expect(kind, listener.get_message(timeout=5)["type"], kind)
+        expect(kind, listener.get_message(timeout=60)["type"], kind)
     expect("publish", r.publish("news", b"\x00hello"), 2)
-    got = [listener.get_message(timeout=5) for _ in range(2)]
+    got = [listener.get_message(timeout=60) for _ in range(2)]
     expect("messages", sorted(m["type"] for m in got), ["message", "pmessage"])
     expect("data", [m["data"] for m in got], [b"\x00hello"] * 2)
     listener.unsubscribe("news")
-    expect("unsubscribe", listener.get_message(timeout=5)["type"], "unsubscribe")
+    expect("unsubscribe", listener.get_message(timeout=60)["type"], "unsubscribe")
     listener.close()
 
 

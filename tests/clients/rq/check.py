@@ -37,7 +37,7 @@ def main():
 
     late = queue.enqueue_in(timedelta(milliseconds=300), add, 4, 5)
     began = time.time()
-    while time.time() - began < 30:
+    while time.time() - began < 100:
         SimpleWorker([queue], connection=connection).work(burst=True, with_scheduler=False, logging_level="ERROR")
         for job_id in queue.scheduled_job_registry.get_jobs_to_schedule(int(time.time()) + 1):
             queue.scheduled_job_registry.remove(job_id)

@@ -49,7 +49,7 @@ func main() {
 	}
 	// The message travels by itself; until it is here, the old value may be seen.
 	eventually := func(what, wanted string) {
-		for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		for until := time.Now().Add(60 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 			if text, _ := get(); text == wanted {
 				return
 			}
@@ -73,7 +73,7 @@ func main() {
 
 	do(plain.B().Set().Key("k").Value("two").Build())
 	eventually("after a change elsewhere", "two")
-	do(plain.B().Set().Key("k").Value("brief").Px(100 * time.Millisecond).Build())
+	do(plain.B().Set().Key("k").Value("brief").Px(5 * time.Second).Build())
 	eventually("before expiry", "brief")
 	eventually("after expiry", "nil")
 	do(plain.B().Set().Key("k").Value("three").Build())

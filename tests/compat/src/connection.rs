@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::reply::Reply;
 
 /// A reply that takes longer counts as missing. A test of ours awaits every reply, however busy the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 120 } else { 5 });
+pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 120 } else { 60 });
 
 /// One connection to a server.
 pub struct Connection {

@@ -115,7 +115,7 @@ impl Server {
 
     fn wait_until_it_answers(&mut self) -> io::Result<()> {
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(10) {
+        while begin.elapsed() < Duration::from_secs(60) {
             if let Some(child) = &mut self.child
                 && let Some(status) = child.try_wait()?
             {

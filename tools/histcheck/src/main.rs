@@ -95,7 +95,7 @@ fn run(flags: &Flags, threads: u32, with: &str) -> io::Result<u64> {
     let mut reader = loop {
         match Client::connect(port) {
             Ok(client) => break client,
-            Err(error) if began.elapsed() > Duration::from_secs(20) => return Err(error),
+            Err(error) if began.elapsed() > Duration::from_secs(60) => return Err(error),
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
         if let Some(status) = server.0.try_wait()? {

@@ -85,7 +85,7 @@ fn pipelines(r: &mut Connection, other: &mut Connection) -> RedisResult<()> {
 
 fn publish(r: &mut Connection, client: &Client) -> RedisResult<()> {
     let mut own = client.get_connection()?;
-    own.set_read_timeout(Some(Duration::from_secs(5)))?;
+    own.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut listener = own.as_pubsub();
     listener.subscribe("news")?;
     listener.psubscribe("n*")?;

@@ -129,7 +129,7 @@ impl Side {
         let stream = loop {
             match TcpStream::connect(address) {
                 Ok(stream) => break stream,
-                Err(error) if began.elapsed() > Duration::from_secs(10) => return Err(error),
+                Err(error) if began.elapsed() > Duration::from_secs(60) => return Err(error),
                 Err(_) => thread::sleep(Duration::from_millis(20)),
             }
         };
@@ -140,7 +140,7 @@ impl Side {
     fn reset(&mut self) -> io::Result<()> {
         self.stream = TcpStream::connect(self.address)?;
         self.stream.set_nodelay(true)?;
-        self.stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        self.stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         self.tokens.clear();
         self.exchange(b"flush_all\r\nmn\r\n", 1).map(|_| ())
     }
