@@ -160,7 +160,9 @@ impl Room {
     fn visit(&mut self, local: &mut ThreadState) -> bool {
         let shared = local.shared;
         let Some(mut part) = lease::try_one(&shared.cells[usize::from(self.id)]) else { return true };
-        let is_replay = shared.snapshots.loading.is_replay();
+        // Replicas that go on from where the file stands must hear of all that goes.
+        let loading = &shared.snapshots.loading;
+        let is_replay = loading.is_replay() || loading.is_on() && loading.position().is_some();
         let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(local.now_ms) && !is_replay;
         // The master says what is gone.
         let may_sweep = may_sweep && !shared.replication.leaves_dead(&local.live) && !local.live.import_mode;
