@@ -153,11 +153,34 @@ pub fn contents(client: &mut Client) -> Vec<String> {
     for db in 0..DBS {
         client.call(&["SELECT", &db.to_string()]);
         let Value::Array(keys) = client.call(&["KEYS", "*"]) else { panic!("keys") };
-        for key in keys {
-            let Value::Text(key) = key else { panic!("a key") };
-            // It may have died meanwhile.
-            if let Some(line) = describe(client, &key) {
-                all.push(format!("{db} {key} {line}"));
+        let keys: Vec<String> = keys
+            .into_iter()
+            .map(|key| match key {
+                Value::Text(key) => key,
+                other => panic!("no key: {other:?}"),
+            })
+            .collect();
+        // Many at a time: keys die while others are asked for, and both nodes are to be looked at between two ends.
+        for some in keys.chunks(200) {
+            let types: Vec<[&str; 2]> = some.iter().map(|key| ["TYPE", key]).collect();
+            client.send_all(&types.iter().map(|words| &words[..]).collect::<Vec<_>>());
+            let kinds: Vec<Value> = some.iter().map(|_| client.read()).collect();
+            let (texts, others): (Vec<_>, Vec<_>) =
+                some.iter().zip(kinds).partition(|(_, kind)| *kind == Value::Status("string".to_owned()));
+            let asked: Vec<[&str; 2]> =
+                texts.iter().flat_map(|(key, _)| [["GET", key.as_str()], ["PEXPIRETIME", key]]).collect();
+            client.send_all(&asked.iter().map(|words| &words[..]).collect::<Vec<_>>());
+            for (key, _) in texts {
+                let (value, deadline) = (client.read(), client.read());
+                // It may have died meanwhile.
+                if value != Value::Null {
+                    all.push(format!("{db} {key} string {value:?} {deadline:?}"));
+                }
+            }
+            for (key, _) in others {
+                if let Some(line) = describe(client, key) {
+                    all.push(format!("{db} {key} {line}"));
+                }
             }
         }
     }
