@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
@@ -377,6 +378,20 @@ impl Shared {
     /// it has begun one behind whatever was changed then.
     pub fn has_turned(&self, before: &[u64], more: u64) -> bool {
         self.stats.iter().zip(before).all(|(stats, before)| stats.turns.get() >= before + more)
+    }
+
+    /// Waits until each thread has begun a turn behind whatever was changed before the call, and wakes those that sleep. Returns
+    /// false if `gives_up` said so first. For a thread of its own; takes some milliseconds, or as long as a command of a thread.
+    pub fn wait_for_turns(&self, gives_up: impl Fn() -> bool) -> bool {
+        let before = self.turns();
+        while !self.has_turned(&before, 2) {
+            if gives_up() {
+                return false;
+            }
+            self.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// New handles for `threads` threads.

@@ -1,6 +1,7 @@
 //! Connections of a real server: login, protocol versions, CLIENT, MONITOR, pub/sub, notifications, limits.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Client, Server, Value, wait_until};
@@ -373,6 +374,38 @@ fn paused_commands_wait_and_run_once() {
     ] {
         assert_eq!(admin.call(wrong), Value::Error(fault.to_owned()), "{wrong:?}");
     }
+}
+
+#[test]
+fn nothing_is_written_once_a_pause_is_answered() {
+    let server = Server::start(&["--proactor_threads=2"]);
+    let mut admin = server.client();
+    let is_over = AtomicBool::new(false);
+    let wrong: Vec<_> = std::thread::scope(|scope| {
+        for key in ["a", "b", "c", "d"] {
+            let mut client = server.client();
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Relaxed) {
+                    client.send_all(&[&["INCR", key][..]; 500]);
+                    (0..500).for_each(|_| assert!(matches!(client.read(), Value::Int(_))));
+                }
+            });
+        }
+        let rounds = (0..100).filter_map(|_| {
+            assert_eq!(admin.call(&["CLIENT", "PAUSE", "600000", "WRITE"]), Value::ok());
+            let counts = admin.call(&["MGET", "a", "b", "c", "d"]);
+            // Long enough for a turn of another thread; one that takes longer is missed.
+            std::thread::sleep(Duration::from_millis(5));
+            let later = admin.call(&["MGET", "a", "b", "c", "d"]);
+            assert_eq!(admin.call(&["CLIENT", "UNPAUSE"]), Value::ok());
+            (counts != later).then_some((counts, later))
+        });
+        let wrong = rounds.collect();
+        is_over.store(true, Relaxed);
+        wrong
+    });
+    assert!(wrong.is_empty(), "{} of 100: {:?}", wrong.len(), wrong[0]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::wire::Wire;
 use crate::engine::origin::Origin;
 use crate::job::{Body, Job};
 use crate::limit;
-use crate::shared::{Shared, ThreadMessage};
+use crate::shared::Shared;
 use crate::snapshot::load;
 use crate::thread_state::unix_ms;
 use crate::tracking;
@@ -606,15 +606,8 @@ impl Link {
 
 /// Waits until every thread has begun another turn; false: the link was ended, or a thread is busy for too long.
 fn wait_for_turns(shared: &Shared, info: &LinkCard) -> bool {
-    let (before, began) = (shared.turns(), Instant::now());
-    while !shared.has_turned(&before, 2) {
-        if info.is_stopped() || began.elapsed() > NOTICE {
-            return false;
-        }
-        shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Unpaused));
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
+    let began = Instant::now();
+    shared.wait_for_turns(|| info.is_stopped() || began.elapsed() > NOTICE)
 }
 
 /// The request that logs in at another server of ours, as a replica does; empty without `masterauth`.

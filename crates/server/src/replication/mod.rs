@@ -41,6 +41,7 @@ use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
+pub use apply::with_all_shards;
 pub use link::{login_request, own_place};
 pub use wire::Wire;
 

@@ -1,12 +1,16 @@
 //! CLIENT PAUSE, UNPAUSE
 
+use std::thread;
+
 use darter_base::number;
 use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
 
 use crate::clock::unix_ms;
+use crate::commands::persistence::{answer, asking, wait};
 use crate::dispatch::Caller;
+use crate::replication::with_all_shards;
 use crate::shared::ThreadMessage;
 
 /// CLIENT PAUSE
@@ -27,8 +31,31 @@ pub fn pause(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     let until_ms = timeout_ms.checked_add(now_ms as i64).ok_or(Fault::text("ERR timeout is out of range"))?;
     caller.local.shared.pause.begin(now_ms, until_ms, reads_too);
     caller.local.refresh_gate();
-    reply.ok();
+    if !caller.may_wait || !answer_later(caller, until_ms) {
+        reply.ok();
+    }
     Ok(())
+}
+
+/// Has the caller wait until no write runs any more that another thread let through before the pause. Returns false if there is no
+/// other thread to wait for, or none that could wait.
+fn answer_later(caller: &mut Caller<'_>, until_ms: i64) -> bool {
+    let (shared, to) = (caller.local.shared, asking(caller));
+    if shared.handles.len() == 1 {
+        return false;
+    }
+    let body = move || {
+        // Behind these turns all that was let through has its shards or stands in line for them, and this call stands behind it.
+        if shared.wait_for_turns(|| until_ms < unix_ms() as i64) {
+            with_all_shards(shared, |_, _| ());
+        }
+        answer(shared, to, Ok(()));
+    };
+    let is_begun = thread::Builder::new().name("darter-pause".to_owned()).spawn(body).is_ok();
+    if is_begun {
+        wait(caller);
+    }
+    is_begun
 }
 
 /// CLIENT UNPAUSE
