@@ -5,22 +5,8 @@
 # of this repository.
 set -eu
 
-folder=${1:?usage: group.sh FOLDER [FIRST_PORT]}
-first=${2:-6401}
-store=$((first + 20))
-root=$(cd "$(dirname "$0")/../.." && pwd)
-bin=${DARTER_BIN:-$root/target/release/darter}
-[ -x "$bin" ] || bin=$root/target/debug/darter
-
-pids=
-trap 'for pid in $pids; do kill "$pid" 2>/dev/null || true; done; wait' EXIT
-
-mkdir -p "$folder"
-url=http://127.0.0.1:$store
-peer=http://127.0.0.1:$((store + 1))
-etcd --data-dir "$folder/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" --listen-peer-urls "$peer" \
-    --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer" >"$folder/etcd.log" 2>&1 &
-pids="$pids $!"
+first=6401
+. "$(dirname "$0")/local.sh"
 
 for at in 0 1 2; do
     port=$((first + at))

@@ -4,22 +4,8 @@
 # the server, by default the one of this repository.
 set -eu
 
-folder=${1:?usage: six.sh FOLDER [FIRST_PORT]}
-first=${2:-7001}
-store=$((first + 20))
-root=$(cd "$(dirname "$0")/../.." && pwd)
-bin=${DARTER_BIN:-$root/target/release/darter}
-[ -x "$bin" ] || bin=$root/target/debug/darter
-
-pids=
-trap 'for pid in $pids; do kill "$pid" 2>/dev/null || true; done; wait' EXIT
-
-mkdir -p "$folder"
-url=http://127.0.0.1:$store
-peer=http://127.0.0.1:$((store + 1))
-etcd --data-dir "$folder/etcd" --listen-client-urls "$url" --advertise-client-urls "$url" --listen-peer-urls "$peer" \
-    --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer" >"$folder/etcd.log" 2>&1 &
-pids="$pids $!"
+first=7001
+. "$(dirname "$0")/local.sh"
 
 nodes=
 for at in 0 1 2 3 4 5; do

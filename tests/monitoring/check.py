@@ -5,23 +5,14 @@ Has Debian's prometheus scrape a DARTER under load each second, with our prometh
 for every panel of our Grafana dashboard and every alarm. Exits non-zero when a query fails, or a panel is empty. Panels of a
 group are looked at where an etcd is installed.
 """
-import json, pathlib, random, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
+import json, pathlib, re, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "tools/local/monitoring"
 ALERTS = HERE / "alerts.yml"
 DASHBOARD = HERE / "grafana/provisioning/dashboards/dashboard.json"
-
-
-def free_port():
-    """A port on which nobody listens, below those that the kernel gives to whoever connects meanwhile."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 def await_port(port, what):

@@ -2,7 +2,10 @@
 
 Used by the scripts beside it; run one with the path of the binary: tests/walks/1-ending.py target/debug/darter
 """
-import atexit, os, pathlib, random, shutil, socket, subprocess, sys, tempfile, time
+import atexit, os, pathlib, shutil, socket, subprocess, sys, tempfile, time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DARTER = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "target/debug/darter").resolve())
@@ -35,18 +38,6 @@ def folder():
     place = tempfile.mkdtemp(prefix="darter-walk-")
     atexit.register(shutil.rmtree, place, True)
     return pathlib.Path(place)
-
-
-def free_port():
-    """A port on which nobody listens, below those that the kernel gives to whoever connects meanwhile."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 def run(*words, **options):

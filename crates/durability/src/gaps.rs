@@ -9,32 +9,8 @@ use darter_persist::journal::part;
 use super::crash::files::FOLDER;
 use super::crash::machine::Machine;
 use super::log::ThreadLog;
-use super::scenario::{THREADS, Writing, word_of};
+use super::scenario::{QuietHost, THREADS, Writing, word_of};
 use super::*;
-
-struct NoHost;
-
-impl JournalHost for NoHost {
-    fn fsync(&self) -> Fsync {
-        Fsync::EverySecond
-    }
-
-    fn rests(&self) -> bool {
-        false
-    }
-
-    fn wake(&self, _: usize) {}
-
-    fn wake_cron(&self) {}
-
-    fn answer_waiting(&self) {}
-
-    fn has_waiting(&self) -> bool {
-        false
-    }
-
-    fn has_base(&self) {}
-}
 
 fn note(journal: &Journal<Machine>, log: &mut ThreadLog<Machine>, word: &str) {
     log.append(journal, 7, |out| {
@@ -44,7 +20,8 @@ fn note(journal: &Journal<Machine>, log: &mut ThreadLog<Machine>, word: &str) {
 
 /// Ends a turn; whether its replies wait.
 fn waits(journal: &Journal<Machine>, log: &mut ThreadLog<Machine>) -> bool {
-    log.commit(journal, Fsync::EverySecond, &NoHost);
+    let host = QuietHost { fsync: Fsync::EverySecond, committed: None };
+    log.commit(journal, Fsync::EverySecond, &host);
     log.holds && log.durable < log.mark
 }
 

@@ -6,41 +6,13 @@ use darter_persist::journal::part;
 
 use super::crash::machine::Machine;
 use super::log::{Held, HeldFor};
-use super::scenario::Writing;
+use super::scenario::{QuietHost, Writing};
 use super::*;
-
-/// A leader whose members have acknowledged everything below a sequence.
-struct Leader(Cell<u64>);
-
-impl JournalHost for Leader {
-    fn fsync(&self) -> Fsync {
-        Fsync::Always
-    }
-
-    fn rests(&self) -> bool {
-        false
-    }
-
-    fn wake(&self, _: usize) {}
-
-    fn wake_cron(&self) {}
-
-    fn answer_waiting(&self) {}
-
-    fn has_waiting(&self) -> bool {
-        false
-    }
-
-    fn committed_before(&self) -> Option<u64> {
-        Some(self.0.get())
-    }
-
-    fn has_base(&self) {}
-}
 
 #[test]
 fn members_are_sent_what_is_on_disk_before_it_is_committed() {
-    let (files, leader) = (Machine::new(1), Leader(Cell::new(1)));
+    let files = Machine::new(1);
+    let leader = QuietHost { fsync: Fsync::Always, committed: Some(Cell::new(1)) };
     let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
     let (mut member, mut client) = (Held::default(), Held::default());
     let set = |out: &mut Vec<u8>| part::write_command(out, 0, 2, [b"set".as_slice(), b"word"].into_iter());
@@ -57,7 +29,7 @@ fn members_are_sent_what_is_on_disk_before_it_is_committed() {
     assert_eq!(logs[1].may_send(&mut member, 1, false, HeldFor::Own), 1);
     assert_eq!(logs[1].may_send(&mut client, 1, false, HeldFor::All), 0, "members have not got it");
 
-    leader.0.set(journal.end());
+    leader.committed.as_ref().expect("a group").set(journal.end());
     logs[1].frees = false;
     logs[1].commit(&journal, Fsync::Always, &leader);
     assert!(logs[1].frees);

@@ -1,5 +1,6 @@
 //! A process that writes a journal, for tests: the real writer over simulated files, without threads.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use darter_base::rng::Rng;
@@ -23,9 +24,42 @@ pub struct Writing {
     pub words: Vec<(u64, Vec<u8>)>,
 }
 
+/// A host of a journal with one setting, on which nobody waits.
+pub struct QuietHost {
+    pub fsync: Fsync,
+    /// What the members of a group have acknowledged: everything below this sequence. `None`: there is no group.
+    pub committed: Option<Cell<u64>>,
+}
+
+impl JournalHost for QuietHost {
+    fn fsync(&self) -> Fsync {
+        self.fsync
+    }
+
+    fn rests(&self) -> bool {
+        false
+    }
+
+    fn wake(&self, _: usize) {}
+
+    fn wake_cron(&self) {}
+
+    fn answer_waiting(&self) {}
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn committed_before(&self) -> Option<u64> {
+        self.committed.as_ref().map(Cell::get)
+    }
+
+    fn has_base(&self) {}
+}
+
 impl Writing {
-    /// A process that goes on with an empty journal whose manifest names these gaps; its threads have rings if the files keep
-    /// their blocks.
+    /// Starts a process on an empty journal whose manifest names these gaps. Its threads have rings if the files keep their
+    /// blocks.
     pub fn fresh(files: &Machine, gaps: Vec<(u64, u64)>) -> Writing {
         let dir = Path::new(FOLDER);
         let segments = Some(Vec::new());

@@ -19,7 +19,7 @@ fn errors(client: &mut Client, prefix: &str) -> String {
     info.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_default().to_owned()
 }
 
-/// Waits until INFO tells so many keys of a database: of a shard that housekeeping has it tells what was there before.
+/// Waits until INFO shows this number of keys in a database. While housekeeping holds a shard, INFO shows its last figure.
 fn await_keys(client: &mut Client, db: usize, keys: usize) {
     let start = format!("db{db}:keys={keys},");
     wait_until(&start, || text(client.call(&["INFO", "keyspace"])).contains(&start));

@@ -56,7 +56,7 @@ impl Replication {
         }
     }
 
-    /// Aborts the failover and waits until it is over, some milliseconds at most. Returns false if there is none.
+    /// Aborts the failover and waits some milliseconds for its end. Returns false if there is none.
     pub fn abort_failover(&self) -> bool {
         let Some(failover) = lock(&self.failover).clone() else { return false };
         failover.is_aborted.store(true, Relaxed);

@@ -112,7 +112,7 @@ impl Server {
         let _ = self.process.wait();
     }
 
-    /// Waits until its log has `what` so many times.
+    /// Waits until the server's log has `what` at least `times` times.
     pub fn wait_until_it_says(&self, what: &str, times: usize) {
         wait_until(&format!("it says '{what}' {times} times"), || self.says(what) >= times);
     }
