@@ -3,7 +3,7 @@
 //! What waits here is bounded, and no command waits for room with a shard held: where more comes than is taken, all of it
 //! is dropped, and so is what comes until [`Intake::resume`]. The stream has lost its thread then, and replication begins a
 //! new one. That it does not come to that where processors are scarce, a thread rests for a moment at the end of a turn
-//! while half of the room is taken ([`Intake::rest`]).
+//! while half of the room is taken, and for longer while three quarters are ([`Intake::rest`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -63,6 +63,9 @@ pub struct Waiting {
 pub const QUEUE_BYTES_MAX: usize = 48 << 20;
 /// A thread that has brought more than is taken rests for no longer.
 const REST_MAX: Duration = Duration::from_millis(10);
+/// The same while three quarters of the room are taken: the taker has had no processor for a while, and what is lost by going on
+/// costs all replicas a full sync.
+const LONG_REST_MAX: Duration = Duration::from_millis(250);
 /// Bytes taken at once, but for the piece that goes beyond it.
 const TAKEN_BYTES_MAX: usize = 4 << 20;
 
@@ -71,6 +74,10 @@ impl Queue {
     fn empty(&mut self) -> Waiting {
         let Queue { takers, resting, .. } = *self;
         std::mem::replace(self, Queue { takers, resting, ..Queue::default() }).waiting
+    }
+
+    fn taken_room(&self) -> usize {
+        self.bytes + self.held_bytes
     }
 
     fn is_empty(&self) -> bool {
@@ -123,7 +130,7 @@ impl Intake {
             return false;
         }
         let mut dropped = None;
-        if queue.bytes + queue.held_bytes >= self.bytes_max {
+        if queue.taken_room() >= self.bytes_max {
             dropped = Some(std::mem::take(&mut queue.waiting));
             (queue.bytes, queue.is_lost) = (0, true);
         } else {
@@ -136,12 +143,13 @@ impl Intake {
         is_full
     }
 
-    /// Waits until half of the room is free, for [`REST_MAX`] at most. The caller holds no shard.
+    /// Waits until half of the room is free, for [`REST_MAX`] or [`LONG_REST_MAX`] at most. The caller holds no shard.
     pub fn rest(&self) {
         let mut queue = lock(&self.queue);
         queue.resting += 1;
         let is_full = |queue: &mut Queue| !queue.is_lost && self.is_full(queue);
-        let waited = self.room.wait_timeout_while(queue, REST_MAX, is_full);
+        let rest_max = if queue.taken_room() > self.bytes_max / 4 * 3 { LONG_REST_MAX } else { REST_MAX };
+        let waited = self.room.wait_timeout_while(queue, rest_max, is_full);
         waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.resting -= 1;
     }
 
@@ -154,7 +162,7 @@ impl Intake {
     }
 
     fn is_full(&self, queue: &Queue) -> bool {
-        queue.bytes + queue.held_bytes > self.bytes_max / 2
+        queue.taken_room() > self.bytes_max / 2
     }
 
     /// Notes that nobody is given a sequence in `from..to`. `make` moves the counter and returns both: no record from behind
@@ -291,6 +299,25 @@ mod tests {
         });
         intake.take(0);
         assert!(!intake.give(some(3, 100)));
+    }
+
+    #[test]
+    fn who_brings_more_rests_for_longer_when_the_room_is_nearly_full() {
+        let intake = filled(8);
+        let began = std::time::Instant::now();
+        intake.rest();
+        assert!(began.elapsed() >= LONG_REST_MAX, "nobody takes anything");
+        // What it rests for ends it at once.
+        std::thread::scope(|scope| {
+            let resting = scope.spawn(|| intake.rest());
+            while lock(&intake.queue).resting == 0 {
+                std::thread::yield_now();
+            }
+            intake.take(0);
+            intake.take(0);
+            resting.join().expect("it ends");
+        });
+        assert_eq!(intake.bytes(), 0);
     }
 
     #[test]
