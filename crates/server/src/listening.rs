@@ -89,10 +89,7 @@ impl Listening {
             open_other(ListenerKind::Admin, &live.admin_addresses(), port)?;
         }
         if let Some(port) = live.replication.ha.sentinel_port {
-            for (id, at) in open_all(reactor, &live.bind, port, patience)? {
-                listening.others.push((id, ListenerKind::Main));
-                shown.push(format!("{at} (sentinel)"));
-            }
+            open_other(ListenerKind::Sentinel, &live.bind, port)?;
         }
         if let Some(path) = &live.unixsocket {
             let address = ListenAddr::Unix { path: path.clone(), mode: live.unixsocketperm };

@@ -16,11 +16,13 @@ pub enum ListenerKind {
     Admin,
     /// As the main one, and always encrypted.
     Tls,
+    /// As the main one, for clients of Sentinel: they stay when the leader of the group changes.
+    Sentinel,
 }
 
 impl ListenerKind {
     /// How many kinds there are.
-    pub const LEN: usize = 4;
+    pub const LEN: usize = 5;
 
     /// The word for it in settings and logs.
     pub(crate) const fn word(self) -> &'static str {
@@ -29,12 +31,13 @@ impl ListenerKind {
             ListenerKind::Memcached => "memcached",
             ListenerKind::Admin => "admin",
             ListenerKind::Tls => "tls",
+            ListenerKind::Sentinel => "sentinel",
         }
     }
 
     /// Whether it is for all clients.
     pub const fn is_main(self) -> bool {
-        matches!(self, ListenerKind::Main | ListenerKind::Tls)
+        matches!(self, ListenerKind::Main | ListenerKind::Tls | ListenerKind::Sentinel)
     }
 }
 
@@ -69,11 +72,9 @@ pub fn recognise(kind: ListenerKind, allowed: Allowed, bytes: &[u8]) -> Option<P
     match kind {
         _ if first == BINARY_MAGIC => Some(Protocol::MemcachedBinary),
         ListenerKind::Memcached => Some(Protocol::Memcached),
-        ListenerKind::Main | ListenerKind::Tls if first.is_ascii_lowercase() => {
-            guess(bytes, is_memcached, Protocol::Memcached)
-        }
+        _ if kind.is_main() && first.is_ascii_lowercase() => guess(bytes, is_memcached, Protocol::Memcached),
         _ if first.is_ascii_uppercase() && allowed.http => guess(bytes, is_http, Protocol::Http),
-        ListenerKind::Main | ListenerKind::Tls | ListenerKind::Admin => Some(Protocol::Resp),
+        _ => Some(Protocol::Resp),
     }
 }
 

@@ -60,6 +60,8 @@ pub enum CloseScope {
     Held,
     /// Those that have asked for data, or wait for it.
     All,
+    /// The same, but for clients of Sentinel, which hear who leads now.
+    Astray,
 }
 
 /// A message to a thread.

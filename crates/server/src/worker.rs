@@ -27,6 +27,7 @@ use crate::journal::log::HeldFor;
 use crate::limit;
 use crate::listening::{Listening, Patience};
 use crate::long_reads::{self, Reading};
+use crate::protocol::ListenerKind;
 use crate::pubsub::{self, Message};
 use crate::shared::{CloseScope, Shared, ThreadMessage, UnblockReason};
 use crate::snapshot::signals;
@@ -306,7 +307,12 @@ impl Worker {
         for conn in conns.iter_mut().filter_map(|conn| conn.as_deref_mut()) {
             let is_owed = conn.held.is_waiting() || conn.is_stalled && conn.session.blocked.is_none();
             let is_client = output::held_for(local.shared, conn) == HeldFor::All;
-            if is_client && (is_owed || scope == CloseScope::All) {
+            let is_meant = match scope {
+                CloseScope::Held => is_owed,
+                CloseScope::All => true,
+                CloseScope::Astray => conn.session.listener != ListenerKind::Sentinel,
+            };
+            if is_client && is_meant {
                 conn.session.is_closing = true;
                 closed.push((conn.token, false));
             }

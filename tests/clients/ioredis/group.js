@@ -26,8 +26,7 @@ async function leader() {
 const connect = (place) => new Redis(Number(place.split(":")[1]), place.split(":")[0]);
 
 async function main() {
-  // Without the detector it stays with a leader that gives its lead away, whose connections are not closed.
-  const r = new Redis({ sentinels, name: "darter", failoverDetector: true, maxRetriesPerRequest: 1 });
+  const r = new Redis({ sentinels, name: "darter", maxRetriesPerRequest: 1 });
   r.on("error", () => {}); // each is seen by the call that it ends
   const answered = [];
   let asked = 0;

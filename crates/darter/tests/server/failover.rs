@@ -350,6 +350,36 @@ fn clients_of_sentinel_find_the_leader_and_hear_of_a_new_one() {
     assert!(matches!(unknown, Value::Error(line) if line.starts_with("ERR unknown command 'SENTINEL'")));
 }
 
+#[test]
+fn clients_of_a_leader_that_gives_its_lead_away_are_sent_away() {
+    let group = Group::start("astray", &STEADY);
+    let old = group.settled(3);
+    let client = || group.client(old).expect("the old leader");
+    let (mut writer, mut listener, mut waiter, mut idle) = (client(), client(), client(), client());
+    let mut watcher =
+        connect(group.members[old].sentinel_port, crate::harness::PATIENCE).expect("its Sentinel");
+    assert_eq!(writer.call(&["SET", "a", "1"]), Value::ok());
+    assert!(matches!(listener.call(&["SUBSCRIBE", "news"]), Value::Array(_)));
+    waiter.send_all(&[&["BLPOP", "list", "0"]]);
+    assert!(matches!(watcher.call(&["SUBSCRIBE", "+switch-master"]), Value::Array(_)));
+    assert_eq!(idle.call(&["FAILOVER"]), Value::ok());
+    let Value::Array(heard) = watcher.read() else { panic!("a message") };
+    assert_eq!(heard[1], text("+switch-master"));
+    for (who, client) in [("writer", &mut writer), ("listener", &mut listener), ("waiter", &mut waiter)] {
+        // One that waits may be told before that this is a replica now.
+        while client.try_read().is_some() {}
+        assert!(client.is_closed(), "the {who} stays");
+    }
+    // One that asked a member which had not heard of the change comes back: it is sent away one lease after the change.
+    let mut back = client();
+    assert_eq!(back.call(&["GET", "a"]), text("1"));
+    assert!(back.is_closed());
+    assert_eq!(idle.call(&["PING"]), Value::Status("PONG".to_owned()), "it has asked for no data");
+    assert_eq!(watcher.call(&["UNSUBSCRIBE"]), Value::array(&["unsubscribe", "+switch-master", ":0"]));
+    let mut reader = client();
+    assert_eq!(reader.call(&["GET", "a"]), text("1"), "who comes later reads at a replica");
+}
+
 fn status(port: u16, path: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");

@@ -25,6 +25,8 @@ pub const MEMBERS: usize = 3;
 pub struct Member {
     /// Its port for clients.
     pub port: u16,
+    /// Its port for clients of Sentinel.
+    pub sentinel_port: u16,
     flags: Vec<String>,
     process: Option<Child>,
     log: Log,
@@ -57,6 +59,7 @@ impl Group {
         let members = ports.iter().enumerate().map(|(at, port)| {
             let dir = folder.path().join(at.to_string());
             std::fs::create_dir_all(&dir).expect("a folder");
+            let sentinel_port = crate::harness::free_port();
             let own = [
                 ("--port", port.to_string()),
                 ("--bind", "127.0.0.1".to_owned()),
@@ -65,12 +68,13 @@ impl Group {
                 ("--save", String::new()),
                 ("--proactor_threads", "2".to_owned()),
                 ("--ha_store", stores[at].clone()),
+                ("--sentinel_port", sentinel_port.to_string()),
                 ("--replica-announce-ip", "127.0.0.1".to_owned()),
                 ("--replica-announce-port", net.port(at).to_string()),
             ];
             let own = own.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
             let flags = own.chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
-            Member { port: *port, flags, process: None, log: Log::new() }
+            Member { port: *port, sentinel_port, flags, process: None, log: Log::new() }
         });
         let mut group = Group { members: members.collect(), net, store, folder };
         (0..MEMBERS).for_each(|at| group.begin(at));

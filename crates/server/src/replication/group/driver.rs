@@ -19,7 +19,7 @@ use super::store::{self, LocalAddress, StoreRequest};
 use super::{FailoverGroup, GroupEvent, place, roles};
 use crate::pubsub;
 use crate::replication::replicas::Stage;
-use crate::shared::{CloseScope, Shared};
+use crate::shared::{CloseScope, Shared, ThreadMessage};
 use crate::thread_state::unix_ms;
 use crate::worker::lock;
 use darter_config::{Fsync, HighAvailability, Live};
@@ -44,6 +44,8 @@ struct GroupDriver {
     lacks_disk: bool,
     // since when the leader has had no lease, by `boot_ms`
     leaseless_ms: Option<u64>,
+    // when clients that come back to who led before are sent away once more, by `boot_ms`
+    sends_away_ms: Option<u64>,
 }
 
 /// Joins the group that the settings name, if they name one. To be called once, when it is known what is loaded.
@@ -129,6 +131,7 @@ fn run(
         leader: String::new(),
         lacks_disk: false,
         leaseless_ms: None,
+        sends_away_ms: None,
     };
     driver.run(events);
 }
@@ -174,9 +177,9 @@ impl GroupDriver {
         self.group.note_synced(self.shared);
         self.beaters.settle(self.shared, &peers);
         self.note_changes();
-        self.tell_of_leader();
-        self.look_at_lease();
         let lease_ms = self.shared.settings.live().replication.ha.lease_ms;
+        self.tell_of_leader(lease_ms);
+        self.look_at_lease();
         let is_severed =
             leads && self.group.acks == 0 && !self.group.commit.has_lease() && silence_ms >= lease_ms;
         self.group.is_severed.store(is_severed, SeqCst);
@@ -245,17 +248,32 @@ impl GroupDriver {
         });
     }
 
-    /// Publishes that another server leads, in the words of Sentinel.
-    fn tell_of_leader(&mut self) {
-        let leader = self.group.with_machine(self.shared, |machine| {
-            machine.state().map(|(_, state)| state.leader.clone()).unwrap_or_default()
+    /// Publishes that another server leads, in the words of Sentinel, and sends the clients of who led before to it.
+    fn tell_of_leader(&mut self, lease_ms: u64) {
+        if self.sends_away_ms.is_some_and(|at_ms| boot_ms() >= at_ms) {
+            self.sends_away_ms = None;
+            self.send_clients_away();
+        }
+        let known = self.group.with_machine(self.shared, |machine| {
+            let leader = machine.state().map(|(_, state)| state.leader.clone()).unwrap_or_default();
+            (leader, self.leader == machine.own().name)
         });
-        let Some(leader) = leader.filter(|leader| *leader != self.leader) else { return };
+        let Some((leader, led)) = known.filter(|(leader, _)| *leader != self.leader) else { return };
         let old = std::mem::replace(&mut self.leader, leader);
         let (Some(old), Some(new)) = (place::parse(&old), place::parse(&self.leader)) else { return };
         let group = &self.shared.settings.live().replication.ha.group;
         let line = format!("{group} {} {} {} {}", old.0, old.1, new.0, new.1);
         pubsub::publish(self.shared, b"+switch-master", line.as_bytes());
+        self.sends_away_ms = led.then(|| boot_ms() + lease_ms);
+        if led {
+            self.send_clients_away();
+        }
+    }
+
+    /// Closes clients that take this server for the leader, as Sentinel does: some ask who leads only when they connect.
+    /// One lease later those follow that asked a member which had not heard of the change.
+    fn send_clients_away(&self) {
+        self.shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Close(CloseScope::Astray)));
     }
 
     /// Collects the facts of this moment.
