@@ -24,6 +24,8 @@ const WALL: Duration = Duration::from_secs(4);
 /// Clients of the load beside which the lag is measured: far less than the server can do.
 const LAG_CONNECTIONS: usize = 4;
 const LAG_SAMPLES: u64 = 2000;
+/// GETs one after the other before a full sync, beside which there are as many as fit.
+const GET_SAMPLES: u64 = 20_000;
 /// What a full sync carries at scale 1: a million values of 1,000 bytes.
 const SYNC_KEYS: u64 = 1_000_000;
 const SYNC_VALUE_BYTES: u64 = 1000;
@@ -37,7 +39,7 @@ pub fn tables(setting: &Setting) -> String {
         .to_owned();
     let mut lags = "| a write until its replica shows it, beside 4 clients | p50 µs | p99 µs | p99.9 µs |\n|---|---|---|---|\n".to_owned();
     let mut syncs =
-        "| full sync | MB of values | s | MB/s | master gains MiB |\n|---|---|---|---|---|\n".to_owned();
+        "| full sync | MB of values | s | MB/s | master gains MiB | a GET before, p99.9 µs | meanwhile |\n|---|---|---|---|---|---|---|\n".to_owned();
     for program in [setting.redis(), setting.darter(1)] {
         let name = program.label();
         eprintln!("{name}: cost of a SET");
@@ -53,7 +55,7 @@ pub fn tables(setting: &Setting) -> String {
         eprintln!("{name}: full sync");
         let _ = match sync(&program, setting) {
             Ok(line) => writeln!(syncs, "| {name} | {line} |"),
-            Err(error) => writeln!(syncs, "| {name} | {error} | | | |"),
+            Err(error) => writeln!(syncs, "| {name} | {error} | | | | | |"),
         };
     }
     format!("{costs}\n{lags}\n{syncs}")
@@ -194,7 +196,10 @@ fn sync(program: &Program, setting: &Setting) -> io::Result<String> {
         return Err(io::Error::other("it has not made the keys"));
     }
     let (before, is_over) = (usage::resident_quickly(master.pid())?, AtomicBool::new(false));
-    let (took, most) = thread::scope(|scope| {
+    let began = Instant::now();
+    let alone = gets(&master, |count| count >= GET_SAMPLES || began.elapsed() > PATIENCE)?;
+    let (took, most, meanwhile) = thread::scope(|scope| {
+        let getting = scope.spawn(|| gets(&master, |_| is_over.load(Relaxed)));
         let watching = scope.spawn(|| {
             let mut most = before;
             while !is_over.load(Relaxed) {
@@ -206,12 +211,31 @@ fn sync(program: &Program, setting: &Setting) -> io::Result<String> {
         });
         let took = follow(&replica, &master);
         is_over.store(true, Relaxed);
-        (took, watching.join().unwrap_or(before))
+        (took, watching.join().unwrap_or(before), getting.join())
     });
+    let meanwhile = meanwhile.map_err(|_| io::Error::other("the reader panicked"))??;
     let took = took?.as_secs_f64();
     let bytes = (keys * SYNC_VALUE_BYTES) as f64 / 1e6;
     let gained = most.saturating_sub(before) >> 20;
-    Ok(format!("{bytes:.0} | {took:.2} | {:.0} | {gained}", bytes / took))
+    let p999 = |samples: &[Duration]| samples[(samples.len() - 1) * 999 / 1000].as_secs_f64() * 1e6;
+    Ok(format!(
+        "{bytes:.0} | {took:.2} | {:.0} | {gained} | {:.0} | {:.0}",
+        bytes / took,
+        p999(&alone),
+        p999(&meanwhile)
+    ))
+}
+
+/// Times of one GET after the other until `is_over` says so of their number, sorted; at least one.
+fn gets(master: &Server, is_over: impl Fn(u64) -> bool) -> io::Result<Vec<Duration>> {
+    let (mut asking, mut samples) = (Asking::new(master)?, Vec::new());
+    while samples.is_empty() || !is_over(samples.len() as u64) {
+        let began = Instant::now();
+        asking.ask(&["GET", "key:1"])?;
+        samples.push(began.elapsed());
+    }
+    samples.sort();
+    Ok(samples)
 }
 
 /// A connection that asks for one thing after the other.
