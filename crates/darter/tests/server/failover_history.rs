@@ -267,6 +267,7 @@ fn nothing_is_lost_and_nothing_shown_vanishes() {
     counts.kills_us.clear();
     println!("{counts:?}: {found:?}");
     println!("from a kill of the leader to the next answered write: {}", shown(&outages));
+    println!("outages, ms: {}", outages.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
     let found = found.unwrap_or_else(|why| panic!("seed {seed}, {counts:?}: {why}"));
     assert!(found.answered > 50 * faults, "{found:?}");
 }
