@@ -188,3 +188,28 @@ fn a_member_that_acknowledges_disks_keeps_its_journal_and_says_so() {
     wait_until("it says so", || group.field(leader, "replica-ack") == Some(text("disk")));
     assert_eq!(field(&mut client, "replica_ack"), "disk");
 }
+
+#[test]
+fn a_server_that_acknowledges_memory_is_no_member_of_a_group_of_disks() {
+    let patient = ["--replica_ack_timeout_ms", "60000", "--ha_lease_ms", "8000"];
+    let mut group = Group::start("disk-and-memory", &[&DISK[..], &patient].concat());
+    let leader = group.settled(MEMBERS);
+    let other = (leader + 1) % MEMBERS;
+    group.kill(other);
+    group.begin_with(other, &["--replica_ack", "memory"]);
+    let mut client = group.client(leader).expect("the leader");
+    assert_eq!(client.call(&["SET", "a", "1"]), Value::ok(), "the third member acknowledges");
+    wait_until("it says why it is no member", || group.log(other).contains("it is no member (replica_ack)"));
+    let members = |group: &Group| match group.field(leader, "members") {
+        Some(Value::Array(all)) => all.len(),
+        _ => 0,
+    };
+    // It follows, and shows what is committed; the leader waits for the third alone.
+    let mut follower = group.client(other).expect("it runs");
+    wait_until("it follows", || follower.call(&["GET", "a"]) == text("1"));
+    assert_eq!(client.call(&["SET", "b", "1"]), Value::ok());
+    assert_eq!(members(&group), MEMBERS - 1);
+    group.kill(other);
+    group.begin(other);
+    assert_eq!(group.settled(MEMBERS), leader, "with its disk it is one again");
+}

@@ -83,9 +83,15 @@ impl Group {
 
     /// Starts a member that is dead.
     pub fn begin(&mut self, at: usize) {
+        self.begin_with(at, &[]);
+    }
+
+    /// The same with flags that count more than its own.
+    pub fn begin_with(&mut self, at: usize, flags: &[&str]) {
         let member = &mut self.members[at];
         let process = Command::new(env!("CARGO_BIN_EXE_darter"))
             .args(&member.flags)
+            .args(flags)
             .stdout(member.log.output())
             .stderr(member.log.output())
             .stdin(Stdio::null())
@@ -113,6 +119,11 @@ impl Group {
     /// The process of a member that runs.
     pub fn pid(&self, at: usize) -> u32 {
         self.members[at].process.as_ref().expect("it runs").id()
+    }
+
+    /// What a member has written to its log.
+    pub fn log(&self, at: usize) -> String {
+        self.members[at].log.text()
     }
 
     /// Returns true if a member's process runs.
