@@ -8,20 +8,15 @@ Kubernetes, and the compose files against the specification; Go's proxy has both
 
     go install helm.sh/helm/v3/cmd/helm@latest github.com/yannh/kubeconform/cmd/kubeconform@latest; pip install jsonschema
 """
-import json, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import json, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "walks"))
+from walk import PATIENCE, ROOT, check, free_port, over, resp, start, wait
+
 CHART = ROOT / "packaging/helm/darter"
 KUBERNETES = "k8s.io/kubernetes@v1.31.0"
 KINDS = {"PodDisruptionBudget", "Secret", "Service", "ServiceAccount", "StatefulSet"}
 COMPOSE = "github.com/compose-spec/compose-go/v2@v2.4.1"
-failed = []
-
-
-def check(is_true, what):
-    print(("ok      " if is_true else "FAILED  ") + what)
-    if not is_true:
-        failed.append(what)
 
 
 def settings():
@@ -179,15 +174,9 @@ def image():
     check("example.org" not in (ROOT / "crates/darter/Cargo.toml").read_text(), "the package has a maintainer")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def command(port, *words):
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
-        link.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words))
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as link:
+        link.sendall(resp(*words))
         return link.recv(4096)
 
 
@@ -206,29 +195,16 @@ def as_in_the_image(program):
             os.chown(folder, owner, owner)
             words = {"DFLY_port": str(port), "DFLY_bind": "127.0.0.1", "PATH": "/usr/bin:/bin"}
             user = dict(user=65532, group=65532, extra_groups=[], cwd=folder, env=words)
-            server = subprocess.Popen([copy], stderr=subprocess.PIPE, text=True, **user)
-            try:
-                ping = [copy, "--ping"]
-                ready = False
-                for _ in range(1200):
-                    ready = subprocess.run(ping, capture_output=True, **user).returncode == 0
-                    if ready:
-                        break
-                    time.sleep(0.05)
-                check(ready, f"the health check finds the port, folder of {owner}")
-                check(command(port, "SET", "a", "b") == b"+OK\r\n", f"it serves, folder of {owner}")
-                server.send_signal(signal.SIGTERM)
-                try:
-                    server.wait(60)
-                    ended = True
-                except subprocess.TimeoutExpired:
-                    ended = False
-                check(ended, f"SIGTERM ends it, folder of {owner}")
-                saved = list(folder.glob("dump*"))
-                check(bool(saved) == (owner == 65532), f"a snapshot {'is' if owner else 'cannot be'} written, folder of {owner}")
-            finally:
-                server.kill()
-                server.wait()
+            log = pathlib.Path(place, f"log-{owner}")
+            server = start([copy], stderr=log.open("w"), **user)
+            ping = [copy, "--ping"]
+            wait(lambda: server.poll() is not None or subprocess.run(ping, capture_output=True, **user).returncode == 0, "the health check is answered")
+            check(server.poll() is None, f"the health check finds the port, folder of {owner}", log.read_text())
+            check(command(port, "SET", "a", "b") == b"+OK\r\n", f"it serves, folder of {owner}")
+            server.send_signal(signal.SIGTERM)
+            wait(lambda: server.poll() is not None, f"SIGTERM ends it, folder of {owner}")
+            saved = list(folder.glob("dump*"))
+            check(bool(saved) == (owner == 65532), f"a snapshot {'is' if owner else 'cannot be'} written, folder of {owner}", log.read_text())
             again = subprocess.run(ping, capture_output=True, **user)
             check(again.returncode == 1, f"the health check fails when it has ended, folder of {owner}")
 
@@ -240,9 +216,8 @@ def main():
     image()
     if len(sys.argv) > 1:
         as_in_the_image(sys.argv[1])
-    print(f"packaging: {len(failed)} failures")
-    return 1 if failed else 0
+    over()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Item 1: starting and ending, where the folder can be written and where it cannot."""
 import os, signal, subprocess
-from walk import Server, check, folder, over
+from walk import Server, check, over
 
 server = Server().ready()
 check("a crash loses everything; Ctrl-C saves to" in server.said(), "start says what a crash would lose", server.said())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Item 4: Debian's redis.conf, amounts as people write them, typing errors, and files of Redis that are checked."""
 import pathlib, re, shutil, signal, subprocess
-from walk import Server, check, folder, free_port, over, run
+from walk import Server, check, folder, free_port, over, run, start, wait
 
 debian = pathlib.Path("/etc/redis/redis.conf")
 if debian.exists():
@@ -46,14 +46,12 @@ check(run("--ping", "--port", server.port) == (0, "+PONG\n"), "darter --ping fin
 if shutil.which("redis-server"):
     place = folder()
     port = free_port()
-    redis = subprocess.Popen(["redis-server", "--port", str(port), "--dir", str(place), "--appendonly", "yes", "--save", ""],
-                             stdout=subprocess.DEVNULL)
-    for n in range(200):
-        done = subprocess.run(["redis-cli", "-p", str(port), "MSET", "a", "1", "b", "2"], capture_output=True, text=True)
-        if done.stdout == "OK\n":
-            break
-    subprocess.run(["redis-cli", "-p", str(port), "SHUTDOWN"], capture_output=True)
-    redis.wait()
+    redis = start(["redis-server", "--port", str(port), "--dir", str(place), "--appendonly", "yes", "--save", ""],
+                  stdout=subprocess.DEVNULL)
+    ask = lambda *words: subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, text=True).stdout
+    wait(lambda: ask("MSET", "a", "1", "b", "2") == "OK\n", "Redis writes its journal")
+    ask("SHUTDOWN")
+    wait(lambda: redis.poll() is not None, "Redis ends")
     code, said = run("--check", place / "appendonlydir")
     check(code == 0 and "result     good" in said, "an AOF folder of Redis is good", said)
     tail = next((place / "appendonlydir").glob("*.incr.aof"))

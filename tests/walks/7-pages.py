@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Item 7: README and docs: what they must say, words they must not, links, pictures, and the translations' tables."""
-import re, subprocess
+import re
 from walk import ROOT, check, over
 
 pages = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md"), ROOT / "ARCHITECTURE.md"])

@@ -1,43 +1,51 @@
 """What the walks share: a server as a user starts it, commands as a client sends them, and a list of what was found.
 
-Used by the scripts beside it; run one with the path of the binary: tests/walks/1-ending.py target/debug/darter
+Used by the scripts beside it, by tests/console and by tests/monitoring. Run one with the path of the binary:
+tests/walks/1-ending.py target/debug/darter
 """
-import atexit, os, pathlib, shutil, socket, subprocess, sys, tempfile, time
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from ports import free_port
+import atexit, pathlib, random, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DARTER = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "target/debug/darter").resolve())
 PATIENCE = 60
-failed, running = [], []
+failed, running, folders = [], [], []
 
 
 def check(is_true, what, more=""):
-    print(("ok      " if is_true else "FAILED  ") + what + (f"\n{more}" if more and not is_true else ""))
+    print(("ok      " if is_true else "FAILED  ") + what + (f"\n{more}" if more and not is_true else ""), flush=True)
     if not is_true:
         failed.append(what)
 
 
 def end():
-    for server in running:
-        server.process.kill()
-        server.process.wait()
+    for process in running:
+        process.kill()
+        process.wait()
+    for place in folders:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 atexit.register(end)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+
+
+def start(words, **options):
+    """A program in the background. It ends with the walk, however that ends."""
+    process = subprocess.Popen(words, **options)
+    running.append(process)
+    return process
 
 
 def over():
     """Ends a walk: exit code 1 if something was wrong."""
-    print(f"{pathlib.Path(sys.argv[0]).stem}: {len(failed)} failures")
+    print(f"{'/'.join(pathlib.Path(sys.argv[0]).resolve().parts[-2:])}: {len(failed)} failures")
     sys.exit(1 if failed else 0)
 
 
 def folder():
-    place = tempfile.mkdtemp(prefix="darter-walk-")
-    atexit.register(shutil.rmtree, place, True)
-    return pathlib.Path(place)
+    place = pathlib.Path(tempfile.mkdtemp(prefix="darter-walk-"))
+    folders.append(place)
+    return place
 
 
 def run(*words, **options):
@@ -46,38 +54,81 @@ def run(*words, **options):
     return out.returncode, out.stdout + out.stderr
 
 
-def wait(is_so, what):
-    end_at = time.time() + PATIENCE
-    while time.time() < end_at:
-        if is_so():
-            return True
-        time.sleep(0.01)
-    check(False, what)
-    return False
+def wait(is_so, what, more=lambda: "", pause=0.01):
+    """Whether it became so within the minute; if not, `more` says what is there instead."""
+    end_at = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > end_at:
+            check(False, f"{what}, within {PATIENCE} s", more())
+            return False
+        time.sleep(pause)
+    return True
+
+
+def free_port():
+    """A port on which nobody listens, below those that the kernel gives to whoever connects meanwhile."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+
+
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+        return True
+    except OSError:
+        return False
+
+
+def resp(*words):
+    """A command as a client sends it."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+def etcd():
+    """Starts an etcd of one member; returns its address."""
+    port, peers = free_port(), free_port()
+    url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers}"
+    start(["etcd", "--data-dir", str(folder()), "--listen-client-urls", url, "--advertise-client-urls", url,
+           "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"default={peer_url}"],
+          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not wait(lambda: listens(port), "etcd listens"):
+        over()
+    return f"etcd://127.0.0.1:{port}"
 
 
 class Server:
     """DARTER in a folder, with its log."""
 
-    def __init__(self, *flags, dir=None, prefix=(), file=()):
-        self.dir, self.port = dir or folder(), free_port()
+    def __init__(self, *flags, dir=None, port=None, file=()):
+        self.dir, self.port = dir or folder(), port or free_port()
         self.log = folder() / "log"
-        words = [*prefix, DARTER, *file, "--port", str(self.port), "--bind", "127.0.0.1", *map(str, flags)]
-        self.process = subprocess.Popen(words, cwd=self.dir, stdout=subprocess.DEVNULL, stderr=open(self.log, "w"))
-        running.append(self)
+        words = [DARTER, *file, "--port", str(self.port), "--bind", "127.0.0.1", *map(str, flags)]
+        with open(self.log, "w") as log:
+            self.process = start(words, cwd=self.dir, stdout=subprocess.DEVNULL, stderr=log)
 
     def said(self):
         return self.log.read_text()
 
     def ready(self):
-        wait(lambda: "Ready to accept connections" in self.said() or self.process.poll() is not None, "it is ready")
+        """This server, once it is ready. Without it the walk is over."""
+        is_ready = lambda: "Ready to accept connections" in self.said()
+        wait(lambda: is_ready() or self.process.poll() is not None, "it is ready")
+        if not is_ready():
+            check(False, "it starts", self.said())
+            over()
         return self
 
     def call(self, *words):
         """One command's reply as bytes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as link:
-            words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-            link.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+            link.sendall(resp(*words))
             data = b""
             while not whole(data):
                 piece = link.recv(1 << 20)
@@ -93,6 +144,10 @@ class Server:
         """Its exit code, once it has ended."""
         wait(lambda: self.process.poll() is not None, "it ends")
         return self.process.poll()
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
 
 
 def whole(data):
