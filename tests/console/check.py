@@ -471,6 +471,7 @@ def diagnose(browser, server):
     browser.click("#survey-start")
     browser.says("survey-state", "Finished:", "all keys are looked at")
     browser.says("survey-state", "Hot keys need a policy", "the page says why there are no hot keys")
+    browser.wait("fetch('/api/stats', {headers: {'X-Darter-Console': '1'}}).then(a => a.json()).then(s => s.totals.errors < 100)", "and has not asked for them key by key")
     browser.says("big-table", "queue:mail", "big keys are listed")
     browser.says("prefix-table", "item:", "memory by prefix")
     link.run(resp("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"))

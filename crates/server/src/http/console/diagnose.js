@@ -117,8 +117,13 @@ async function look() {
   survey.isOn = true;
   const db = Number($("survey-db").value || 0);
   const [big, hot, kinds, prefixes] = [[], [], new Map(), new Map()];
-  let [cursor, looked, drawn, why] = ["0", 0, 0, ""];
+  let [cursor, looked, drawn] = ["0", 0, 0];
   const total = Number(await call(["DBSIZE"], db));
+  // Without counts of use each question for one would be an error in the server's statistics.
+  const policy = pairsOf(await call(["CONFIG", "GET", "maxmemory-policy"]))[0]?.[1] ?? "";
+  const isCounted = policy.endsWith("-lfu");
+  const questions = [["TYPE"], ["MEMORY", "USAGE"], ...(isCounted ? [["OBJECT", "FREQ"]] : [])];
+  const why = isCounted ? "" : " Hot keys need a policy that counts use: start with --cache_mode or a maxmemory-policy such as allkeys-lfu.";
   const render = (state) => {
     $("survey-state").textContent = `${state} ${exact(looked)} of ${plural(total, "key", "keys")}.${why}`;
     $("survey-meter").firstElementChild.style.width = `${total ? Math.min(1, looked / total) * 100 : 100}%`;
@@ -135,9 +140,9 @@ async function look() {
       cursor = show(reply[0]) === "0" ? null : reply[0];
       for (let at = 0; at < reply[1].length; at += EACH) {
         const names = reply[1].slice(at, at + EACH);
-        const { replies } = await run(names.flatMap((key) => [["TYPE", key], ["MEMORY", "USAGE", key], ["OBJECT", "FREQ", key]]), db);
+        const { replies } = await run(names.flatMap((key) => questions.map((words) => [...words, key])), db);
         names.forEach((key, i) => {
-          const [type, size, uses] = replies.slice(i * 3, i * 3 + 3);
+          const [type, size, uses] = replies.slice(i * questions.length, (i + 1) * questions.length);
           looked++;
           if (size === null || isError(size)) return;
           const row = { key, db, name: show(key), type: show(type), bytes: size };
@@ -145,8 +150,7 @@ async function look() {
           tally(kinds, row.type, size);
           const cut = row.name.search(/[:/.]/);
           tally(prefixes, cut > 0 ? row.name.slice(0, cut + 1) : "(no prefix)", size);
-          if (isError(uses)) why = " Hot keys need a policy that counts use: start with --cache_mode or a maxmemory-policy such as allkeys-lfu.";
-          else if (uses !== null) keep(hot, { ...row, uses }, (one) => one.uses);
+          if (isCounted && uses !== null && !isError(uses)) keep(hot, { ...row, uses }, (one) => one.uses);
         });
       }
       if (performance.now() - drawn > 400) { render("Looking:"); drawn = performance.now(); }
