@@ -8,7 +8,7 @@ overflows, if text has too little contrast, if a control has no name, or if the 
 import json, pathlib, re, shutil, signal, socket, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "walks"))
-from walk import PATIENCE, Server, check, etcd, over, resp
+from walk import PATIENCE, Server, check, etcd, over, resp, wait
 from browser import Browser, Failure
 
 QUIET = ("--proactor_threads", "2", "--dbfilename", "")
@@ -136,11 +136,16 @@ def accessible(browser, what):
         browser.scheme(scheme)
         bad = browser.js(CONTRAST)
         check(not bad, f"contrast, {what}, {scheme}", "\n".join("    " + line for line in bad))
-    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    # Chromium makes its tree of names some time after the page has changed.
+    if wait(lambda: not nameless(browser), f"every control has a name, {what}", lambda: f"    {nameless(browser)}", pause=0.2):
+        check(True, f"every control has a name, {what}")
+
+
+def nameless(browser):
+    """Roles of controls that a screen reader has no name for."""
     named = ("button", "link", "textbox", "searchbox", "combobox", "radio", "checkbox", "spinbutton", "table", "image", "dialog", "region")
-    bad = [node["role"]["value"] for node in nodes
-           if not node.get("ignored") and node["role"]["value"] in named and not node.get("name", {}).get("value", "").strip()]
-    check(not bad, f"every control has a name, {what}", f"    {bad}")
+    return [node["role"]["value"] for node in browser.call("Accessibility.getFullAXTree")["nodes"]
+            if not node.get("ignored") and node["role"]["value"] in named and not node.get("name", {}).get("value", "").strip()]
 
 
 def count(selector):
