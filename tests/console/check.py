@@ -304,7 +304,7 @@ def dialog(browser, action, stays=None, **fields):
 
 
 def closed(browser, action):
-    browser.until("!document.getElementById('dialog').open", f"the dialog closes: {action}")
+    browser.until("!document.getElementById('dialog').open && !document.getElementById('dialog').hasChildNodes()", f"the dialog closes: {action}")
 
 
 def creating(browser):

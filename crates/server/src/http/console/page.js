@@ -103,7 +103,14 @@ export function ask({ title, text, fields = [], action, danger, submit }) {
     el("h2", { id: "dialog-title" }, title), text ? el("p", { class: "said" }, text) : null, ...rows, error,
     el("div", { class: "actions" }, cancel, go));
     fill(dialog, form);
-    dialog.onclose = () => { fill(dialog); resolve(isDone); };
+    const closed = () => {
+      // The event of a dialog that closed just before this one opened comes late.
+      if (dialog.open && form.isConnected) return;
+      dialog.removeEventListener("close", closed);
+      form.remove();
+      resolve(isDone);
+    };
+    dialog.addEventListener("close", closed);
     dialog.showModal();
     const first = danger ? cancel : form.querySelector("input, select, textarea") || go;
     first.focus();
