@@ -66,9 +66,9 @@ def wait(is_so, what, more=lambda: "", pause=0.01):
 
 
 def free_port():
-    """A port on which nobody listens, below those that the kernel gives to whoever connects meanwhile."""
+    """A port on which nobody listens, above 10080, which browsers refuse, and below those that the kernel gives to clients."""
     while True:
-        port = random.randrange(10_000, 32_000)
+        port = random.randrange(10_100, 32_000)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
