@@ -28,6 +28,57 @@ fn ask_memcached(port: u16, words: &str, lines: usize) -> String {
 }
 
 #[test]
+fn a_new_consumer_is_at_replicas_without_the_stream() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    let mut nodes = vec![replica];
+    nodes.extend(Node::redis(&[]));
+    let mut from = master.client();
+    for key in ["s", "other"] {
+        from.call(&["XGROUP", "CREATE", key, "g", "0", "MKSTREAM"]);
+    }
+    from.send_all(&vec![["XADD", "s", "*", "field", "some value that takes room"].as_slice(); 2000]);
+    (0..2000).for_each(|_| drop(from.read()));
+    from.call(&["XREADGROUP", "GROUP", "g", "all", "NOACK", "STREAMS", "s", ">"]);
+    let mut replicas: Vec<Client> = nodes.iter().map(Node::client).collect();
+    for to in &mut replicas {
+        follow(to, master.port());
+    }
+    let (before, noack) = (field(&mut from, "master_repl_offset"), "NOACK");
+    // Nothing is there to read, without and with a wait; nothing to claim.
+    from.call(&["XREADGROUP", "GROUP", "g", "w1", "STREAMS", "s", ">"]);
+    from.call(&["XREADGROUP", "GROUP", "g", "w2", "BLOCK", "1", "STREAMS", "s", ">"]);
+    from.call(&["XREADGROUP", "GROUP", "g", "w3", noack, "STREAMS", "s", "other", ">", ">"]);
+    from.call(&["XAUTOCLAIM", "s", "g", "w4", "1000000", "0"]);
+    // Something is there in one of two streams.
+    from.call(&["XADD", "s", "*", "f", "v"]);
+    from.call(&["XREADGROUP", "GROUP", "g", "w5", noack, "STREAMS", "s", "other", ">", ">"]);
+    from.call(&["XADD", "s", "*", "f", "v"]);
+    from.call(&["XREADGROUP", "GROUP", "g", "w6", "STREAMS", "other", "s", ">", ">"]);
+    let names = |client: &mut Client, key: &str| {
+        let Value::Array(rows) = client.call(&["XINFO", "CONSUMERS", key, "g"]) else { panic!("rows") };
+        let name = |row: &Value| match row {
+            Value::Array(row) => row[1].clone(),
+            other => panic!("a row: {other:?}"),
+        };
+        rows.iter().map(name).collect::<Vec<_>>()
+    };
+    let of_s = names(&mut from, "s");
+    assert_eq!(of_s.len(), 7, "{of_s:?}");
+    for to in &mut replicas {
+        catch_up(&mut from, to);
+        assert_eq!(names(to, "s"), of_s);
+        assert_eq!(names(to, "other"), ["w3", "w5", "w6"].map(text));
+        for key in ["s", "other"] {
+            let groups = ["XINFO", "GROUPS", key];
+            assert_eq!(to.call(&groups), from.call(&groups));
+        }
+    }
+    let number = |text: String| text.parse::<u64>().expect("a number");
+    let sent = number(field(&mut from, "master_repl_offset")) - number(before);
+    assert!(sent < 10_000, "{sent} bytes");
+}
+
+#[test]
 fn deadlines_of_fields_and_flags_of_memcached_arrive_and_redis_passes_over_them() {
     let (master, middle, last) = (Node::ours(&[]), Node::ours(&[]), Node::ours(&[]));
     let redis = Node::redis(&[]);

@@ -128,7 +128,17 @@ fn write_claims(out: &mut Vec<u8>, ran: Ran<'_>, now_ms: u64) -> bool {
     claim(b"0", &claimed, &rest);
     // Nobody claims these; those whose entry is gone are forgotten.
     claim(b"9223372036854775807", &others, &[]);
-    !(claimed.is_empty() && others.is_empty())
+    if claimed.is_empty() && others.is_empty() {
+        // The consumer is new, and nothing was there to claim.
+        write_consumer(out, ran.db, key, group, consumer);
+    }
+    true
+}
+
+/// Writes that a group has a consumer, which it may have already.
+fn write_consumer(out: &mut Vec<u8>, db: usize, key: &[u8], group: &[u8], consumer: &[u8]) {
+    let words: [&[u8]; 5] = [b"xgroup", b"createconsumer", key, group, consumer];
+    part::write_command(out, db, words.len(), words.into_iter());
 }
 
 fn write_deliveries(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> bool {
@@ -136,22 +146,38 @@ fn write_deliveries(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now
     let (group, consumer) = (args.at(2), args.at(3));
     let words: Vec<&[u8]> = args.iter().skip(4).take_while(|word| !is(word, "streams")).collect();
     let noack = words.iter().any(|word| is(word, "noack"));
-    let Some(all) = decoded(ran.reply) else { return false };
     if words.iter().any(|word| is(word, "claim")) {
         return false;
     }
-    let streams: Vec<(Vec<u8>, Vec<Value>)> = match all {
+    if ran.reply.is_empty() {
+        return !noack && write_readers(out, set, ran, now_ms);
+    }
+    let Some(all) = decoded(ran.reply) else { return false };
+    let mut streams: Vec<(Vec<u8>, Vec<Value>)> = match all {
         Value::Array(streams) => streams.into_iter().filter_map(pair_of).collect(),
         Value::Map(pairs) => pairs.into_iter().filter_map(named).collect(),
+        Value::Null | Value::NullArray => Vec::new(),
         _ => return false,
     };
+    // A reply leaves out the streams in which nothing was there to read. The consumer may be new to them too.
+    if ran.served.is_none() {
+        ran.entry.spec.each_key(args, &mut |at| {
+            let key = args.at(at);
+            let is_left_out = !streams.iter().any(|(name, _)| name == key);
+            if is_left_out && is_untold(set, ran.db, key, (group, consumer), now_ms) {
+                streams.push((key.to_vec(), Vec::new()));
+            }
+        });
+    }
     let time = now_ms.to_string();
     for (key, entries) in streams {
         let ids = ids(&entries);
         if ids.is_empty() || !is_new(args, &key) {
-            let words: [&[u8]; 5] = [b"xgroup", b"createconsumer", &key, group, consumer];
-            part::write_command(out, ran.db, words.len(), words.into_iter());
+            write_consumer(out, ran.db, &key, group, consumer);
             continue;
+        }
+        if noack && is_untold(set, ran.db, &key, (group, consumer), now_ms) {
+            write_consumer(out, ran.db, &key, group, consumer);
         }
         let Some((last, read)) = place_of(set, ran.db, &key, group, now_ms) else { return false };
         if !noack {
@@ -198,6 +224,35 @@ fn named((key, entries): (Value, Value)) -> Option<(Vec<u8>, Vec<Value>)> {
         Value::Array(entries) => Some((key.as_bytes()?.to_vec(), entries)),
         _ => None,
     }
+}
+
+/// Writes that the groups have the consumer of a command without a reply: it waits, or its client wants none. False:
+/// the consumer may have been given something.
+fn write_readers(out: &mut Vec<u8>, set: &mut ShardSet<'_>, ran: Ran<'_>, now_ms: u64) -> bool {
+    let args = ran.args;
+    let (group, consumer) = (args.at(2), args.at(3));
+    let mut keys = Vec::new();
+    ran.entry.spec.each_key(args, &mut |at| keys.push(args.at(at)));
+    let is_new = keys.iter().all(|key| is_untold(set, ran.db, key, (group, consumer), now_ms));
+    if is_new {
+        keys.iter().for_each(|key| write_consumer(out, ran.db, key, group, consumer));
+    }
+    is_new
+}
+
+/// Whether a consumer is there that was given nothing yet, so that no claim in the stream has named it.
+fn is_untold(
+    set: &mut ShardSet<'_>,
+    db: usize,
+    name: &[u8],
+    (group, consumer): (&[u8], &[u8]),
+    now_ms: u64,
+) -> bool {
+    let key = set.router().key(name);
+    let shard = &set.part(key).shard;
+    let stream = shard.peek(db, key, now_ms).and_then(|record| shard.view_of::<Stream>(record).ok());
+    let found = stream.as_ref().and_then(|stream| stream.root.group(group)?.find(consumer));
+    found.is_some_and(|consumer| consumer.active_ms.is_none())
 }
 
 /// The last id that a group was given, and the number of entries it has read (-1: not known).
