@@ -1,9 +1,10 @@
 //! Several servers as one cluster, configured by `DFLYCLUSTER CONFIG`: who serves what, and what happens when that changes.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Server, Value, wait_until};
+use crate::harness::{Client, PATIENCE, Server, Value, wait_until};
 
 fn text(value: Value) -> String {
     match value {
@@ -83,6 +84,31 @@ fn start_node(folder: &Folder, at: usize, flags: &[&str]) -> Server {
     let mut all = vec!["--cluster_mode=yes", "--cluster_node_id", &id, "--dir", folder.text()];
     all.extend_from_slice(flags);
     Server::start(&all)
+}
+
+#[test]
+fn a_second_server_does_not_take_the_id_of_the_first() {
+    let folder = Folder::new("cluster-shared");
+    let flags = ["--cluster_mode=yes", "--dir", folder.text()];
+    let first = Server::start(&flags);
+    let second = || {
+        // One that starts would stay.
+        let mut bounded = Command::new("timeout");
+        bounded.args([&PATIENCE.as_secs().to_string(), env!("CARGO_BIN_EXE_darter"), "--port", "0"]);
+        let output = bounded.args(flags).output().expect("it runs");
+        assert!(!output.status.success(), "it starts");
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let said = second();
+    assert!(said.contains("another server uses it"), "{said}");
+    // A file of its own makes it another node.
+    let own = ["--cluster_mode=yes", "--dir", folder.text(), "--cluster-config-file", "nodes-2.conf"];
+    let other = Server::start(&own);
+    let id = |server: &Server| text(run(&mut server.client(), "DFLYCLUSTER MYID"));
+    assert_ne!(id(&first), id(&other));
+    // The folder is free once the server is gone, however it went.
+    drop(first);
+    Server::start(&flags);
 }
 
 #[test]

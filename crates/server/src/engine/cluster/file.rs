@@ -3,6 +3,7 @@
 //! Written before a configuration is taken, read once at the start. A damaged file stops the start: serving without the
 //! map could give the slots of others away.
 
+use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -22,11 +23,29 @@ pub struct KeptConfig {
 /// Bytes beside the configuration.
 const HEAD_BYTES_MAX: usize = 4096;
 
+/// Takes the file for this server until the result is dropped, or the process ends. Errors: another server has it, which
+/// would have the same id; one line.
+pub fn claim(path: &Path) -> Result<File, String> {
+    let fault = |why: String| format!("cluster-config-file {}: {why}", path.display());
+    let mut name = path.file_name().ok_or_else(|| fault("the path names no file".to_owned()))?.to_owned();
+    name.push(".lock");
+    // A file of its own: the other is replaced with each change.
+    let lock = File::options().create(true).append(true).open(path.with_file_name(name));
+    let lock = lock.map_err(|error| fault(error.to_string()))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(fault(
+            "another server uses it; each needs a dir or a cluster-config-file of its own".to_owned(),
+        )),
+        Err(TryLockError::Error(error)) => Err(fault(error.to_string())),
+    }
+}
+
 /// Reads the file; `None` if there is none. Errors: one line.
 pub fn read(path: &Path) -> Result<Option<KeptConfig>, String> {
     let fault = |why: String| format!("cluster-config-file {}: {why}", path.display());
     let mut text = Vec::new();
-    match std::fs::File::open(path) {
+    match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fault(error.to_string())),
         Ok(file) => {
@@ -56,13 +75,13 @@ pub fn write(path: &Path, id: &str, revision: u64, config: &[u8]) -> Result<(), 
     let written =
         write_new(&new, text.as_bytes()).and_then(|()| std::fs::rename(&new, path)).and_then(|()| {
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            std::fs::File::open(dir)?.sync_all()
+            File::open(dir)?.sync_all()
         });
     written.map_err(|error| error.to_string())
 }
 
 fn write_new(new: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut file = std::fs::File::create(new)?;
+    let mut file = File::create(new)?;
     file.write_all(text)?;
     file.sync_all()
 }

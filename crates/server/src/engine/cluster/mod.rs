@@ -22,6 +22,7 @@ pub mod route;
 pub mod sweep;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -44,6 +45,8 @@ pub struct ClusterNode {
     pub store_revision: AtomicU64,
     id: String,
     file: PathBuf,
+    // keeps the file from other servers, which would take the id in it for theirs
+    _claim: Option<File>,
     state: Mutex<MapState>,
     // Held while a configuration is written and taken, so that the file is that of the map.
     pushing: Mutex<()>,
@@ -92,6 +95,7 @@ impl ClusterNode {
         let settings = &live.cluster;
         let own = if settings.node_id.is_empty() { run_id } else { &settings.node_id };
         let mut cluster = ClusterNode::with(own.to_owned(), settings, Vec::new(), 0);
+        let claim = cluster.is_on.then(|| file::claim(&settings.config_file)).transpose()?;
         if cluster.is_on
             && let Some(kept) = file::read(&settings.config_file)?
         {
@@ -107,6 +111,7 @@ impl ClusterNode {
             file::write(&settings.config_file, &cluster.id, 0, b"[]")
                 .map_err(|why| format!("cluster-config-file {}: {why}", settings.config_file.display()))?;
         }
+        cluster._claim = claim;
         Ok(cluster)
     }
 
@@ -118,6 +123,7 @@ impl ClusterNode {
             store_revision: AtomicU64::new(0),
             id,
             file: settings.config_file.clone(),
+            _claim: None,
             state: Mutex::new(MapState {
                 base: map.clone(),
                 map,
