@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::harness::browser::{Browser, CONSOLE, sample};
-use crate::harness::{PATIENCE, Server, Value};
+use crate::harness::{PATIENCE, Server, Value, wait_until};
+use crate::nodes::follow;
 
 #[test]
 fn metrics_are_well_formed_and_tell_what_happened() {
@@ -52,6 +53,36 @@ fn metrics_are_well_formed_and_tell_what_happened() {
     assert!(sample(&text, r#"darter_command_duration_seconds_count{cmd="set"}"#) >= 1.0);
     assert!(sample(&text, "dragonfly_pipeline_commands_total") >= 2.0);
     assert!(sample(&text, r#"dragonfly_db_capacity{db="db0"}"#) >= 100.0);
+}
+
+#[test]
+fn lua_takes_the_same_memory_everywhere() {
+    let server = Server::start(&["--proactor_threads", "1"]);
+    let mut client = server.client();
+    assert_eq!(client.call(&["EVAL", "return 1", "0"]), Value::Int(1));
+    let page = || Browser::to(server.port()).get("/metrics", "").body;
+    wait_until("both tell of the state", || {
+        let bytes = client.info::<f64>("memory", "used_memory_lua");
+        bytes > 10_000.0 && sample(&page(), "dragonfly_used_memory_lua") == bytes
+    });
+}
+
+#[test]
+fn only_a_replica_tells_of_a_link_to_a_master() {
+    let (master, replica) = (Server::start(&[]), Server::start(&[]));
+    follow(&mut replica.client(), master.port());
+    let page = |server: &Server| Browser::to(server.port()).get("/metrics", "").body;
+    let text = page(&replica);
+    check_format(&text);
+    assert_eq!(sample(&text, "dragonfly_master_link_status"), 1.0);
+    assert_eq!(sample(&text, "dragonfly_master_sync_in_progress"), 0.0);
+    // An alert for a link that is down must not name every master.
+    let text = page(&master);
+    check_format(&text);
+    for field in ["link_status", "last_io_seconds_ago", "sync_in_progress"] {
+        assert!(!text.contains(&format!("dragonfly_master_{field}")), "{field}");
+    }
+    assert!(!text.contains("dragonfly_slave_repl_offset"), "{text}");
 }
 
 /// Every line is a comment of the format or a sample of the family that was announced last, and nothing comes twice.

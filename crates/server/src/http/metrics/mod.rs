@@ -41,6 +41,9 @@ struct Scrape<'a> {
 enum Value {
     /// Its one number.
     Number(fn(&Scrape<'_>) -> f64),
+    /// Its one number, while this server follows another. A master does not name the family, so that an alert for
+    /// "the link is down" is about replicas alone.
+    OfReplica(fn(&Scrape<'_>) -> f64),
     /// Samples with labels.
     Many(fn(&Scrape<'_>, &mut Samples<'_>)),
     /// Zeros for what Darter does not have, one for each value of a label.
@@ -56,6 +59,10 @@ struct Family {
 
 const fn gauge(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
     Family { name, kind: Kind::Gauge, help, value: Value::Number(value) }
+}
+
+const fn gauge_of_replica(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
+    Family { name, kind: Kind::Gauge, help, value: Value::OfReplica(value) }
 }
 
 const fn counter(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
@@ -109,10 +116,14 @@ impl<'a> Scrape<'a> {
 pub fn render(shared: &Shared, live: &Live) -> String {
     let scene = Scrape::look(shared, live);
     let mut page = Page::new();
+    let follows = scene.info.contains_key("master_link_status");
     for family in table::DRAGONFLY.iter().chain(own::OWN) {
+        if matches!(family.value, Value::OfReplica(_)) && !follows {
+            continue;
+        }
         let mut samples = page.family(family.name, family.kind, family.help);
         match family.value {
-            Value::Number(of) => samples.one(of(&scene)),
+            Value::Number(of) | Value::OfReplica(of) => samples.one(of(&scene)),
             Value::Many(write) => write(&scene, &mut samples),
             Value::Zero(_, []) => samples.one(0),
             Value::Zero(label, texts) => texts.iter().for_each(|text| samples.with(label, text, 0)),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
-use super::{Family, Kind, Samples, Scrape, Value, counter, gauge, many};
+use super::{Family, Kind, Samples, Scrape, Value, counter, gauge, gauge_of_replica, many};
 use crate::protocol::ListenerKind;
 use crate::shared::ThreadHandle;
 use crate::sync::lock;
@@ -197,7 +197,7 @@ pub(super) const DRAGONFLY: &[Family] = &[
     gauge("dragonfly_lua_interpreter_cnt", "Threads, each with its own Lua when it needs one.", |s| {
         s.shared.handles.len() as f64
     }),
-    gauge("dragonfly_used_memory_lua", "Bytes of scripts' texts.", |s| s.shared.scripts.size().1 as f64),
+    gauge("dragonfly_used_memory_lua", "Bytes of the threads' Lua states.", |s| s.report.memory.lua as f64),
     many("dragonfly_oom_errors_total", Kind::Counter, "Commands refused for want of memory.", |s, out| {
         out.with("type", "cmd", s.errors.iter().find(|(word, _)| word == "OOM").map_or(0, |(_, n)| *n));
         out.with("type", "insert", 0);
@@ -223,16 +223,18 @@ pub(super) const DRAGONFLY: &[Family] = &[
     counter("dragonfly_replica_reconnect_count", "Links to a master that were up.", |s| {
         s.shared.replication.counts.links.load(Relaxed) as f64
     }),
-    gauge("dragonfly_master_link_status", "1 while the link to the master is up; 0 on a master.", |s| {
+    gauge_of_replica("dragonfly_master_link_status", "1 while the link to the master is up.", |s| {
         f64::from(s.info.get("master_link_status").is_some_and(|status| status == "up"))
     }),
-    gauge("dragonfly_master_last_io_seconds_ago", "Since the master was heard; -1: the link is down.", |s| {
-        s.number("master_last_io_seconds_ago")
-    }),
-    gauge("dragonfly_master_sync_in_progress", "1 while a snapshot of the master comes.", |s| {
+    gauge_of_replica(
+        "dragonfly_master_last_io_seconds_ago",
+        "Since the master was heard; -1: the link is down.",
+        |s| s.number("master_last_io_seconds_ago"),
+    ),
+    gauge_of_replica("dragonfly_master_sync_in_progress", "1 while a snapshot of the master comes.", |s| {
         s.number("master_sync_in_progress")
     }),
-    gauge("dragonfly_slave_repl_offset", "Bytes of the master's stream that are applied.", |s| {
+    gauge_of_replica("dragonfly_slave_repl_offset", "Bytes of the master's stream that are applied.", |s| {
         s.number("slave_repl_offset")
     }),
     many("dragonfly_tls_handshakes_total", Kind::Counter, "Handshakes of TLS.", |s, out| {
