@@ -48,6 +48,45 @@ fn a_chain_of_both_kinds_has_the_same_and_the_same_offsets() {
     assert_eq!(field(&mut one, "master_replid"), field(&mut three, "master_replid"));
 }
 
+/// Bytes of both directions of a link are counted on both sides, snapshot and stream, and in the totals too.
+fn a_link_is_counted(master: &Node, replica: &Node) {
+    const BYTES: u64 = 100_000;
+    let (mut from, mut to) = (master.client(), replica.client());
+    let number = |client: &mut Client, name: &str| client.info::<u64>("stats", name);
+    from.call(&["SET", "before", &"b".repeat(BYTES as usize)]);
+    follow(&mut to, master.port());
+    from.call(&["SET", "after", &"a".repeat(BYTES as usize)]);
+    catch_up(&mut from, &mut to);
+    // A snapshot is compressed; the stream is not.
+    wait_until("both sides have counted the stream", || {
+        number(&mut from, "total_net_repl_output_bytes") > BYTES
+            && number(&mut to, "total_net_repl_input_bytes") > BYTES
+    });
+    let (all, of_link) = ("total_net_input_bytes", "total_net_repl_input_bytes");
+    // The master goes on to ping: the part is asked for first.
+    let part = number(&mut to, of_link);
+    assert!(number(&mut to, all) > part, "{part}");
+    let part = number(&mut from, "total_net_repl_output_bytes");
+    assert!(number(&mut from, "total_net_output_bytes") > part, "{part}");
+    for client in [&mut from, &mut to] {
+        assert_eq!(client.call(&["CONFIG", "RESETSTAT"]), Value::ok());
+        let left = number(client, "total_net_repl_output_bytes") + number(client, of_link);
+        assert!(left < BYTES, "{left}");
+    }
+}
+
+#[test]
+fn a_link_of_ours_is_counted() {
+    a_link_is_counted(&Node::ours(&[]), &Node::ours(&[]));
+}
+
+#[test]
+fn links_with_redis_are_counted() {
+    let (Some(master), Some(replica)) = (Node::redis(&[]), Node::redis(&[])) else { return };
+    a_link_is_counted(&master, &Node::ours(&[]));
+    a_link_is_counted(&Node::ours(&[]), &replica);
+}
+
 /// Ends the connections of replicas at a master.
 fn cut_links(master: &mut Client) {
     master.call(&["CLIENT", "KILL", "TYPE", "replica"]);

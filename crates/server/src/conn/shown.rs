@@ -44,7 +44,11 @@ impl Conn {
         let info = &*self.info;
         let waiting = if self.is_stalled { self.waiting_args } else { 0 };
         let ahead = if self.input.is_empty() { Progress::default() } else { self.understood() };
-        info.output_bytes.store(self.session.usage.output_bytes, Relaxed);
+        let sent = self.session.usage.output_bytes;
+        let sent_before = info.output_bytes.swap(sent, Relaxed);
+        if info.is_replica.load(Relaxed) {
+            local.shared.replication.counts.sent_bytes.fetch_add(sent - sent_before, Relaxed);
+        }
         info.arg_bytes.store(waiting + ahead.args_bytes, Relaxed);
         info.query_bytes.store(self.input.len().saturating_sub(ahead.bytes), Relaxed);
         info.query_free.store(self.input.capacity() - self.input.len(), Relaxed);

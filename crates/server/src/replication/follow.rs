@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,7 +95,9 @@ impl Link {
                 let (inbox, blocks) = (&inbox, blocks.as_ref());
                 let shared = self.shared;
                 let (term, joiner) = (session.term, Joiner::default());
-                let reader = FlowReader { flow, term, inbox, blocks, joiner, open: None, spare: Vec::new() };
+                let received_bytes = &shared.replication.counts.received_bytes;
+                let (open, spare) = (None, Vec::new());
+                let reader = FlowReader { flow, term, inbox, received_bytes, blocks, joiner, open, spare };
                 let body = move || {
                     shared.snapshots.roam();
                     reader.run(connection);
@@ -411,6 +414,7 @@ struct FlowReader<'a> {
     flow: usize,
     term: u64,
     inbox: &'a Inbox,
+    received_bytes: &'a AtomicU64,
     blocks: Option<&'a BlockLoad>,
     joiner: Joiner,
     // a frame of which a part has come
@@ -478,6 +482,7 @@ impl FlowReader<'_> {
             return Err(self.garbled("a frame of another flow"));
         }
         let len = (frame::HEAD_BYTES + body.len()) as u64;
+        self.received_bytes.fetch_add(len, Relaxed);
         let note = |news: &mut News| {
             news.bytes += len;
             news.clock_ms = news.clock_ms.max(head.clock_ms);

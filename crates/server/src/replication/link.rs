@@ -375,6 +375,7 @@ impl Link {
             return Err(End::Stopped);
         }
         let read = wire.fill()?;
+        self.shared.replication.counts.received_bytes.fetch_add(read as u64, Relaxed);
         if read > 0 {
             self.hear();
             return Ok(read);

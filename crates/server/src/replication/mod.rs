@@ -100,6 +100,10 @@ pub struct Counts {
     pub links: AtomicU64,
     /// Times that changes came faster than they could be made ready.
     pub lost: AtomicU64,
+    /// Bytes that replicas were sent, snapshots included.
+    pub sent_bytes: AtomicU64,
+    /// Bytes that the master has sent, snapshots included.
+    pub received_bytes: AtomicU64,
 }
 
 /// What changes together.

@@ -29,6 +29,10 @@ pub struct Totals {
     pub input_bytes: u64,
     /// Bytes sent.
     pub output_bytes: u64,
+    /// Those of `input_bytes` that came from the master.
+    pub master_bytes: u64,
+    /// Those of `output_bytes` that went to replicas.
+    pub replica_bytes: u64,
     /// Receives.
     pub reads: u64,
     /// Sends.
@@ -87,6 +91,11 @@ impl Totals {
     pub fn of(shared: &Shared) -> Totals {
         let mut sum = Totals::default();
         shared.stats.iter().for_each(|stats| sum.add(stats));
+        let counts = &shared.replication.counts;
+        sum.master_bytes = counts.received_bytes.load(Relaxed);
+        sum.replica_bytes = counts.sent_bytes.load(Relaxed);
+        // Threads of their own receive what a master sends.
+        sum.input_bytes += sum.master_bytes;
         sum
     }
 
@@ -243,6 +252,8 @@ pub fn reset(shared: &Shared, held: Option<&mut Shards>) {
     shared.stats.iter().for_each(ThreadStats::reset);
     lock(&shared.errors).clear();
     shared.acl.reset_denials();
+    let counts = &shared.replication.counts;
+    [&counts.sent_bytes, &counts.received_bytes].into_iter().for_each(|count| count.store(0, Relaxed));
     lock(&shared.history).restart();
     shared.memory_peak_bytes.store(0, Relaxed);
     shared.reset_shard_counters(held);

@@ -22,6 +22,10 @@ pub struct Rates {
     pub input_bytes: f64,
     /// Bytes sent.
     pub output_bytes: f64,
+    /// Bytes received from the master.
+    pub master_bytes: f64,
+    /// Bytes sent to replicas.
+    pub replica_bytes: f64,
     /// Turns of the loops.
     pub turns: f64,
     /// Microseconds of a turn.
@@ -90,6 +94,8 @@ impl History {
                 commands: per_second(totals.commands, before.commands),
                 input_bytes: per_second(totals.input_bytes, before.input_bytes),
                 output_bytes: per_second(totals.output_bytes, before.output_bytes),
+                master_bytes: per_second(totals.master_bytes, before.master_bytes),
+                replica_bytes: per_second(totals.replica_bytes, before.replica_bytes),
                 turns: per_second(totals.lively_turns, before.lively_turns),
                 turn_us: totals.busy_us.saturating_sub(before.busy_us) as f64 / turns.max(1) as f64,
             };
@@ -111,6 +117,8 @@ impl History {
             commands: average(|rates| rates.commands),
             input_bytes: average(|rates| rates.input_bytes),
             output_bytes: average(|rates| rates.output_bytes),
+            master_bytes: average(|rates| rates.master_bytes),
+            replica_bytes: average(|rates| rates.replica_bytes),
             turns: average(|rates| rates.turns),
             turn_us: average(|rates| rates.turn_us),
         }

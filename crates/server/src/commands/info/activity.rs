@@ -98,11 +98,12 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
     out.field("instantaneous_ops_per_sec", rates.commands.round() as u64);
     out.field("total_net_input_bytes", totals.input_bytes);
     out.field("total_net_output_bytes", totals.output_bytes);
-    out.zeros(&["total_net_repl_input_bytes", "total_net_repl_output_bytes"]);
+    out.field("total_net_repl_input_bytes", totals.master_bytes);
+    out.field("total_net_repl_output_bytes", totals.replica_bytes);
     out.field("instantaneous_input_kbps", format_args!("{:.2}", rates.input_bytes / 1024.0));
     out.field("instantaneous_output_kbps", format_args!("{:.2}", rates.output_bytes / 1024.0));
-    out.field("instantaneous_input_repl_kbps", "0.00");
-    out.field("instantaneous_output_repl_kbps", "0.00");
+    out.field("instantaneous_input_repl_kbps", format_args!("{:.2}", rates.master_bytes / 1024.0));
+    out.field("instantaneous_output_repl_kbps", format_args!("{:.2}", rates.replica_bytes / 1024.0));
     out.field("rejected_connections", totals.rejected_connections);
     let syncs = &source.shared.replication.counts;
     out.field("sync_full", syncs.full.load(Relaxed));
