@@ -8,6 +8,7 @@ pub mod compare;
 mod dictionary;
 pub mod doc;
 pub mod edit;
+mod floats;
 pub mod form;
 mod merge;
 pub mod number;
@@ -25,6 +26,7 @@ mod tests;
 pub mod tree;
 
 pub use doc::{Doc, Node};
+pub use floats::{BadRuns, FloatRuns};
 pub use form::View;
 pub use parse::{Invalid, parse, parse_into};
 pub use path::{Path, Trace};

@@ -3,7 +3,8 @@
 //! Called for long answers and for snapshots, which show one state of a document in pieces.
 
 use crate::doc::Doc;
-use crate::form::{self, BlockRef, Container, Name};
+use crate::floats::FloatRuns;
+use crate::form::{self, BlockRef, Container, Name, View};
 use crate::print::{Style, print_scalar, write_string};
 use crate::tree::{self, NodePlace};
 
@@ -14,6 +15,10 @@ pub struct Printing {
     level: usize,
     // The containers around the next child.
     open: Vec<PrintFrame>,
+    // The formats of floats, if they are noted.
+    floats: Option<FloatRuns>,
+    // Bytes of the nodes and names printed so far.
+    passed_bytes: usize,
 }
 
 /// A container that is being printed.
@@ -33,7 +38,23 @@ struct PrintFrame {
 impl Printing {
     /// Begins the text of the node at `spot`, whose container is at `level`.
     pub fn new(spot: NodePlace, level: usize) -> Printing {
-        Printing { start: Some(spot), level, open: Vec::new() }
+        Printing { start: Some(spot), level, open: Vec::new(), floats: None, passed_bytes: 0 }
+    }
+
+    /// Notes the formats of the floats that are printed.
+    pub fn noting_floats(self) -> Printing {
+        Printing { floats: Some(FloatRuns::default()), ..self }
+    }
+
+    /// Appends the formats of the floats since the last call, if one of them has less than 64 bits; returns whether it
+    /// did. Floats since the last such one may follow in a later call.
+    pub fn take_floats(&mut self, out: &mut Vec<u8>) -> bool {
+        self.floats.as_mut().is_some_and(|floats| floats.take(out))
+    }
+
+    /// Bytes of the document that have been printed: those of nodes and names, which are fewer than those of its text.
+    pub fn passed_bytes(&self) -> usize {
+        self.passed_bytes
     }
 
     /// Appends text until `out` has `bytes_max` bytes or a value more. Returns true if that was the end.
@@ -66,6 +87,7 @@ impl Printing {
                     Name::Known(place) => names.get(usize::from(place)).copied().unwrap_or_default(),
                     Name::Own(text) => text,
                 };
+                self.passed_bytes += if matches!(name, Name::Own(_)) { 1 + text.len() } else { 1 };
                 write_string(text, out);
                 out.push(b':');
                 out.extend_from_slice(style.space);
@@ -79,8 +101,14 @@ impl Printing {
     fn value(&mut self, doc: Doc<'_>, spot: NodePlace, out: &mut Vec<u8>) {
         let node = doc.node(spot);
         if !form::is_container(node.bytes()) {
-            return print_scalar(node.view(), out);
+            let view = node.view();
+            self.passed_bytes += node.bytes().len();
+            if let (Some(floats), View::Float(_)) = (&mut self.floats, view) {
+                floats.note(node.bytes());
+            }
+            return print_scalar(view, out);
         }
+        self.passed_bytes += 1;
         out.push(if form::is_object(node.bytes()) { b'{' } else { b'[' });
         self.open.push(PrintFrame::new(node.bytes(), spot, doc));
     }

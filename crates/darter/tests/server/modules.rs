@@ -1,6 +1,7 @@
 //! Values of the families of modules, and arrays: what restarts, copies, replicas and several shards make of them.
 
 use crate::harness::journal::{Dir, wait_for_base};
+use crate::harness::raw::{Link, Raw};
 use crate::harness::{Client, Server, Value, wait_until};
 use crate::nodes::{Node, catch_up, follow};
 
@@ -233,10 +234,23 @@ fn arrays_survive_journal_snapshot_and_dump() {
     assert_eq!(told(&mut server.client()), before);
 }
 
+/// Documents whose floats have less than 64 bits: their text does not tell it, their DUMP does.
+const FLOATS: [(&str, &str); 3] = [("half", "FP16"), ("brain", "BF16"), ("single", "FP32")];
+
+fn fill_floats(client: &mut Client) {
+    let vectors: Vec<String> = (0..4000).map(|n| format!("[0.1,-{n}.5,{}e-6,0.25]", n % 90 + 1)).collect();
+    for (key, format) in FLOATS {
+        let text = format!("[{}]", vectors.join(","));
+        assert_eq!(client.call(&["JSON.SET", key, "$", &text, "FPHA", format]), Value::ok());
+        client.call(&["JSON.SET", key, "$[7]", "[1.1,2.2]", "FPHA", format]);
+    }
+}
+
 /// Values that are written to files and to replicas in pieces.
 fn fill_large(client: &mut Client) {
     let rows: Vec<String> = (0..8000).map(|n| format!(r#"{{"id":{n},"name":"item {n}"}}"#)).collect();
     assert_eq!(client.call(&["JSON.SET", "doc", "$", &format!("[{}]", rows.join(","))]), Value::ok());
+    fill_floats(client);
     all(
         client,
         &[
@@ -266,34 +280,76 @@ fn fill_large(client: &mut Client) {
     });
 }
 
+/// What clients see of these values: digests, the samples of a series, and DUMPs of floats bit for bit.
+#[derive(PartialEq)]
+struct LargeValues {
+    digests: Vec<Value>,
+    series: Value,
+    floats: Vec<Raw>,
+}
+
+impl LargeValues {
+    fn at(port: u16) -> LargeValues {
+        let keys = ["doc", "array", "bloom", "cuckoo", "sketch", "top", "digest"];
+        let mut client = Client::connect(port).loaded();
+        let digests = keys.map(|key| client.call(&["DEBUG", "DIGEST-VALUE", key])).to_vec();
+        // The digest of a series knows its blocks, which an RDB file cuts in another way.
+        let series = client.call(&["TS.RANGE", "series", "-", "+"]);
+        LargeValues { digests, series, floats: dumps(port, "") }
+    }
+}
+
+/// The DUMP of each document of short floats.
+fn dumps(port: u16, suffix: &str) -> Vec<Raw> {
+    let mut link = Link::to(port);
+    FLOATS.map(|(key, _)| link.call(&["DUMP", &format!("{key}{suffix}")])).to_vec()
+}
+
 #[test]
 fn large_values_survive_snapshot_base_and_full_sync() {
     let dir = Dir::new("modules-large");
     let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
     let mut client = server.client();
     fill_large(&mut client);
-    let keys = ["doc", "array", "bloom", "cuckoo", "sketch", "top", "digest"];
-    // The digest of a series knows its blocks, which an RDB file cuts in another way.
-    let digests = |client: &mut Client| {
-        let series = client.call(&["TS.RANGE", "series", "-", "+"]);
-        (keys.map(|key| client.call(&["DEBUG", "DIGEST-VALUE", key])), series)
-    };
-    let before = digests(&mut client);
+    let before = LargeValues::at(server.port());
+    client.call(&["WAITAOF", "1", "0", "0"]);
+    drop(server);
+    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
+    assert!(LargeValues::at(server.port()) == before, "from the journal's commands");
+    let mut client = server.client();
     assert_eq!(client.call(&["SAVE"]), Value::ok());
     assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
     client.call(&["BGREWRITEAOF"]);
     wait_for_base(&server);
     drop(server);
-    assert!(digests(&mut dir.start(&["--num_shards", "4"]).client()) == before, "from a base");
+    assert!(LargeValues::at(dir.start(&["--num_shards", "4"]).port()) == before, "from a base");
     for name in ["dump.darter", "dump.rdb"] {
         let server = dir.start(&["--appendonly", "no", "--dbfilename", name]);
-        let mut client = server.client();
-        assert!(digests(&mut client) == before, "from {name}");
+        assert!(LargeValues::at(server.port()) == before, "from {name}");
         let replica = Node::ours(&["--num_shards", "4"]);
-        let mut other = replica.client();
-        follow(&mut other, server.port());
-        assert!(digests(&mut other) == before, "on a replica of what is from {name}");
+        follow(&mut replica.client(), server.port());
+        assert!(LargeValues::at(replica.port()) == before, "on a replica of what is from {name}");
     }
+}
+
+#[test]
+fn copies_of_short_floats_have_the_same_bits() {
+    let node = Node::ours(&["--proactor_threads", "2"]);
+    let mut client = node.client();
+    fill_floats(&mut client);
+    let before = dumps(node.port(), "");
+    let mut link = Link::to(node.port());
+    for ((key, format), dump) in FLOATS.iter().zip(&before) {
+        assert_eq!(client.call(&["COPY", key, &format!("{key} copy")]), Value::Int(1));
+        let name = format!("{key} restored");
+        let restored = link.call(&[b"RESTORE", name.as_bytes(), b"0", dump.bytes()]);
+        assert_eq!(restored.bytes(), b"+OK", "{format}");
+        let bytes = client.call(&["MEMORY", "USAGE", key]);
+        let Value::Int(bytes) = bytes else { panic!("{bytes:?}") };
+        assert!(bytes < if *format == "FP32" { 160_000 } else { 120_000 }, "{format}: {bytes} bytes");
+    }
+    assert!(dumps(node.port(), " copy") == before);
+    assert!(dumps(node.port(), " restored") == before);
 }
 
 /// Many connections write to series with rules in all shards, alone, in transactions and in scripts.

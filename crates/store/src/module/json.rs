@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use darter_document::cbor;
 use darter_document::precision::has_short;
 use darter_document::stage::{self, Doomed, WHOLE_BYTES_MAX};
-use darter_document::{Doc, Printing, Rewritten, Style};
+use darter_document::{Doc, FloatRuns, Printing, Rewritten, Style};
 use darter_slab::{Arena, Handle};
 
 use super::{FieldSource, Fields, Kind, ModuleType, ModuleValue};
@@ -32,11 +32,16 @@ pub struct Json {
 struct PieceProgress {
     printing: Option<Printing>,
     read: Vec<u8>,
+    floats: FloatRuns,
 }
 
-/// Bytes of text in a piece of a snapshot, and bytes of memory for each piece. The text is longer than its form.
-const PIECE_TEXT_BYTES: usize = 16 << 10;
+/// Bytes of a document in a piece of a snapshot. Its text is longer.
 const PIECE_BYTES: usize = 8 << 10;
+/// Bytes of text between two looks at how much of the document is printed.
+const STEP_TEXT_BYTES: usize = 512;
+/// Flags of a piece: it is the last one; the formats of floats follow its text.
+const PIECE_LAST: u64 = 1;
+const PIECE_FLOATS: u64 = 2;
 /// Blocks freed by one change.
 const FREED_MAX: usize = 64;
 
@@ -332,11 +337,23 @@ impl ModuleValue for Json {
         let is_last = number + 1 >= self.pieces();
         let mut text = Vec::new();
         let (mut progress, doc) = (self.progress.borrow_mut(), self.doc(arena));
-        let printing = progress.printing.get_or_insert_with(|| Printing::new(doc.root_spot(), 0));
-        let bytes_max = if is_last { usize::MAX } else { PIECE_TEXT_BYTES };
-        printing.step(doc, Style::default(), &mut text, bytes_max);
-        out.unsigned(u64::from(is_last));
+        let printing =
+            progress.printing.get_or_insert_with(|| Printing::new(doc.root_spot(), 0).noting_floats());
+        let until_bytes = if is_last { usize::MAX } else { (number as usize + 1) * PIECE_BYTES };
+        // The text of a short form may be long: that of names that are kept once.
+        while printing.passed_bytes() < until_bytes {
+            let bytes_max = text.len() + STEP_TEXT_BYTES;
+            if printing.step(doc, Style::default(), &mut text, bytes_max) {
+                break;
+            }
+        }
+        let mut floats = Vec::new();
+        let has_floats = printing.take_floats(&mut floats);
+        out.unsigned(if is_last { PIECE_LAST } else { 0 } | if has_floats { PIECE_FLOATS } else { 0 });
         out.text(&text);
+        if has_floats {
+            out.text(&floats);
+        }
     }
 
     fn read_piece(
@@ -345,11 +362,16 @@ impl ModuleValue for Json {
         fields: &mut FieldSource<'_, '_>,
         arena: &mut Arena,
     ) -> Result<(), Corrupt> {
-        let is_last = fields.unsigned()? != 0;
-        let read = &mut self.progress.get_mut().read;
+        let flags = fields.unsigned()?;
+        let PieceProgress { read, floats, .. } = self.progress.get_mut();
         read.extend_from_slice(&fields.text()?);
-        if is_last {
-            let bytes = darter_document::parse(&std::mem::take(read)).map_err(|_| Corrupt)?;
+        if flags & PIECE_FLOATS != 0 {
+            floats.add(&fields.text()?).map_err(|_| Corrupt)?;
+        }
+        if flags & PIECE_LAST != 0 {
+            let (read, floats) = (std::mem::take(read), std::mem::take(floats));
+            let bytes = darter_document::parse(&read).map_err(|_| Corrupt)?;
+            let bytes = floats.apply(bytes).map_err(|_| Corrupt)?;
             self.replace(&bytes, arena).map_err(|_| Corrupt)?;
         }
         Ok(())

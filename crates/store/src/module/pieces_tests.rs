@@ -71,6 +71,45 @@ fn documents_are_written_as_they_were() {
     });
 }
 
+/// Their text does not tell the formats of floats.
+#[test]
+fn short_floats_are_written_as_they_were() {
+    for name in [&b"FP16"[..], b"BF16", b"FP32"] {
+        let mut arena = arena();
+        let row = |n: usize| format!("{{\"id\":{n},\"price\":{n}.25,\"v\":[0.1,-{n}.5,7e-6,0.0]}}");
+        let rows: Vec<String> = (0..3000).map(row).collect();
+        let text = format!("[[{}],{}]", "0.125,".repeat(20_000) + "1.5", rows.join(","));
+        let precision = darter_document::precision::Precision::named(name).expect("a format");
+        let bytes = darter_document::precision::parse_in(text.as_bytes(), precision).expect("fits");
+        let json = Json::new(&bytes, &mut arena).expect("room");
+        assert_eq!(ModuleValue::own_version(&json, &arena), Some(4));
+        check("a document of short floats", json, &mut arena, |json, arena| {
+            let path = darter_document::Path::parse(b"$[1:200]").expect("a path");
+            let (done, _) = darter_document::remove(json.doc(arena), &path.trace(json.doc(arena)));
+            json.apply(done, arena).expect("room");
+        });
+    }
+}
+
+/// Names that are kept once make a text many times as long as the document.
+#[test]
+fn pieces_of_a_document_are_alike() {
+    let mut arena = arena();
+    let name = "a name of thirty-two characters.";
+    let rows = format!("{{\"{name}\":1}},").repeat(60_000);
+    let bytes = darter_document::parse(format!("[{rows}0]").as_bytes()).expect("JSON");
+    let mut json = Json::new(&bytes, &mut arena).expect("room");
+    let frozen = ModuleValue::frozen(&json).expect("written in pieces");
+    let longest = (0..frozen.pieces()).map(|number| {
+        let mut piece = Vec::new();
+        write_piece(&*frozen, number, &arena, &mut piece);
+        piece.len()
+    });
+    let longest = longest.max().expect("a piece");
+    assert!(longest < 128 << 10, "{longest} bytes");
+    while !ModuleValue::free_step(&mut json, &mut arena, 1000) {}
+}
+
 #[test]
 fn a_document_has_pieces_only_while_it_is_large() {
     let mut arena = arena();

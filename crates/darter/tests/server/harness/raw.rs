@@ -45,7 +45,12 @@ pub struct Link(pub BufReader<TcpStream>);
 impl Link {
     /// A new one.
     pub fn new(server: &Server) -> Link {
-        let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        Link::to(server.port())
+    }
+
+    /// A new one to a port of this machine.
+    pub fn to(port: u16) -> Link {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_read_timeout(Some(super::PATIENCE)).expect("an option");
         stream.set_nodelay(true).expect("an option");
         Link(BufReader::new(stream))
