@@ -18,25 +18,120 @@ const NAMES_FEW: usize = 56;
 pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
     let mut counts = NameNumbers(HashTable::with_capacity(NAMES_FEW));
     count(doc.root(), &mut counts);
-    let counted = counts.0.into_iter().map(|(name, count)| (name, saved_bytes(name.len(), count)));
+    let shared = worthwhile(counts.0.into_iter(), doc.bytes().len())?;
+    let mut out = Vec::with_capacity(doc.bytes().len());
+    write_table(&shared, &mut out);
+    let mut places = NameNumbers::default();
+    shared.iter().enumerate().for_each(|(place, name)| *places.at(name) = place);
+    copy(doc.root(), &|name| places.get(name), &mut out);
+    Some(out)
+}
+
+/// The names of a table for a document of `len` bytes, out of names and the numbers of their members; `None` if that
+/// saves nothing.
+fn worthwhile<'a>(counts: impl Iterator<Item = (&'a [u8], usize)>, len: usize) -> Option<Vec<&'a [u8]>> {
+    let counted = counts.map(|(name, count)| (name, saved_bytes(name.len(), count)));
     let mut shared: Vec<(&[u8], usize)> = counted.filter(|(_, saved)| *saved > 0).collect();
     // the best first; names decide between equals, so that equal texts make equal documents
     shared.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     shared.truncate(NAMES_MAX);
     let saved: usize = shared.iter().map(|(_, saved)| saved).sum();
-    if saved * WORTH_PART < doc.bytes().len() {
-        return None;
-    }
-    let mut out = Vec::with_capacity(doc.bytes().len());
-    varint::write(&mut out, shared.len() as u64);
-    let mut places = NameNumbers::default();
-    for (place, (name, _)) in shared.iter().enumerate() {
-        varint::write(&mut out, name.len() as u64);
+    let is_worth = saved > 0 && saved * WORTH_PART >= len;
+    is_worth.then(|| shared.into_iter().map(|(name, _)| name).collect())
+}
+
+fn write_table(names: &[&[u8]], out: &mut Vec<u8>) {
+    varint::write(out, names.len() as u64);
+    for name in names {
+        varint::write(out, name.len() as u64);
         out.extend_from_slice(name);
-        *places.at(name) = place;
     }
-    copy(doc.root(), &places, &mut out);
-    Some(out)
+}
+
+/// The names of the first part of a text, which decide about the table of a document that is made in steps.
+#[derive(Debug, Default)]
+pub(crate) struct NameTally {
+    counts: HashTable<(Box<[u8]>, usize)>,
+    bytes: usize,
+}
+
+impl NameTally {
+    /// Counts the names of `node`, which is not in pieces, and its bytes.
+    pub fn add(&mut self, node: Node<'_>) {
+        let mut counts = NameNumbers(HashTable::with_capacity(NAMES_FEW));
+        count(node, &mut counts);
+        counts.0.into_iter().for_each(|(name, count)| self.add_name(name, count));
+        self.bytes += node.bytes().len();
+    }
+
+    /// Counts a name of `count` members.
+    pub fn add_name(&mut self, name: &[u8], count: usize) {
+        let hash = |name: &[u8]| HASHER.hash(name);
+        let entry = self.counts.entry(hash(name), |(own, _)| **own == *name, |(own, _)| hash(own));
+        entry.or_insert_with(|| (name.into(), 0)).into_mut().1 += count;
+        self.bytes += name.len();
+    }
+
+    /// The table.
+    pub fn table(&self) -> NameTable {
+        let counts = self.counts.iter().map(|(name, count)| (&**name, *count));
+        let names = worthwhile(counts, self.bytes).unwrap_or_default();
+        let mut table = NameTable::default();
+        table.bytes.clear();
+        write_table(&names, &mut table.bytes);
+        for (place, name) in names.into_iter().enumerate() {
+            table.places.insert_unique(HASHER.hash(name), (name.into(), place), |(own, _)| HASHER.hash(own));
+        }
+        table
+    }
+}
+
+/// A table of names, and the place of each.
+#[derive(Debug)]
+pub(crate) struct NameTable {
+    /// As a document begins with it.
+    pub bytes: Vec<u8>,
+    places: HashTable<(Box<[u8]>, usize)>,
+}
+
+impl Default for NameTable {
+    fn default() -> NameTable {
+        NameTable { bytes: vec![0], places: HashTable::new() }
+    }
+}
+
+impl NameTable {
+    /// The table that the document `doc` has.
+    pub fn of(doc: Doc<'_>) -> NameTable {
+        let bytes = doc.bytes().get(..doc.root_at()).unwrap_or_default().to_vec();
+        let mut table = NameTable { bytes, places: HashTable::new() };
+        for (place, name) in doc.names.iter().enumerate() {
+            table.places.insert_unique(HASHER.hash(name), (name.into(), place), |(own, _)| HASHER.hash(own));
+        }
+        table
+    }
+
+    /// The form of a name.
+    pub fn written<'n>(&self, name: &'n [u8]) -> Name<'n> {
+        self.place(name).map_or(Name::Own(name), |place| Name::Known(place as u8))
+    }
+
+    fn place(&self, name: &[u8]) -> Option<usize> {
+        self.places.find(HASHER.hash(name), |(own, _)| **own == *name).map(|(_, place)| *place)
+    }
+
+    /// Appends `node`, which has no table, with the names of this one.
+    pub fn copy(&self, node: Node<'_>, out: &mut Vec<u8>) {
+        match self.places.is_empty() {
+            true => out.extend_from_slice(node.bytes()),
+            false => copy(node, &|name| self.place(name), out),
+        }
+    }
+}
+
+/// Hashes a name, otherwise in each process.
+pub(crate) fn hash_of_name(name: &[u8]) -> u64 {
+    HASHER.hash(name)
 }
 
 /// Returns the bytes that a table saves for a name with this many members.
@@ -109,20 +204,20 @@ fn count<'a>(node: Node<'a>, counts: &mut NameNumbers<'a>) {
     }
 }
 
-fn copy(node: Node<'_>, places: &NameNumbers<'_>, out: &mut Vec<u8>) {
+fn copy(node: Node<'_>, place_of: &dyn Fn(&[u8]) -> Option<usize>, out: &mut Vec<u8>) {
     let start = out.len();
     match node.view() {
         View::Array(count) => {
-            node.items().for_each(|item| copy(item, places, out));
+            node.items().for_each(|item| copy(item, place_of, out));
             form::close(out, start, form::ARRAY, count);
         }
         View::Object(count) => {
             for (name, value) in node.members() {
                 form::write_name(
                     out,
-                    places.get(name).map_or(Name::Own(name), |place| Name::Known(place as u8)),
+                    place_of(name).map_or(Name::Own(name), |place| Name::Known(place as u8)),
                 );
-                copy(value, places, out);
+                copy(value, place_of, out);
             }
             form::close(out, start, form::OBJECT, count);
         }

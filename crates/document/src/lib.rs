@@ -13,6 +13,7 @@ pub mod form;
 mod merge;
 pub mod number;
 pub mod parse;
+pub mod parsing;
 pub mod path;
 #[cfg(test)]
 mod pieces_tests;
@@ -21,6 +22,7 @@ pub mod print;
 pub mod printing;
 pub mod rewrite;
 pub mod stage;
+pub mod storing;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -29,10 +31,12 @@ pub use doc::{Doc, Node};
 pub use floats::{BadRuns, FloatRuns};
 pub use form::View;
 pub use parse::{Invalid, parse, parse_into};
+pub use parsing::{Parsed, Parsing};
 pub use path::{Path, Trace};
 pub use print::Style;
 pub use printing::Printing;
 pub use rewrite::{Change, Rewritten, remove, rewrite};
+pub use storing::Storing;
 pub use tree::NodePlace;
 
 /// The deepest nesting of a document. It is the default limit of serde_json.

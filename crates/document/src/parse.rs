@@ -46,6 +46,31 @@ pub fn parse_into(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<()
     done
 }
 
+/// Appends the node of a JSON text without names of a table, for a place with `levels_left` further levels.
+///
+/// Errors: as [`parse`].
+pub(crate) fn parse_part(text: &[u8], levels_left: usize, out: &mut Vec<u8>) -> Result<(), NotJson> {
+    let mut source = serde_json::Deserializer::from_slice(text);
+    source.disable_recursion_limit();
+    let sink = Sink { out, names: Names::default(), census: None, levels_left };
+    sink.deserialize(&mut source).map_err(|_| NotJson)?;
+    source.end().map_err(|_| NotJson)
+}
+
+/// Appends a name without a table, of a JSON text in quotes.
+///
+/// Errors: it is no such text.
+pub(crate) fn parse_name(text: &[u8], out: &mut Vec<u8>) -> Result<(), NotJson> {
+    let mut source = serde_json::Deserializer::from_slice(text);
+    let sink = Sink { out, names: Names::default(), census: None, levels_left: 0 };
+    NameSink(sink).deserialize(&mut source).map_err(|_| NotJson)?;
+    source.end().map_err(|_| NotJson)
+}
+
+/// A part of a text is not JSON.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NotJson;
+
 /// Appends a node; its names are noted in `census`.
 fn read(
     text: &[u8],

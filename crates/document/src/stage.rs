@@ -7,12 +7,13 @@
 use darter_slab::{Arena, Handle};
 
 use crate::form::{self, BlockRef, Container, InPieces};
+use crate::storing::Storing;
 use crate::tree::{self, BlockContent, Children, Fresh, NodePlace, PieceSource, Subtree};
 
 /// Documents above this are cut into pieces, bytes.
 pub const WHOLE_BYTES_MAX: usize = 2048;
 /// Containers above this lie in pieces of their own.
-const INLINE_BYTES_MAX: usize = 1024;
+pub(crate) const INLINE_BYTES_MAX: usize = 1024;
 /// Children of a leaf, unless it has only one.
 const LEAF_BYTES_MAX: usize = 2048;
 /// A leaf below this joins the next one.
@@ -68,7 +69,8 @@ pub(crate) struct Editor<'a> {
 }
 
 /// Leaves being filled with children.
-struct Filling {
+#[derive(Debug)]
+pub(crate) struct Filling {
     sort: BlockContent,
     run: Vec<u8>,
     count: usize,
@@ -105,11 +107,13 @@ fn split(mut run: &[u8], kind: Container) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Filling {
-    fn new(kind: Container) -> Filling {
+    /// No children yet.
+    pub fn new(kind: Container) -> Filling {
         Filling { sort: sort_of(kind), run: Vec::new(), count: 0, entries: Vec::new() }
     }
 
-    fn push(&mut self, stage: &mut StagedPieces, child: &[u8]) {
+    /// Adds a child: a value, or a name and a value.
+    pub fn push(&mut self, stage: &mut StagedPieces, child: &[u8]) {
         if self.count > 0 && self.run.len() + child.len() > LEAF_BYTES_MAX {
             self.flush(stage);
         }
@@ -126,7 +130,8 @@ impl Filling {
         }
     }
 
-    fn end(mut self, stage: &mut StagedPieces) -> Vec<Subtree> {
+    /// The leaves.
+    pub fn end(mut self, stage: &mut StagedPieces) -> Vec<Subtree> {
         self.flush(stage);
         self.entries
     }
@@ -136,6 +141,16 @@ impl StagedPieces {
     fn put(&mut self, bytes: Vec<u8>, sort: BlockContent) -> BlockRef {
         self.fresh.push(Fresh { bytes, sort });
         BlockRef::Fresh(self.fresh.len() as u32 - 1)
+    }
+
+    /// Bytes of the new blocks.
+    pub fn fresh_bytes(&self) -> usize {
+        self.fresh.iter().map(|fresh| fresh.bytes.len()).sum()
+    }
+
+    /// The new blocks.
+    pub(crate) fn into_fresh(self) -> Vec<Fresh> {
+        self.fresh
     }
 
     /// Puts the blocks into `arena` and corrects what `first`, the document's first block, says of them. Returns the
@@ -148,28 +163,14 @@ impl StagedPieces {
         arena: &mut Arena,
         doomed: &mut Doomed,
     ) -> Result<(usize, usize), NoRoom> {
-        let root_at = crate::Doc::new(first).root_at();
-        let mut handles = Vec::with_capacity(self.fresh.len());
-        let mut made = 0;
-        for fresh in &mut self.fresh {
-            let mut bytes = std::mem::take(&mut fresh.bytes);
-            if bytes.is_empty() {
-                handles.push(0);
-                continue;
-            }
-            resolve(&mut bytes, fresh.sort, &handles);
-            let Some(block) = arena.alloc(bytes.len()) else {
-                handles.iter().filter(|raw| **raw != 0).for_each(|raw| arena.free(Handle::from_raw(*raw)));
-                return Err(NoRoom);
-            };
-            arena.keep_none(block);
-            if let Some(room) = arena.block_mut(block).get_mut(..bytes.len()) {
-                room.copy_from_slice(&bytes);
-            }
-            made += arena.size(block);
-            handles.push(block.raw());
+        let mut storing =
+            Storing::new(StagedPieces { fresh: std::mem::take(&mut self.fresh), ..Default::default() });
+        if storing.step(arena, usize::MAX).is_err() {
+            storing.free_step(arena, usize::MAX);
+            return Err(NoRoom);
         }
-        resolve_node(first, root_at, &handles);
+        let made = storing.made_bytes();
+        storing.end(first);
         let mut freed = 0;
         for raw in self.gone {
             freed += free(arena, raw);
@@ -187,7 +188,7 @@ fn free(arena: &mut Arena, raw: u32) -> usize {
 }
 
 /// Replaces numbers of fresh blocks by their handles.
-fn resolve(bytes: &mut [u8], sort: BlockContent, handles: &[u32]) {
+pub(crate) fn resolve(bytes: &mut [u8], sort: BlockContent, handles: &[u32]) {
     if sort == BlockContent::Inner {
         let entries: Vec<Subtree> = tree::entries(bytes).map(|entry| kept(entry, handles)).collect();
         bytes.copy_from_slice(&tree::inner_of(&entries));
@@ -219,7 +220,7 @@ fn resolve_run(bytes: &mut [u8], (mut at, end): (usize, usize), kind: Container,
     }
 }
 
-fn resolve_node(bytes: &mut [u8], at: usize, handles: &[u32]) {
+pub(crate) fn resolve_node(bytes: &mut [u8], at: usize, handles: &[u32]) {
     let node = bytes.get(at..).unwrap_or_default();
     if let Some(branch) = form::branch(node) {
         if let BlockRef::Fresh(number) = branch.root {
@@ -306,6 +307,16 @@ impl<'a> Editor<'a> {
     /// Makes blocks for a document whose blocks are in `base`. One without pieces stays in one block.
     pub fn new(base: PieceSource<'a>) -> Editor<'a> {
         Editor { base, stage: StagedPieces::default(), is_pieced: base.has_arena() }
+    }
+
+    /// Makes more blocks of a document that is made in steps, beside those of `stage`.
+    pub fn again(stage: StagedPieces) -> Editor<'static> {
+        Editor { base: PieceSource::default(), stage, is_pieced: true }
+    }
+
+    /// The blocks so far.
+    pub fn stage_mut(&mut self) -> &mut StagedPieces {
+        &mut self.stage
     }
 
     /// All blocks.
@@ -395,7 +406,7 @@ impl<'a> Editor<'a> {
     }
 
     /// Appends the container whose tree has these tops, `height` levels above the leaves.
-    fn close(&mut self, kind: Container, mut entries: Vec<Subtree>, mut height: u8, out: &mut Vec<u8>) {
+    pub fn close(&mut self, kind: Container, mut entries: Vec<Subtree>, mut height: u8, out: &mut Vec<u8>) {
         while entries.len() > 1 {
             entries = self.pack(&entries);
             height += 1;
@@ -589,7 +600,7 @@ pub fn has_pieces(doc: crate::Doc<'_>) -> bool {
 
 /// Cuts a document of one block: the blocks, and the first of them.
 pub fn cut(doc: crate::Doc<'_>) -> (StagedPieces, Vec<u8>) {
-    let mut editor = Editor { is_pieced: true, ..Editor::new(PieceSource::default()) };
+    let mut editor = Editor::again(StagedPieces::default());
     let mut first = doc.bytes().get(..doc.root_at()).unwrap_or_default().to_vec();
     editor.cut(doc.root().bytes(), &mut first);
     (editor.end(), first)

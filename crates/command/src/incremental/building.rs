@@ -133,6 +133,14 @@ impl Ctx<'_> {
         self.begin_building(staged, build);
     }
 
+    /// Leaves filling `object`, still empty, to the slices of an operation that knows how. Then the body runs again, and
+    /// finds it in [`Ctx::staged`].
+    #[cold]
+    pub fn fill_later(&mut self, name: &[u8], object: Object, operation: Box<dyn Operation>) {
+        let staged = StagedWrite::new(self, name, Form::List, &[]).with_draft(self, object);
+        self.begin_incremental(&[], operation, false, Some(staged));
+    }
+
     fn begin_building(&mut self, staged: StagedWrite, build: Box<dyn Build>) {
         let building = Building { build, is_ready: false, is_done: false, fault: None };
         self.begin_incremental(&[], Box::new(building), false, Some(staged));

@@ -6,6 +6,7 @@ use darter_wire::{Args, Reply};
 
 use super::change::apply;
 use super::fault::{NOT_ROOT, bad_path, invalid};
+use super::long_set::{self, NewValue};
 use super::set::{Update, When, is_too_deep, put_root};
 use super::{document, event, node_of};
 use crate::reader::Reader;
@@ -38,7 +39,23 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         }
     }
     let path = Path::parse(args.at(2)).map_err(bad_path)?;
+    let is_new = path.is_root() && !ctx.at(args.at(1)).exists();
+    let staged = match ctx.staged.take() {
+        Some(staged) => Some(NewValue::take(staged, ctx)?),
+        None if is_new && long_set::leave(ctx, args, 3, &path)? => return Ok(()),
+        None => None,
+    };
     let mut place = ctx.at(args.at(1));
+    match staged {
+        Some(value) if is_new => {
+            value.put_root(&mut place)?;
+            place.changed(MERGE_EVENT);
+            reply.ok();
+            return Ok(());
+        }
+        // The key has come meanwhile.
+        staged => NewValue::discard(staged, &mut place),
+    }
     let Some(doc) = document(&place)? else {
         let bytes = parse(args.at(3)).map_err(invalid)?;
         if !path.is_root() {

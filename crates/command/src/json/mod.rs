@@ -15,6 +15,7 @@ pub mod index;
 pub mod insert;
 pub mod kind;
 pub mod long_get;
+pub mod long_set;
 pub mod merge;
 pub mod mset;
 pub mod numbers;

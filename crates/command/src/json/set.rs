@@ -8,6 +8,7 @@ use darter_wire::{Args, Reply};
 
 use super::change::apply;
 use super::fault::{NOT_ROOT, bad_path, invalid, unfit};
+use super::long_set::{self, NewValue};
 use super::{document, event, node_of};
 use crate::reader::Reader;
 use crate::spec::{Group, Keys, Spec};
@@ -67,29 +68,73 @@ fn options(args: Args<'_>) -> Result<Wanted, Fault> {
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wanted = options(args)?;
     let path = Path::parse(args.at(2)).map_err(bad_path)?;
-    let text = args.at(3);
-    let mut place = ctx.at(args.at(1));
-    if path.is_root() {
-        let is_there = document(&place)?.is_some();
-        let bytes = document_of(text, wanted.float)?;
-        if (is_there && wanted.when == When::Missing) || (!is_there && wanted.when == When::There) {
-            reply.null();
-            return Ok(());
-        }
-        put_root(&mut place, &bytes)?;
-        place.changed(SET_EVENT);
-        reply.ok();
-        return Ok(());
-    }
-    let Some(doc) = document(&place)? else {
-        document_of(text, wanted.float)?;
-        if wanted.when == When::There {
-            reply.null();
-            return Ok(());
-        }
-        return Err(NOT_ROOT);
+    let staged = match ctx.staged.take() {
+        Some(staged) => Some(NewValue::take(staged, ctx)?),
+        None if wanted.float.is_none() && long_set::leave(ctx, args, 3, &path)? => return Ok(()),
+        None => None,
     };
-    let update = Update::find(doc, &path, wanted.when)?;
+    let mut place = ctx.at(args.at(1));
+    let is_set = match path.is_root() {
+        true => set_root(&mut place, (args.at(3), staged), &wanted)?,
+        false => set_below(&mut place, &path, (args.at(3), staged), &wanted)?,
+    };
+    if is_set {
+        reply.ok()
+    } else {
+        reply.null()
+    }
+    Ok(())
+}
+
+/// Sets the whole document, by its text or what was made of it; returns false if a condition forbids it.
+fn set_root(
+    place: &mut Keyed<'_>,
+    (text, staged): (&[u8], Option<NewValue>),
+    wanted: &Wanted,
+) -> Result<bool, Fault> {
+    let is_there = match document(place) {
+        Ok(doc) => doc.is_some(),
+        Err(fault) => {
+            NewValue::discard(staged, place);
+            return Err(fault);
+        }
+    };
+    let form = match &staged {
+        None => Some(document_of(text, wanted.float)?),
+        Some(_) => None,
+    };
+    if (is_there && wanted.when == When::Missing) || (!is_there && wanted.when == When::There) {
+        NewValue::discard(staged, place);
+        return Ok(false);
+    }
+    match (staged, form) {
+        (Some(value), _) => value.put_root(place)?,
+        (None, form) => put_root(place, &form.unwrap_or_default())?,
+    }
+    place.changed(SET_EVENT);
+    Ok(true)
+}
+
+/// Sets the values that `path` leads to; returns false if one of them was not set.
+fn set_below(
+    place: &mut Keyed<'_>,
+    path: &Path,
+    (text, staged): (&[u8], Option<NewValue>),
+    wanted: &Wanted,
+) -> Result<bool, Fault> {
+    if let Some(NewValue::Stored(object, depth)) = staged
+        && let Some(is_set) = long_set::put_below(place, path, wanted.when, (object, depth))?
+    {
+        if is_set {
+            place.changed(SET_EVENT);
+        }
+        return Ok(is_set);
+    }
+    let Some(doc) = document(place)? else {
+        document_of(text, wanted.float)?;
+        return if wanted.when == When::There { Ok(false) } else { Err(NOT_ROOT) };
+    };
+    let update = Update::find(doc, path, wanted.when)?;
     let mut node = node_of(text, doc)?;
     if let Some(precision) = wanted.float {
         let mut short = Vec::new();
@@ -97,16 +142,11 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         node = short;
     }
     let done = update.write(doc, &node)?;
-    apply(&mut place, done.rewritten)?;
+    apply(place, done.rewritten)?;
     if done.updated > 0 {
         place.changed(SET_EVENT);
     }
-    if done.updated > 0 && done.updated == done.wanted {
-        reply.ok()
-    } else {
-        reply.null()
-    }
-    Ok(())
+    Ok(done.updated > 0 && done.updated == done.wanted)
 }
 
 /// The bytes of a new document.
@@ -181,8 +221,21 @@ impl Update {
         }
     }
 
+    /// Number of these places.
+    pub(super) fn places(&self) -> usize {
+        match self {
+            Update::Over(trace) | Update::Under(trace, _) => trace.spots().len(),
+            Update::Nowhere => 0,
+        }
+    }
+
     /// Writes a node, with the names of `doc`, to these places. Places where it would be too deep stay unchanged.
     pub(super) fn write(&self, doc: Doc<'_>, node: &[u8]) -> Result<Written, Fault> {
+        self.write_deep(doc, node, Node::new(doc.names, node).depth())
+    }
+
+    /// The same for a node of `depth` levels, which may be in pieces if there is one place.
+    pub(super) fn write_deep(&self, doc: Doc<'_>, node: &[u8], depth: usize) -> Result<Written, Fault> {
         let (trace, name) = match self {
             Update::Nowhere => {
                 return Ok(Written { rewritten: Rewritten::Same, wanted: 0, updated: 0 });
@@ -190,7 +243,7 @@ impl Update {
             Update::Over(trace) => (trace, None),
             Update::Under(trace, name) => (trace, Some(name)),
         };
-        let depth = Node::new(doc.names, node).depth() + usize::from(name.is_some());
+        let depth = depth + usize::from(name.is_some());
         let mut updated = 0;
         let rewritten = rewrite(doc, trace, |_, slot| {
             let is_written = match name {

@@ -87,6 +87,109 @@ fn a_large_document_changes_while_it_is_written_to_a_snapshot() {
     }
 }
 
+/// Blocks of memory that the greatest hold of a shard touches while `words` runs, and the reply.
+fn greatest_hold(client: &mut Client, words: &[&str]) -> (u64, Value) {
+    client.call(&["CONFIG", "RESETSTAT"]);
+    let reply = client.call(words);
+    (client.info("transaction", "hold_blocks_max"), reply)
+}
+
+#[test]
+fn a_large_document_is_set_in_slices() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    // Every command is timed, and its blocks are counted.
+    client.call(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let text = text_of(60_000);
+    let mut blocks_max = 0;
+    for words in [
+        &["JSON.SET", "d", "$", &text][..],
+        &["JSON.SET", "d", "$.copy", &text],
+        &["JSON.SET", "d", "$.copy", &text, "XX"],
+        &["JSON.SET", "d", ".copy.rows[7]", &text],
+        &["JSON.SET", "small", "$", "{\"a\":1}"],
+        &["JSON.SET", "small", "$.b", &text, "NX"],
+        &["JSON.SET", "small", "$", &text],
+        &["JSON.MERGE", "merged", "$", &text],
+    ] {
+        let (blocks, reply) = greatest_hold(&mut client, words);
+        assert_eq!(reply, Value::ok(), "{:?}", &words[..3]);
+        blocks_max = blocks_max.max(blocks);
+        let mut once: Vec<&str> = words.to_vec();
+        let other = format!("{} at once", words[1]);
+        once[1] = &other;
+        assert_eq!(at_once(&mut client, &once), Value::ok(), "{:?}", &words[..3]);
+        let texts = [words[1], &other].map(|key| client.call(&["JSON.GET", key]));
+        assert!(texts[0] == texts[1], "{:?}", &words[..3]);
+    }
+    assert!(blocks_max < 300, "{blocks_max} blocks in one hold");
+    client.call(&["EXPIRE", "d", "1000"]);
+    assert_eq!(client.call(&["JSON.SET", "d", "$", &text, "NX"]), Value::Null);
+    assert_eq!(client.call(&["JSON.SET", "none", "$", &text, "XX"]), Value::Null);
+    assert_eq!(client.call(&["JSON.SET", "d", "$", &text, "XX"]), Value::ok());
+    assert_eq!(client.call(&["JSON.GET", "d"]), Value::Text(text.clone()));
+    assert!(matches!(client.call(&["TTL", "d"]), Value::Int(1..)), "the deadline stays");
+    let (cut, repeated) = (&text[..text.len() - 1], text.replace("\"n\":0", "\"rows\":0"));
+    client.call(&["SET", "string", "x"]);
+    for words in [
+        &["JSON.SET", "e", "$", cut][..],
+        &["JSON.SET", "d", "$.a", cut],
+        &["JSON.SET", "e", "$.a", &text],
+        &["JSON.SET", "d", "$.a.b", &text],
+        &["JSON.SET", "d", "$.rows[90000]", &text],
+        &["JSON.SET", "string", "$", &text],
+        &["JSON.SET", "d", "$", &repeated],
+        &["JSON.SET", "d", "$.rows[0,1].id", &text],
+    ] {
+        let reply = client.call(words);
+        assert_eq!(reply, at_once(&mut client, words), "{:?}", &words[..3]);
+    }
+    assert_eq!(client.call(&["JSON.GET", "d", "$.n"]), client.call(&["JSON.GET", "d", "$.none"]));
+    client.call(&["FLUSHALL"]);
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
+}
+
+/// Others change the document, its names and its key while a value for it is parsed.
+#[test]
+fn a_value_set_in_slices_fits_the_document_of_its_end() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let text = text_of(20_000);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = server.client();
+            let named = format!("[{}0]", "{\"a long name that is kept once\":1},".repeat(50));
+            while !is_over.load(Relaxed) {
+                other.call(&["JSON.SET", "d", "$", &format!("{{\"named\":{named}}}")]);
+                other.call(&["JSON.SET", "d", "$", "{\"x\":1}"]);
+                other.call(&["DEL", "d"]);
+                other.call(&["JSON.SET", "d", "$", "[1,2,3]"]);
+                other.call(&["SET", "d", "x"]);
+                other.call(&["DEL", "d"]);
+            }
+        });
+        let mut client = server.client();
+        for _ in 0..40 {
+            for path in ["$.part", "$"] {
+                let reply = client.call(&["JSON.SET", "d", path, &text]);
+                let read = client.call(&["JSON.GET", "d", path]);
+                let is_whole = matches!(&read, Value::Text(found) if found[1..].starts_with(&text));
+                let is_other = !matches!(&read, Value::Text(found) if found.len() > 10_000);
+                assert!(is_whole || is_other, "{reply:?}");
+            }
+        }
+        // What was begun for a client that has gone is given up.
+        for _ in 0..10 {
+            server.client().send_all(&[&["JSON.SET", "gone", "$", &text]]);
+        }
+        is_over.store(true, Relaxed);
+    });
+    let mut client = server.client();
+    client.call(&["DEL", "d"]);
+    assert_eq!(client.call(&["JSON.SET", "d", "$", &text]), Value::ok());
+    assert!(at_once(&mut client, &["JSON.GET", "d"]) == Value::Text(text));
+}
+
 fn fill(client: &mut Client, key: &str, label: &str, samples: u64) {
     client.call(&["TS.CREATE", key, "LABELS", "kind", "long", "of", label]);
     let mut from = 0;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use darter_document::cbor;
 use darter_document::precision::has_short;
 use darter_document::stage::{self, Doomed, WHOLE_BYTES_MAX};
-use darter_document::{Doc, FloatRuns, Printing, Rewritten, Style};
+use darter_document::{Doc, FloatRuns, Parsed, Printing, Rewritten, Storing, Style};
 use darter_slab::{Arena, Handle};
 
 use super::{FieldSource, Fields, Kind, ModuleType, ModuleValue};
@@ -24,7 +24,16 @@ pub struct Json {
     is_pieced: bool,
     // Pieces that the document has given up.
     doomed: Doomed,
+    // What it will be when all blocks are stored.
+    draft: Option<Box<DraftDocument>>,
     progress: RefCell<PieceProgress>,
+}
+
+/// A document whose blocks are being stored.
+#[derive(Debug)]
+struct DraftDocument {
+    first: Vec<u8>,
+    storing: Storing,
 }
 
 /// The state of a document that is written to a snapshot, or read from one, piece by piece.
@@ -100,7 +109,7 @@ impl Json {
 
     fn in_block(block: Handle, bytes: usize) -> Json {
         let (doomed, progress) = (Doomed::default(), RefCell::default());
-        Json { block, bytes, held: 0, is_pieced: false, doomed, progress }
+        Json { block, bytes, held: 0, is_pieced: false, doomed, draft: None, progress }
     }
 
     fn at(block: Handle, arena: &Arena) -> Json {
@@ -114,6 +123,52 @@ impl Json {
             false if self.is_pieced => Doc::in_pieces(arena.seen(self.block), arena),
             false => Doc::new(arena.seen(self.block)),
         }
+    }
+
+    /// A document without a value, which [`Json::begin_store`] and [`Json::store_step`] give one. Until then nothing reads it.
+    pub fn draft() -> Json {
+        Json::in_block(Handle::NONE, 0)
+    }
+
+    /// Begins to store a document that was parsed in steps.
+    pub fn begin_store(&mut self, parsed: Parsed) {
+        let Parsed { first, stage, .. } = parsed;
+        self.draft = Some(Box::new(DraftDocument { first, storing: Storing::new(stage) }));
+    }
+
+    /// Stores up to `blocks_max` blocks; returns true if the document is complete.
+    ///
+    /// Errors: no room.
+    pub fn store_step(&mut self, arena: &mut Arena, blocks_max: usize) -> Result<bool, Full> {
+        let Some(draft) = &mut self.draft else { return Ok(true) };
+        let stored = draft.storing.step(arena, blocks_max);
+        self.held = draft.storing.made_bytes();
+        if !stored.map_err(|_| Full)? {
+            return Ok(false);
+        }
+        let room = arena.alloc(draft.first.len()).ok_or(Full)?;
+        arena.keep_none(room);
+        if let Some(draft) = self.draft.take() {
+            let DraftDocument { mut first, storing } = *draft;
+            storing.end(&mut first);
+            put(arena, room, 0, &first);
+            (self.block, self.bytes) = (room, arena.size(room));
+            self.is_pieced = stage::has_pieces(Doc::new(&first));
+        }
+        Ok(true)
+    }
+
+    /// The document, to be changed by a value that has pieces although it may have none itself.
+    pub fn doc_in_pieces<'a>(&self, arena: &'a Arena) -> Doc<'a> {
+        Doc::in_pieces(arena.seen(self.block), arena)
+    }
+
+    /// Takes over the pieces of a value that a change has put into this document.
+    pub fn adopt(&mut self, value: &mut Json, arena: &mut Arena) {
+        self.held += std::mem::take(&mut value.held);
+        // Its pieces stay.
+        value.is_pieced = false;
+        value.give_up(arena);
     }
 
     /// Applies a change of the document. The caller handles [`Rewritten::Gone`].
@@ -284,6 +339,12 @@ impl ModuleValue for Json {
     }
 
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        if let Some(draft) = &mut self.draft {
+            if !draft.storing.free_step(arena, blocks_max) {
+                return false;
+            }
+            (self.draft, self.held) = (None, 0);
+        }
         self.give_up(arena);
         self.doomed.free_step(arena, blocks_max);
         self.doomed.is_empty()

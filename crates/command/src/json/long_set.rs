@@ -1,0 +1,237 @@
+//! JSON.SET of a long text: it is parsed without a shard, and stored in slices as a draft.
+//!
+//! Called by JSON.SET (to begin and to end) and by `Incremental`. The condition and the place of the value are looked at
+//! when it is complete. Memory: the form of the text, twice for a moment.
+
+use darter_document::{Parsed, Parsing, Path, parse};
+use darter_store::shard::Full;
+use darter_store::{Collection, Expiry, Json, Keyed, Object};
+use darter_txn::Part;
+use darter_wire::{Args, Reply};
+
+use super::document;
+use super::fault::{BAD_KEY, invalid};
+use super::set::{Update, When, Written, put_root};
+use crate::incremental::operation::{NextSlice, Operation, ResultTo, Stage};
+use crate::incremental::{Found, Staged};
+use crate::{Ctx, Fault};
+
+/// Texts of this many bytes are parsed in slices. Parsing one at once takes a fifth of a millisecond.
+pub(super) const TEXT_BYTES_MIN: usize = 32 << 10;
+/// Bytes parsed in one slice, without a shard.
+const PARSED_BYTES: usize = 16 << 10;
+/// Blocks stored in one slice, some 20 microseconds.
+const STORED_BLOCKS: usize = 32;
+
+/// A value that is complete.
+pub(super) enum NewValue {
+    /// A document in the shard, and its levels.
+    Stored(Object, usize),
+    /// Its form, if the text had to be parsed as a whole.
+    Form(Vec<u8>),
+}
+
+/// The progress of a value.
+enum SetProgress {
+    Parsing(Box<Parsing>),
+    Parsed(Parsed),
+    Storing,
+    /// The form of the text; empty if the value is stored.
+    Done(Vec<u8>),
+}
+
+/// A text on its way into the shard.
+struct LongSet {
+    // The word of the command.
+    word: usize,
+    progress: SetProgress,
+    // Bytes of the value's form, and its levels.
+    form_bytes: usize,
+    depth: usize,
+    fault: Option<Fault>,
+}
+
+impl Operation for LongSet {
+    fn next(&self, draft_shard: Option<u16>) -> NextSlice {
+        match (&self.progress, draft_shard) {
+            (SetProgress::Parsed(_) | SetProgress::Storing, Some(shard)) => NextSlice::Step(shard),
+            _ => NextSlice::Work,
+        }
+    }
+
+    fn take(&mut self, _nth: u32, _told: &[u8], args: Args<'_>) -> Vec<u8> {
+        let SetProgress::Parsing(parsing) = &mut self.progress else { return Vec::new() };
+        let text = args.at(self.word);
+        match parsing.step(text, PARSED_BYTES) {
+            Ok(false) => {}
+            Ok(true) => {
+                let done = std::mem::replace(&mut self.progress, SetProgress::Storing);
+                if let SetProgress::Parsing(parsing) = done {
+                    let parsed = parsing.end();
+                    (self.form_bytes, self.depth) = (parsed.stage.fresh_bytes(), parsed.depth);
+                    self.progress = SetProgress::Parsed(parsed);
+                }
+            }
+            Err(_) => match parse(text) {
+                Ok(form) => self.progress = SetProgress::Done(form),
+                Err(reason) => self.fail(invalid(reason)),
+            },
+        }
+        Vec::new()
+    }
+
+    fn step(&mut self, part: &mut Part, draft: Option<u32>) {
+        let draft = draft.and_then(|number| part.shard.draft_mut(number));
+        let Some((json, arena)) = draft.and_then(|draft| Some((Json::of_mut(draft.object)?, draft.arena)))
+        else {
+            return self.fail(Fault::OutOfMemory);
+        };
+        if let SetProgress::Parsed(_) = &self.progress
+            && let SetProgress::Parsed(parsed) = std::mem::replace(&mut self.progress, SetProgress::Storing)
+        {
+            json.begin_store(parsed);
+            return;
+        }
+        match json.store_step(arena, STORED_BLOCKS) {
+            Ok(true) => self.progress = SetProgress::Done(Vec::new()),
+            Ok(false) => {}
+            Err(_) => self.fail(Fault::OutOfMemory),
+        }
+    }
+
+    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
+        if matches!(self.progress, SetProgress::Done(_)) { Stage::Done } else { Stage::Reading }
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    fn found(&mut self) -> Found {
+        let bytes = match &mut self.progress {
+            SetProgress::Done(form) => std::mem::take(form),
+            _ => Vec::new(),
+        };
+        Found { bytes, numbers: vec![self.depth as u64] }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.progress {
+            SetProgress::Parsing(parsing) => parsing.bytes(),
+            SetProgress::Parsed(_) | SetProgress::Storing => self.form_bytes,
+            SetProgress::Done(form) => form.len(),
+        }
+    }
+}
+
+impl LongSet {
+    fn fail(&mut self, fault: Fault) {
+        (self.progress, self.fault) = (SetProgress::Done(Vec::new()), Some(fault));
+    }
+}
+
+impl NewValue {
+    /// The value that was made in slices.
+    ///
+    /// Errors: the fault found meanwhile.
+    pub(super) fn take(mut staged: Staged, ctx: &mut Ctx<'_>) -> Result<NewValue, Fault> {
+        let form = std::mem::take(&mut staged.found.bytes);
+        if !form.is_empty() {
+            staged.give_up(ctx);
+            return Ok(NewValue::Form(form));
+        }
+        let depth = staged.found.numbers.first().map_or(0, |depth| *depth as usize);
+        let object = staged.take(ctx)?.ok_or(Fault::OutOfMemory)?;
+        Ok(NewValue::Stored(object, depth))
+    }
+
+    /// Makes the value the whole document at a key, whose deadline stays.
+    ///
+    /// Errors: no room.
+    pub(super) fn put_root(self, place: &mut Keyed<'_>) -> Result<(), Fault> {
+        match self {
+            NewValue::Stored(object, _) => Ok(place.put_object(object, Expiry::Keep)?),
+            NewValue::Form(form) => put_root(place, &form),
+        }
+    }
+
+    /// Frees a value that is not used.
+    pub(super) fn discard(value: Option<NewValue>, place: &mut Keyed<'_>) {
+        if let Some(NewValue::Stored(object, _)) = value {
+            place.discard(object);
+        }
+    }
+}
+
+/// Leaves word `word`, a text for `path` in the document at the command's first word, to slices; false if the body must
+/// parse it: it is short, or for several places.
+///
+/// Errors: the value at the key is no document.
+pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &Path) -> Result<bool, Fault> {
+    if !ctx.may_slice || args.at(word).len() < TEXT_BYTES_MIN {
+        return Ok(false);
+    }
+    let name = args.at(1);
+    let parsing = {
+        let place = ctx.at(name);
+        match document(&place)? {
+            _ if path.is_root() => Parsing::of_document(),
+            Some(doc) if path.is_static() => Parsing::of_value(doc),
+            _ => return Ok(false),
+        }
+    };
+    let progress = SetProgress::Parsing(Box::new(parsing));
+    ctx.fill_later(
+        name,
+        Json::draft().wrap(),
+        Box::new(LongSet { word, progress, form_bytes: 0, depth: 0, fault: None }),
+    );
+    Ok(true)
+}
+
+/// Puts a value that has pieces of its own into the document at a key; returns whether it was set. `None` if it cannot
+/// be: the document has gone or has other names by now, or there are several places. The value is freed then.
+///
+/// Errors: the path leads nowhere, or no room; the value is freed.
+pub(super) fn put_below(
+    place: &mut Keyed<'_>,
+    path: &Path,
+    when: When,
+    (mut value, depth): (Object, usize),
+) -> Result<Option<bool>, Fault> {
+    let done = written_below(place, path, when, (&value, depth));
+    let done = match done {
+        Ok(Some(done)) if done.updated > 0 => done,
+        done => {
+            place.discard(value);
+            return done.map(|done| done.map(|_| false));
+        }
+    };
+    let edited = place.edit(|json: &mut Json, arena, _| {
+        json.apply(done.rewritten, arena)?;
+        if let Some(value) = Json::of_mut(&mut value) {
+            json.adopt(value, arena);
+        }
+        Ok::<_, Full>(())
+    });
+    place.discard(value);
+    edited.map_err(|_| BAD_KEY)?.map_or(Ok(()), |edited| edited.result)?;
+    Ok(Some(true))
+}
+
+/// The document with `value` in it.
+fn written_below(
+    place: &Keyed<'_>,
+    path: &Path,
+    when: When,
+    (value, depth): (&Object, usize),
+) -> Result<Option<Written>, Fault> {
+    let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
+    let (Some(view), Some(value)) = (view, Json::of(value)) else { return Ok(None) };
+    let (doc, value) = (view.root.doc_in_pieces(view.arena), value.doc(view.arena));
+    let update = Update::find(doc, path, when)?;
+    if update.places() > 1 || !doc.names.iter().eq(value.names.iter()) {
+        return Ok(None);
+    }
+    update.write_deep(doc, value.root().bytes(), depth).map(Some)
+}
