@@ -28,6 +28,8 @@ const HANDLE_BYTES: usize = 4;
 #[derive(Clone, Debug, Default)]
 struct Page {
     blocks: Vec<(u8, Handle)>,
+    // Texts in them.
+    count: u64,
 }
 
 impl Page {
@@ -47,6 +49,9 @@ pub struct Array {
     pub cursor: Option<u64>,
     arena_bytes: usize,
     blocks_len: usize,
+    // Blocks that were taken out unread, to be freed in steps.
+    doomed: Vec<Handle>,
+    doomed_pages: Vec<Arc<Page>>,
 }
 
 /// A text of a block, as it lies there.
@@ -177,34 +182,91 @@ impl Array {
         Ok(self.count - before)
     }
 
-    /// Removes the texts of `from..=to`; returns their number.
+    /// Removes the texts of `from..=to`; returns their number. Blocks between those of the ends are left to
+    /// [`Array::sweep`].
+    ///
+    /// Cost: two blocks, a look at each block of the pages of the ends, and at each page between.
     ///
     /// Errors: no room for what stays; some may be gone.
     pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
         let before = self.count;
-        let mut next = from;
-        while let Some((page, slot)) = self.block_from(next).filter(|&(page, slot)| join(page, slot, 0) <= to)
-        {
-            let start = join(page, slot, 0);
-            let low = from.saturating_sub(start).min(63) as u32;
-            let high = (to - start).min(63) as u32;
-            let goes = u64::MAX << low & u64::MAX >> (63 - high);
-            self.change_block(arena, (page, slot), !goes, &[])?;
-            match start.checked_add(1 << BLOCK_BITS) {
-                Some(end) => next = end,
-                None => break,
+        let is_in_one = from >> BLOCK_BITS == to >> BLOCK_BITS;
+        for end in [from, to].into_iter().skip(usize::from(is_in_one)) {
+            let (page, slot, _) = split(end);
+            if self.block(page, slot).is_some() {
+                let start = join(page, slot, 0);
+                let low = from.saturating_sub(start).min(63) as u32;
+                let high = to.saturating_sub(start).min(63) as u32;
+                let goes = u64::MAX << low & u64::MAX >> (63 - high);
+                self.change_block(arena, (page, slot), !goes, &[])?;
             }
+        }
+        let (first, end) = ((from >> BLOCK_BITS) + 1, to >> BLOCK_BITS);
+        if first < end {
+            self.take_out(arena, first, end - 1);
         }
         Ok(before - self.count)
     }
 
-    /// The first block that has a place from `place` on.
-    fn block_from(&self, place: u64) -> Option<(u64, u8)> {
-        let (first, slot, _) = split(place);
-        self.pages.range(first..).find_map(|(&page, blocks)| {
-            let at = if page == first { blocks.find(slot).unwrap_or_else(|at| at) } else { 0 };
-            blocks.blocks.get(at).map(|&(slot, _)| (page, slot))
-        })
+    /// Takes out the blocks `first..=last`.
+    fn take_out(&mut self, arena: &Arena, first: u64, last: u64) {
+        let pages = first >> PAGE_BITS..=last >> PAGE_BITS;
+        let pages: Vec<u64> = self.pages.range(pages).map(|(&page, _)| page).collect();
+        for number in pages {
+            let start = number << PAGE_BITS;
+            let slots = first.saturating_sub(start)..=(last - start).min(u64::from(u8::MAX));
+            if slots == (0..=u64::from(u8::MAX)) {
+                let Some(page) = self.pages.remove(&number) else { continue };
+                self.count -= page.count;
+                self.blocks_len -= page.blocks.len();
+                self.doomed_pages.push(page);
+                continue;
+            }
+            let Some(page) = self.pages.get_mut(&number).map(Arc::make_mut) else { continue };
+            let from = page.blocks.partition_point(|(slot, _)| u64::from(*slot) < *slots.start());
+            let to = page.blocks.partition_point(|(slot, _)| u64::from(*slot) <= *slots.end());
+            for (_, block) in page.blocks.drain(from..to) {
+                let map = arena.seen(block).first_chunk().map_or(0, |map| u64::from_le_bytes(*map));
+                page.count -= u64::from(map.count_ones());
+                self.count -= u64::from(map.count_ones());
+                self.blocks_len -= 1;
+                self.doomed.push(block);
+            }
+            if page.blocks.is_empty() {
+                self.pages.remove(&number);
+            }
+        }
+    }
+
+    /// Returns true if blocks that were taken out are not freed yet.
+    pub fn is_unswept(&self) -> bool {
+        !(self.doomed.is_empty() && self.doomed_pages.is_empty())
+    }
+
+    /// Frees up to about `blocks_max` blocks that were taken out; returns true if none is left.
+    pub fn sweep(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        for _ in 0..blocks_max {
+            if let Some(block) = self.doomed.pop() {
+                self.free_block(arena, block);
+                continue;
+            }
+            let Some(page) = self.doomed_pages.pop() else { break };
+            self.doomed.extend(page.blocks.iter().map(|(_, block)| *block));
+        }
+        !self.is_unswept()
+    }
+
+    /// Frees a block and its far texts.
+    fn free_block(&mut self, arena: &mut Arena, block: Handle) {
+        let far: Vec<Handle> = entries(arena.block(block))
+            .filter_map(|entry| match entry.text {
+                Text::Far(handle, _) => Some(handle),
+                Text::Near(_) => None,
+            })
+            .collect();
+        for handle in far.into_iter().chain([block]) {
+            self.arena_bytes -= free(arena, handle);
+        }
     }
 
     /// Replaces a block by one with the places of `keep` and those of `puts`, both sorted.
@@ -269,7 +331,7 @@ impl Array {
             self.arena_bytes -= free(arena, handle);
         }
         self.count = self.count + u64::from(map.count_ones()) - old_len;
-        self.link(page, slot, new);
+        self.link(page, slot, new, (old_len, u64::from(map.count_ones())));
         Ok(())
     }
 
@@ -285,8 +347,10 @@ impl Array {
         Ok(handle)
     }
 
-    fn link(&mut self, page: u64, slot: u8, handle: Option<Handle>) {
+    /// Puts a block of `new` texts in place of one of `old` texts.
+    fn link(&mut self, page: u64, slot: u8, handle: Option<Handle>, (old, new): (u64, u64)) {
         let blocks = Arc::make_mut(self.pages.entry(page).or_default());
+        blocks.count = blocks.count + new - old;
         match (blocks.find(slot), handle) {
             (Ok(at), Some(handle)) => {
                 if let Some(place) = blocks.blocks.get_mut(at) {
@@ -361,7 +425,13 @@ impl Array {
 
     /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Array {
-        Array { order: self.pages.keys().copied().collect(), ..self.clone() }
+        Array {
+            pages: self.pages.clone(),
+            order: self.pages.keys().copied().collect(),
+            doomed: Vec::new(),
+            doomed_pages: Vec::new(),
+            ..*self
+        }
     }
 
     /// Pages of the array.
@@ -377,22 +447,17 @@ impl Array {
 
     /// Frees up to about `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        if !self.sweep(arena, blocks_max) {
+            return false;
+        }
         for _ in 0..blocks_max {
             let Some(mut last) = self.pages.last_entry() else { break };
             let popped = Arc::make_mut(last.get_mut()).blocks.pop();
             if last.get().blocks.is_empty() {
                 last.remove();
             }
-            let Some((_, handle)) = popped else { continue };
-            let far: Vec<Handle> = entries(arena.block(handle))
-                .filter_map(|entry| match entry.text {
-                    Text::Far(handle, _) => Some(handle),
-                    Text::Near(_) => None,
-                })
-                .collect();
-            for handle in far.into_iter().chain([handle]) {
-                self.arena_bytes -= free(arena, handle);
-            }
+            let Some((_, block)) = popped else { continue };
+            self.free_block(arena, block);
         }
         self.pages.is_empty()
     }
@@ -418,7 +483,8 @@ mod tests {
             let text = vec![round as u8; [0, 1, 7, 47, 48, 300][rng.below(6) as usize]];
             match rng.below(5) {
                 0 => {
-                    let to = place.saturating_add(rng.below(200)).min(PLACE_MAX);
+                    let far = [u64::MAX, 40_000, 40_000, 200][rng.below(12).min(3) as usize];
+                    let to = place.saturating_add(rng.below(far)).min(PLACE_MAX);
                     let gone: Vec<u64> = map.range(place..=to).map(|(&place, _)| place).collect();
                     assert_eq!(array.remove(&mut arena, place, to), Ok(gone.len() as u64));
                     gone.iter().for_each(|place| drop(map.remove(place)));
@@ -437,7 +503,11 @@ mod tests {
                 }
             }
             assert_eq!(array.get(&arena, place), map.get(&place).map(Vec::as_slice));
+            if rng.below(3) == 0 {
+                array.sweep(&mut arena, rng.below(50) as usize);
+            }
             assert_eq!(array.count(), map.len() as u64);
+            assert_eq!(array.arena_bytes, arena.used_bytes());
             assert_eq!(array.len(&arena), map.last_key_value().map_or(0, |(place, _)| place + 1));
         }
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -455,5 +525,25 @@ mod tests {
         assert!(up == wanted && down == wanted);
         while !array.free_step(&mut arena, 100) {}
         assert_eq!((arena.used_bytes(), array.arena_bytes), (0, 0));
+    }
+
+    /// A million texts go with a look at some hundred of their blocks.
+    #[test]
+    fn a_long_range_is_taken_out_unread() {
+        let mut arena = Arena::with_reserve(256 << 20).expect("address space");
+        let mut array = Array::default();
+        let texts = vec![&b"text"[..]; 1_000_000];
+        array.put(&mut arena, 0, texts.into_iter()).expect("room");
+        let used = arena.used_bytes();
+        assert_eq!(array.remove(&mut arena, 70, 999_900), Ok(999_831));
+        assert_eq!((array.count(), array.len(&arena)), (169, 1_000_000));
+        assert!(array.is_unswept() && arena.used_bytes() > used / 10 * 9, "freed at once");
+        assert_eq!(array.get(&arena, 69), Some(&b"text"[..]));
+        assert_eq!((array.get(&arena, 70), array.get(&arena, 999_900)), (None, None));
+        while !array.sweep(&mut arena, 100) {}
+        assert_eq!(array.arena_bytes, arena.used_bytes());
+        assert!(arena.used_bytes() < used / 100);
+        while !array.free_step(&mut arena, 100) {}
+        assert_eq!(arena.used_bytes(), 0);
     }
 }

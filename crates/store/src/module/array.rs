@@ -127,6 +127,14 @@ impl ModuleValue for Array {
         Array::free_step(self, arena, blocks_max)
     }
 
+    fn is_unswept(&self) -> bool {
+        Array::is_unswept(self)
+    }
+
+    fn sweep(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        Array::sweep(self, arena, blocks_max)
+    }
+
     fn write(&self, _arena: &Arena, _out: &mut Fields<'_>) {
         debug_assert!(false, "an array has a type byte of its own");
     }
