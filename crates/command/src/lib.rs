@@ -14,6 +14,8 @@ pub mod ctx;
 pub mod cuckoo;
 pub mod deadline;
 pub mod digest;
+#[cfg(test)]
+mod dragonfly_tests;
 pub mod fault;
 pub mod geo;
 pub mod hash;
