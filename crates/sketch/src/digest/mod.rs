@@ -38,6 +38,9 @@ pub struct Digest {
     compressions: i64,
 }
 
+/// Centroids that an empty digest makes room for.
+const ROOM_MIN: usize = 16;
+
 /// Centroids and buffered values of a digest, at most.
 fn capacity_of(compression: f64) -> usize {
     6 * compression as usize + 10
@@ -92,9 +95,20 @@ impl Digest {
         unmerged.checked_add(self.merged_weight).ok_or(Overflow)?;
         self.min = self.min.min(mean);
         self.max = self.max.max(mean);
+        if self.centroids.len() == self.centroids.capacity() {
+            self.grow();
+        }
         self.centroids.push(Centroid { mean, weight });
         self.unmerged_weight = unmerged;
         Ok(())
+    }
+
+    /// Makes room for twice as much, but not for more than the digest ever holds.
+    #[cold]
+    fn grow(&mut self) {
+        let len = self.centroids.len();
+        let room = (2 * len).clamp(ROOM_MIN, self.capacity().max(ROOM_MIN));
+        self.centroids.reserve_exact(room - len);
     }
 
     /// Adds the content of another digest. Fails if the sum of weights would be too large.

@@ -80,3 +80,12 @@ proptest! {
         prop_assert_eq!(loaded.len(), 2 * values.len() as i64);
     }
 }
+
+#[test]
+fn a_digest_takes_no_more_than_it_can_hold() {
+    for compression in [1, 20, 100, 1000] {
+        let mut digest = Digest::new(compression).expect("valid");
+        (0..20_000).for_each(|n| digest.add(f64::from(n * 7919 % 9973), 1).expect("small"));
+        assert_eq!(digest.memory_bytes() as u64, bytes_of(compression), "{compression}");
+    }
+}
