@@ -15,6 +15,7 @@ use crate::Fault;
 use crate::hash::PACKS_AT_ONCE;
 use crate::incremental::Staged;
 use crate::slices::Rest;
+use crate::slot_usage::SlotUsage;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct Env {
     pub is_cluster: bool,
     /// A mark for each slot of this node; `None`: all slots are.
     pub own_slots: Option<Arc<[bool]>>,
+    /// What commands of each slot have taken; `None`: that is not counted (`cluster-slot-stats-enabled`).
+    pub slot_usage: Option<Arc<SlotUsage>>,
     /// Data is imported from another server: expired keys stay (`import-mode`).
     pub import_mode: bool,
     /// The versions that RESTORE accepts (`rdb-version-check`).
@@ -71,6 +74,7 @@ impl Default for Env {
             policy_counts_uses: false,
             is_cluster: false,
             own_slots: None,
+            slot_usage: None,
             import_mode: false,
             restored_versions: Versions::Known,
         }

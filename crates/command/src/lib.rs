@@ -34,6 +34,7 @@ pub mod reader;
 pub mod series;
 pub mod set;
 pub mod slices;
+pub mod slot_usage;
 pub mod spec;
 pub mod stream;
 pub mod string;

@@ -1,8 +1,9 @@
 //! The logs of SLOWLOG and COMMANDLOG: commands that took long, and those whose request or reply was large.
 //!
-//! `timing` and `large` say which commands are kept; the commands that show them are in `commands::slowlog`.
+//! `timing` and `large` say which commands are kept, and `slots` counts them by slot; the commands that show them are in `commands::slowlog`.
 
 pub mod large;
+pub mod slots;
 pub mod timing;
 
 use std::collections::VecDeque;

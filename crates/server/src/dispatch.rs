@@ -151,7 +151,9 @@ pub(crate) fn run_checked(
     let has_one_key = ready.cell.is_some() || entry.is_brief_many(args.len());
     if !entry.is_timed(calls, local.times_all, has_one_key) {
         let ran = run(local, call.again(), info, entry, ready, args);
-        large::note_reply(local, client, entry, args, call.out.len().saturating_sub(before));
+        if ran == Ran::Done {
+            large::note_reply(local, client, entry, args, call.out.len().saturating_sub(before));
+        }
         return ran;
     }
     let hold = LeaseTimer::begin();
@@ -160,9 +162,9 @@ pub(crate) fn run_checked(
     if matches!(entry.run, Run::Data(_)) {
         hold.note(local, took);
     }
-    large::note_reply(local, client, entry, args, call.out.len().saturating_sub(before));
-    // What waits is timed where it runs in the end.
+    // What waits is timed, and its reply measured, where it runs in the end.
     if ran == Ran::Done {
+        large::note_reply(local, client, entry, args, call.out.len().saturating_sub(before));
         let weight = entry.weight(local.times_all, has_one_key);
         crate::command_log::timing::note(local, info, entry, args, took, weight);
         if took >= CLOCK_STEP {

@@ -335,7 +335,7 @@ fn heaviest(table: Table, count: usize) -> Vec<(Box<[u8]>, u64)> {
 }
 
 /// Bytes of a request as clients send it.
-fn request_bytes(args: Args<'_>) -> usize {
+pub(crate) fn request_bytes(args: Args<'_>) -> usize {
     let head = |n: usize| 3 + digits(n);
     head(args.len()) + args.iter().map(|arg| head(arg.len()) + arg.len() + 2).sum::<usize>()
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use darter_command::slot_usage::SlotUsage;
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
 use darter_replica::shared_bytes::SharedBytes;
@@ -349,6 +350,8 @@ pub struct Shared {
     pub told_binary: AtomicBool,
     /// Which keys take the most time and bytes (HOTKEYS).
     pub hot_keys: crate::hot_keys::HotKeys,
+    /// What commands of each slot have taken (CLUSTER SLOT-STATS), once that was asked for.
+    pub slot_usage: OnceLock<Arc<SlotUsage>>,
     /// The backup that is being made (BACKUP).
     pub backup: crate::backup::Backups,
     /// State of snapshots.

@@ -261,6 +261,7 @@ pub fn build_hashed(
         memcached_detail: Default::default(),
         told_binary: AtomicBool::new(false),
         hot_keys: HotKeys::new(threads),
+        slot_usage: OnceLock::new(),
         backup: Default::default(),
         snapshots: Snapshots::new(),
         replication: Replication::new(|| seeds.next_u64()),

@@ -14,6 +14,7 @@ use darter_store::evict::Order;
 
 pub use crate::clock::unix_ms;
 use crate::command_log::large::Large;
+use crate::command_log::slots;
 use crate::engine::cluster::ClusterView;
 use crate::event_loop::EventLoop;
 use crate::exec::multi_key;
@@ -193,7 +194,7 @@ impl ThreadState {
         self.turn_began = Instant::now();
         self.refresh_settings();
         self.looks_ahead = self.shared.limit.keyspace_bytes() > LOOK_AHEAD_BYTES_MIN;
-        if self.shared.hot_keys.is_on(self.now_ms) {
+        if self.shared.hot_keys.is_on(self.now_ms) || self.env.slot_usage.is_some() {
             self.large.look_at_all();
         } else {
             self.large.look_at_large();
@@ -218,6 +219,7 @@ impl ThreadState {
         self.evicts = limit::rule(&self.live).is_some() && !self.live.import_mode;
         self.client_bytes_max = limit::clients::max_bytes(self);
         self.large = Large::new(&self.live);
+        self.env.slot_usage = slots::table(self.shared, &self.live);
         if self.shared.cluster.is_on() {
             self.take_view(ClusterView::new(&self.shared.cluster, &self.live.cluster));
         }
@@ -286,6 +288,7 @@ fn env_of(live: &Live) -> Env {
         hll_sparse_max_bytes: e.hll_sparse_max_bytes,
         is_cluster: live.cluster.mode != ClusterMode::Off,
         own_slots: None,
+        slot_usage: None,
         import_mode: live.import_mode,
         restored_versions: live.persistence.restored_versions,
         policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),

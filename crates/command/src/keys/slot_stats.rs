@@ -1,10 +1,14 @@
-//! CLUSTER SLOT-STATS SLOTSRANGE first last, or ORDERBY metric [LIMIT n] [ASC | DESC]: the number of keys in each slot of this node.
+//! CLUSTER SLOT-STATS SLOTSRANGE first last, or ORDERBY metric [LIMIT n] [ASC | DESC]: the keys in each slot of this node, and
+//! with `cluster-slot-stats-enabled` also the time and the bytes that its commands have taken.
+
+use std::cmp::Reverse;
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_wire::{Args, Reply};
 
 use super::slot::DISABLED;
 use crate::reader::{self, is};
+use crate::slot_usage::SlotUsage;
 use crate::spec::{DatabaseReach, Flags, Group, Keys, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -19,47 +23,96 @@ pub const SLOT_STATS: DataCommand = DataCommand {
             Group::Cluster,
             "8.2.0",
             "<SLOTSRANGE start-slot end-slot | ORDERBY metric [LIMIT limit] [ASC | DESC]>",
-            "Returns the number of keys in slots of this node.",
+            "Returns the keys in slots of this node, and what their commands have taken.",
         )
         .cost("O(N) where N is the number of slots; in an emulated cluster O(N) over all keys"),
     run: slot_stats,
 };
 
+/// A column of the answer. The first is always there, the others if they are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Metric {
+    Keys,
+    Time,
+    BytesIn,
+    BytesOut,
+}
+
+impl Metric {
+    const ALL: [Metric; 4] = [Metric::Keys, Metric::Time, Metric::BytesIn, Metric::BytesOut];
+
+    fn name(self) -> &'static str {
+        match self {
+            Metric::Keys => "key-count",
+            Metric::Time => "cpu-usec",
+            Metric::BytesIn => "network-bytes-in",
+            Metric::BytesOut => "network-bytes-out",
+        }
+    }
+
+    /// The columns of an answer.
+    fn shown(usage: Option<&SlotUsage>) -> &'static [Metric] {
+        if usage.is_some() { &Metric::ALL } else { &[Metric::Keys] }
+    }
+}
+
+/// A slot with its columns, in the order of [`Metric::ALL`].
+struct SlotRow {
+    slot: u16,
+    columns: [u64; 4],
+}
+
+impl SlotRow {
+    fn new(slot: u16, counts: &[usize], usage: Option<&SlotUsage>) -> SlotRow {
+        let keys = counts.get(usize::from(slot)).copied().unwrap_or(0) as u64;
+        let used = usage.map(|usage| usage.of(slot)).unwrap_or_default();
+        SlotRow { slot, columns: [keys, used.time_us, used.bytes_in, used.bytes_out] }
+    }
+
+    fn of(&self, metric: Metric) -> u64 {
+        self.columns.get(metric as usize).copied().unwrap_or(0)
+    }
+}
+
 fn slot_stats(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if !ctx.env.is_cluster {
         return Err(DISABLED);
     }
-    let own = ctx.env.own_slots.clone();
-    let is_own = |slot: &u16| own.as_ref().is_none_or(|own| own.get(usize::from(*slot)) == Some(&true));
-    let slots: Vec<(u16, usize)> = if is(args.at(2), "SLOTSRANGE") && args.len() == 5 {
+    let (own, usage) = (ctx.env.own_slots.clone(), ctx.env.slot_usage.clone());
+    let (own, usage) = (own.as_deref(), usage.as_deref());
+    let is_own = |slot: &u16| own.is_none_or(|own| own.get(usize::from(*slot)) == Some(&true));
+    let rows: Vec<SlotRow> = if is(args.at(2), "SLOTSRANGE") && args.len() == 5 {
         let (first, last) = (slot(args.at(3))?, slot(args.at(4))?);
         if first > last {
             let line = format!("ERR Start slot number {first} is greater than end slot number {last}");
             return Err(Fault::Text(line.into()));
         }
         let counts = count(ctx);
-        (first..=last).filter(is_own).map(|slot| (slot, keys_of(&counts, slot))).collect()
+        (first..=last).filter(is_own).map(|slot| SlotRow::new(slot, &counts, usage)).collect()
     } else if is(args.at(2), "ORDERBY") {
-        let (limit, order) = order(args)?;
+        let wanted = SlotOrder::read(args, Metric::shown(usage))?;
         let counts = count(ctx);
-        let mut slots: Vec<(u16, usize)> =
-            (0..SLOTS_LEN).filter(is_own).map(|slot| (slot, keys_of(&counts, slot))).collect();
-        match order {
-            SortOrder::Ascending => slots.sort_by_key(|&(_, keys)| keys),
-            SortOrder::Descending => slots.sort_by_key(|&(_, keys)| std::cmp::Reverse(keys)),
+        let mut rows: Vec<SlotRow> =
+            (0..SLOTS_LEN).filter(is_own).map(|slot| SlotRow::new(slot, &counts, usage)).collect();
+        match wanted.direction {
+            SortOrder::Ascending => rows.sort_by_key(|row| row.of(wanted.metric)),
+            SortOrder::Descending => rows.sort_by_key(|row| Reverse(row.of(wanted.metric))),
         }
-        slots.truncate(limit);
-        slots
+        rows.truncate(wanted.limit);
+        rows
     } else {
-        return Err(Fault::Syntax);
+        return Err(Fault::wrong_form(args));
     };
-    reply.array(slots.len());
-    for (slot, keys) in slots {
+    reply.array(rows.len());
+    for row in rows {
         reply.array(2);
-        reply.int(i64::from(slot));
-        reply.map(1);
-        reply.bulk(b"key-count");
-        reply.int_len(keys);
+        reply.int(i64::from(row.slot));
+        let shown = Metric::shown(usage);
+        reply.map(shown.len());
+        for metric in shown {
+            reply.bulk(metric.name().as_bytes());
+            reply.int(i64::try_from(row.of(*metric)).unwrap_or(i64::MAX));
+        }
     }
     Ok(())
 }
@@ -76,32 +129,43 @@ enum SortOrder {
     Descending,
 }
 
-/// The limit and the order that the words ask for. Errors: a metric that is not counted, or a word too many.
-fn order(args: Args<'_>) -> Result<(usize, SortOrder), Fault> {
-    if !is(args.at(3), "KEY-COUNT") {
-        return Err(Fault::text("ERR Unrecognized sort metric for ORDERBY."));
-    }
-    let (mut limit, mut order, mut at) = (None, None, 4);
-    while let Some(word) = args.get(at) {
-        match args.get(at + 1) {
-            Some(number) if is(word, "LIMIT") && limit.is_none() => {
-                const INVALID: Fault =
-                    Fault::text("ERR Limit has to lie in between 1 and 16384 (maximum number of slots).");
-                let number = usize::try_from(reader::int(number)?).map_err(|_| INVALID)?;
-                limit =
-                    Some(Some(number).filter(|n| (1..=usize::from(SLOTS_LEN)).contains(n)).ok_or(INVALID)?);
-                at += 2;
-            }
-            _ if is(word, "ASC") && order.is_none() => (order, at) = (Some(SortOrder::Ascending), at + 1),
-            _ if is(word, "DESC") && order.is_none() => (order, at) = (Some(SortOrder::Descending), at + 1),
-            _ => return Err(Fault::Syntax),
-        }
-    }
-    Ok((limit.unwrap_or(usize::from(SLOTS_LEN)), order.unwrap_or(SortOrder::Descending)))
+/// What ORDERBY asks for.
+struct SlotOrder {
+    metric: Metric,
+    limit: usize,
+    direction: SortOrder,
 }
 
-fn keys_of(counts: &[usize], slot: u16) -> usize {
-    counts.get(usize::from(slot)).copied().unwrap_or(0)
+impl SlotOrder {
+    /// Reads the words. Errors: a metric that is not counted, or a word too many.
+    fn read(args: Args<'_>, shown: &[Metric]) -> Result<SlotOrder, Fault> {
+        const INVALID: Fault =
+            Fault::text("ERR Limit has to lie in between 1 and 16384 (maximum number of slots).");
+        const TWICE: Fault = Fault::text("ERR Multiple filters of the same type are disallowed.");
+        let metric = shown.iter().copied().find(|metric| is(args.at(3), metric.name()));
+        let metric = metric.ok_or(Fault::text("ERR Unrecognized sort metric for ORDERBY."))?;
+        let (mut limit, mut direction, mut at) = (None, None, 4);
+        while let Some(word) = args.get(at) {
+            let is_twice = match args.get(at + 1) {
+                Some(number) if is(word, "LIMIT") => {
+                    let number = reader::int(number).ok().and_then(|number| usize::try_from(number).ok());
+                    let number =
+                        number.filter(|n| (1..=usize::from(SLOTS_LEN)).contains(n)).ok_or(INVALID)?;
+                    at += 1;
+                    limit.replace(number).is_some()
+                }
+                _ if is(word, "ASC") => direction.replace(SortOrder::Ascending).is_some(),
+                _ if is(word, "DESC") => direction.replace(SortOrder::Descending).is_some(),
+                _ => return Err(Fault::Syntax),
+            };
+            if is_twice {
+                return Err(TWICE);
+            }
+            at += 1;
+        }
+        let limit = limit.unwrap_or(usize::from(SLOTS_LEN));
+        Ok(SlotOrder { metric, limit, direction: direction.unwrap_or(SortOrder::Descending) })
+    }
 }
 
 /// The keys of each slot, in all databases.
@@ -132,6 +196,9 @@ fn count(ctx: &mut Ctx<'_>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use crate::slot_usage::SlotUsage;
     use crate::testing::Bed;
 
     #[test]
@@ -153,7 +220,10 @@ mod tests {
             "*1|*2|:0|*2|$9|key-count|:0"
         );
         for (words, said) in [
-            ("slotsrange 1", "-ERR syntax error"),
+            (
+                "slotsrange 1",
+                "-ERR unknown subcommand or wrong number of arguments for 'slot-stats'. Try CLUSTER HELP.",
+            ),
             ("slotsrange 2 1", "-ERR Start slot number 2 is greater than end slot number 1"),
             ("slotsrange 0 16384", "-ERR Invalid or out of range slot"),
             ("orderby cpu-usec", "-ERR Unrecognized sort metric for ORDERBY."),
@@ -161,9 +231,52 @@ mod tests {
                 "orderby key-count limit 0",
                 "-ERR Limit has to lie in between 1 and 16384 (maximum number of slots).",
             ),
-            ("orderby key-count asc desc", "-ERR syntax error"),
+            (
+                "orderby key-count limit x",
+                "-ERR Limit has to lie in between 1 and 16384 (maximum number of slots).",
+            ),
+            ("orderby key-count limit", "-ERR syntax error"),
+            ("orderby key-count asc desc", "-ERR Multiple filters of the same type are disallowed."),
+            ("orderby key-count limit 1 limit 2", "-ERR Multiple filters of the same type are disallowed."),
         ] {
             assert_eq!(bed.run(&format!("cluster slot-stats {words}")), said, "{words}");
         }
+    }
+
+    #[test]
+    fn what_is_counted_is_shown_and_orders_the_answer() {
+        let mut bed = Bed::new();
+        bed.env.is_cluster = true;
+        let usage = Arc::new(SlotUsage::default());
+        bed.env.slot_usage = Some(usage.clone());
+        bed.run("set {bar}1 c");
+        usage.add_time(7, 2_500_000);
+        usage.add_bytes(7, 10, 20);
+        usage.add_bytes(9, 30, 5);
+        let row = |slot: u16, [keys, time, bytes_in, bytes_out]: [u64; 4]| {
+            format!(
+                "*2|:{slot}|*8|$9|key-count|:{keys}|$8|cpu-usec|:{time}|$16|network-bytes-in|:{bytes_in}|\
+                 $17|network-bytes-out|:{bytes_out}"
+            )
+        };
+        let (seven, nine) = (row(7, [0, 2500, 10, 20]), row(9, [0, 0, 30, 5]));
+        let bar = row(5061, [1, 0, 0, 0]);
+        for (metric, first) in [
+            ("key-count", &bar),
+            ("cpu-usec", &seven),
+            ("network-bytes-in", &nine),
+            ("network-bytes-out", &seven),
+        ] {
+            let said = bed.run(&format!("cluster slot-stats orderby {metric} limit 1"));
+            assert_eq!(said, format!("*1|{first}"));
+        }
+        let refused = "-ERR Unrecognized sort metric for ORDERBY.";
+        assert_eq!(bed.run("cluster slot-stats orderby memory-bytes"), refused);
+        usage.reset(7);
+        let said = bed.run("cluster slot-stats slotsrange 7 7");
+        assert_eq!(said, format!("*1|{}", row(7, [0, 0, 0, 0])));
+        assert_eq!(usage.of(9).bytes_in, 30);
+        usage.reset_all();
+        assert_eq!(usage.of(9).bytes_in, 0);
     }
 }

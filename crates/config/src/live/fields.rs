@@ -424,6 +424,7 @@ impl Cluster {
             crosses_own: v.choice("cluster_cross_slot") == "own",
             failover_ms: v.u64("cluster-manual-failover-timeout"),
             pause_ms_max: v.u64("cluster-slot-migration-write-pause-timeout"),
+            counts_by_slot: v.bool("cluster-slot-stats-enabled"),
             migration_retries: v.u64("cluster_migration_retries"),
             throttle_us: v.u64("slot_migration_throttle_us"),
         }

@@ -407,6 +407,8 @@ pub struct Cluster {
     pub failover_ms: u64,
     /// Milliseconds that writers wait at most while slots are handed over.
     pub pause_ms_max: u64,
+    /// Time and bytes of commands are counted by slot.
+    pub counts_by_slot: bool,
     /// How often a migration of slots begins again after a failure.
     pub migration_retries: u64,
     /// Microseconds that a migration rests after each batch of keys.

@@ -67,6 +67,7 @@ pub(super) const ROWS: &[Setting] = &[
         .hidden()
         .no_effect(NO_CLUSTER)
         .help(Cluster, "nodes told of in a message, percent"),
+    Setting::bool("cluster-slot-stats-enabled", "no").help(Cluster, "count time and bytes by slot"),
     Setting::int("cluster-slot-migration-write-pause-timeout", 1, I32_MAX, "2000")
         .help(Cluster, "milliseconds that writers wait at most while slots are handed over"),
     Setting::int("cluster_migration_retries", 0, I32_MAX, "3")

@@ -110,7 +110,4 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("there are no older names")
         .help(Logging, "older names of memory metrics"),
     Setting::bool("managed_service_info", "false").dragonfly().help(Logging, "leave the machine out of INFO"),
-    Setting::bool("cluster-slot-stats-enabled", "no")
-        .not_yet("statistics by slot")
-        .help(crate::setting::Group::Cluster, "count commands and bytes by slot"),
 ];

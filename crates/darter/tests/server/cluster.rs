@@ -1,6 +1,6 @@
 //! The emulated cluster: what cluster clients ask, and what there is none of.
 
-use crate::harness::{Server, Value};
+use crate::harness::{Client, Server, Value, wait_until};
 
 fn text(value: Value) -> String {
     match value {
@@ -103,4 +103,95 @@ fn clients_are_told_what_the_settings_say() {
     let shown = format!("{:?}", client.call(&["CLUSTER", "SLOTS"]));
     assert!(shown.contains("a.example") && shown.contains("10.1.2.3"), "{shown}");
     assert!(text(client.call(&["CLUSTER", "NODES"])).contains("@17000,a.example "));
+}
+
+/// The columns of a slot in CLUSTER SLOT-STATS.
+fn slot_stats(client: &mut Client, slot: u16) -> Vec<(String, i64)> {
+    let slot = slot.to_string();
+    let Value::Array(mut rows) = client.call(&["CLUSTER", "SLOT-STATS", "SLOTSRANGE", &slot, &slot]) else {
+        panic!("no answer")
+    };
+    let Value::Array(mut row) = rows.remove(0) else { panic!("no row") };
+    let Value::Array(columns) = row.remove(1) else { panic!("no columns") };
+    let pair = |pair: &[Value]| match pair {
+        [Value::Text(name), Value::Int(value)] => (name.clone(), *value),
+        other => panic!("{other:?}"),
+    };
+    columns.chunks(2).map(pair).collect()
+}
+
+/// Bytes of a request.
+fn request_len(words: &[&str]) -> i64 {
+    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len()).len();
+    (format!("*{}\r\n", words.len()).len() + words.iter().map(word).sum::<usize>()) as i64
+}
+
+#[test]
+fn time_and_bytes_are_counted_by_slot_if_that_is_wanted() {
+    const FOO: u16 = 12_182;
+    let server = Server::start(&["--cluster_mode=emulated", "--cluster-slot-stats-enabled", "yes"]);
+    let mut client = server.client();
+    let figures = |client: &mut Client, slot: u16| {
+        let columns = slot_stats(client, slot);
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["key-count", "cpu-usec", "network-bytes-in", "network-bytes-out"]);
+        (columns[2].1, columns[3].1)
+    };
+    let mut wanted = (0, 0);
+    let calls: [(&[&str], usize); 6] = [
+        (&["SET", "foo", "value"], "+OK".len()),
+        (&["GET", "foo"], "$5\r\nvalue".len()),
+        (&["MGET", "{foo}1", "foo"], "*2\r\n$-1\r\n$5\r\nvalue".len()),
+        (&["APPEND", "foo", "x"], ":6".len()),
+        // An error is an answer, too; and a script counts for the keys that it declares.
+        (&["LPUSH", "foo", "x"], "-WRONGTYPE Operation against a key holding the wrong kind of value".len()),
+        (&["EVAL", "return redis.call('STRLEN', KEYS[1])", "1", "foo"], ":6".len()),
+    ];
+    for (words, reply) in calls {
+        client.call(words);
+        wanted = (wanted.0 + request_len(words), wanted.1 + reply as i64 + 2);
+        assert_eq!(figures(&mut client, FOO), wanted, "{words:?}");
+    }
+    // Of several slots, and of none.
+    client.call(&["MGET", "foo", "bar"]);
+    client.call(&["PING"]);
+    // Together, and in a transaction.
+    let get: &[&str] = &["GET", "foo"];
+    client.send_all(&[get; 30]);
+    (0..30).for_each(|_| drop(client.read()));
+    for words in [&["MULTI"][..], get, get, &["EXEC"]] {
+        client.call(words);
+    }
+    wanted = (wanted.0 + 32 * request_len(get), wanted.1 + 32 * ("$6\r\nvaluex".len() + 2) as i64);
+    assert_eq!(figures(&mut client, FOO), wanted);
+    assert_eq!(figures(&mut client, 5061), (0, 0));
+    // One that waits counts once, when it is served.
+    let mut blocked = server.client();
+    assert!(blocked.try_send(&["BLPOP", "{foo}list", "0"]));
+    wait_until("it waits", || client.info::<u64>("clients", "blocked_clients") == 1);
+    client.call(&["RPUSH", "{foo}list", "x"]);
+    blocked.read();
+    let more = request_len(&["BLPOP", "{foo}list", "0"]) + request_len(&["RPUSH", "{foo}list", "x"]);
+    let reply = "*2\r\n$9\r\n{foo}list\r\n$1\r\nx\r\n".len() + ":1\r\n".len();
+    wanted = (wanted.0 + more, wanted.1 + reply as i64);
+    let mut seen = (0, 0);
+    wait_until("both are counted", || {
+        seen = figures(&mut client, FOO);
+        seen.0 >= wanted.0 && seen.1 >= wanted.1
+    });
+    assert_eq!(seen, wanted);
+    client.call(&["EVAL", "for n = 1, 100000 do redis.call('GET', KEYS[1]) end", "1", "foo"]);
+    let time_us = slot_stats(&mut client, FOO)[1].1;
+    assert!(time_us > 100, "{time_us}");
+    let Value::Array(first) = client.call(&["CLUSTER", "SLOT-STATS", "ORDERBY", "CPU-USEC", "LIMIT", "1"])
+    else {
+        panic!("no answer")
+    };
+    assert!(matches!(&first[0], Value::Array(row) if row[0] == Value::Int(i64::from(FOO))), "{first:?}");
+    client.call(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(figures(&mut client, FOO), (0, 0));
+    assert_eq!(client.call(&["CONFIG", "SET", "cluster-slot-stats-enabled", "no"]), Value::ok());
+    assert_eq!(slot_stats(&mut client, FOO), [("key-count".to_owned(), 1)]);
+    let refused = client.call(&["CLUSTER", "SLOT-STATS", "ORDERBY", "CPU-USEC"]);
+    assert_eq!(refused, Value::Error("ERR Unrecognized sort metric for ORDERBY.".to_owned()));
 }

@@ -7,6 +7,7 @@
 use darter_wire::Args;
 
 use crate::command_log;
+use crate::command_log::slots;
 use crate::registry::Entry;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
@@ -18,7 +19,7 @@ use darter_config::Measure;
 pub struct Large {
     /// A request.
     pub request: usize,
-    /// A reply that is looked at: a large one, or any while somebody wants to know which keys take most.
+    /// A reply that is looked at: a large one, or any while somebody wants to know which keys or slots take most.
     pub reply: usize,
     large_reply: usize,
 }
@@ -34,7 +35,7 @@ impl Large {
         Large { request: bytes(request), reply: bytes(reply), large_reply: bytes(reply) }
     }
 
-    /// Looks at every reply, for `hot_keys`.
+    /// Looks at every reply, for `hot_keys` and `slots`.
     pub fn look_at_all(&mut self) {
         self.reply = 0;
     }
@@ -69,6 +70,7 @@ pub fn note_reply(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_
 #[cold]
 fn look(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
     local.shared.hot_keys.note_bytes(local.thread, entry, args, bytes);
+    slots::note_bytes(local, entry, args, bytes);
     if bytes >= local.large.large_reply {
         keep(local, client, entry, args, Measure::Reply, bytes);
     }

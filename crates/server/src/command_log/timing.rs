@@ -7,6 +7,7 @@ use darter_wire::Args;
 
 use crate::clients::ClientInfo;
 use crate::command_log;
+use crate::command_log::slots;
 use crate::registry::Entry;
 use crate::stats::{Histograms, Weight};
 use crate::sync::lock;
@@ -23,6 +24,7 @@ pub fn note(
     weight: Weight,
 ) {
     local.shared.hot_keys.note_time(local.thread, entry, args, took);
+    slots::note_time(local, entry, args, took);
     note_part(local, info, entry, args, took, weight);
 }
 
@@ -52,6 +54,7 @@ fn count(local: &ThreadState, entry: &Entry, took: Duration, weight: Weight) {
 /// The same for a command that another thread may have run, long after its client sent it. Such calls are always timed.
 pub fn note_job(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
     local.shared.hot_keys.note_time(local.thread, entry, args, took);
+    slots::note_time(local, entry, args, took);
     let live = &local.live;
     let is_slow = took.as_micros() >= u128::from(live.slowlog.slower_us);
     let info = if is_slow { lock(&local.shared.clients).get(&client).cloned() } else { None };

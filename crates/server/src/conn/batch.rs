@@ -321,10 +321,10 @@ fn run_each(
         } else {
             exec::run_single(local, call, entry, args, cell, key)
         };
-        large::note_reply(local, way.session.id, entry, args, way.out.len() - before);
         if ran != Ran::Done {
             return (done, ran);
         }
+        large::note_reply(local, way.session.id, entry, args, way.out.len() - before);
     }
     (done, Ran::Done)
 }

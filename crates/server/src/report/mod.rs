@@ -256,5 +256,8 @@ pub fn reset(shared: &Shared, held: Option<&mut Shards>) {
     [&counts.sent_bytes, &counts.received_bytes].into_iter().for_each(|count| count.store(0, Relaxed));
     lock(&shared.history).restart();
     shared.memory_peak_bytes.store(0, Relaxed);
+    if let Some(usage) = shared.slot_usage.get() {
+        usage.reset_all();
+    }
     shared.reset_shard_counters(held);
 }

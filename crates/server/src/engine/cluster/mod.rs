@@ -33,6 +33,7 @@ use darter_config::{Cluster as Settings, ClusterMode, Live};
 use self::courier::Courier;
 use self::map_store::MapStore;
 use self::outgoing::SlotExports;
+use crate::command_log::slots;
 use crate::shared::{Shared, ThreadMessage};
 use crate::sync::lock;
 
@@ -179,7 +180,9 @@ impl ClusterNode {
     pub fn adopt(&self, shared: &'static Shared, make: impl FnOnce(u64) -> SlotMap, then: Then) {
         let revision = {
             let mut state = lock(&self.state);
-            state.base = Arc::new(make(state.map.revision() + 1));
+            let base = Arc::new(make(state.map.revision() + 1));
+            slots::restart_changed(shared, &state.base, &base);
+            state.base = base;
             self.is_configured.store(true, Relaxed);
             state.renew(shared, then)
         };
