@@ -6,7 +6,9 @@
 use darter_base::crc::SLOTS_LEN;
 
 use crate::map::{MoveWay, Node, NodeGroup, SlotMove, SlotRange, join_ranges};
-use crate::migration::{MigrationChange, MigrationState, SlotMigration, end_all, must_be_free};
+use crate::migration::{
+    MigrationChange, MigrationState, SlotMigration, end_all, lose_group, must_be_clean, must_not_move,
+};
 use crate::stored::{GroupPlace, StoredMap};
 
 /// A change, asked of the node `me` of [`MapChange::apply`].
@@ -89,16 +91,16 @@ impl MapChange {
             MapChange::Register { node, now_s } => register(map, node, *now_s),
             MapChange::Meet { other, other_ip, own_ip } => meet(map, (me, own_ip), (other, other_ip))?,
             MapChange::AddSlots(ranges) => {
-                must_be_free(map, ranges)?;
+                must_not_move(map, ranges)?;
                 add_slots(map, me, ranges)?;
             }
             MapChange::DelSlots(ranges) => {
-                must_be_free(map, ranges)?;
+                must_not_move(map, ranges)?;
                 del_slots(map, me, ranges)?;
             }
             MapChange::FlushSlots => {
                 let slots = own_group(map, me)?.slots.clone();
-                must_be_free(map, &slots)?;
+                must_not_move(map, &slots)?;
                 own_group(map, me)?.slots.clear();
             }
             MapChange::SetEpoch(epoch) => set_epoch(map, me, *epoch)?,
@@ -109,7 +111,7 @@ impl MapChange {
             MapChange::Forget(id) => forget(map, me, id)?,
             MapChange::Reset => reset(map, me)?,
             MapChange::SetSlot(slot, state) => {
-                must_be_free(map, &[SlotRange { start: *slot, end: *slot }])?;
+                must_not_move(map, &[SlotRange { start: *slot, end: *slot }])?;
                 set_slot(map, me, *slot, state)?;
             }
             MapChange::Migration(change) => change.apply(map, me)?,
@@ -228,8 +230,9 @@ fn add_slots(map: &mut StoredMap, me: &str, ranges: &[SlotRange]) -> Result<(), 
     if let Some(slot) = each(ranges).find(|slot| groups.iter().any(|group| has(&group.slots, *slot))) {
         return Err(format!("Slot {slot} is already busy"));
     }
+    let id = led_group(map, me)?.id.clone();
+    must_be_clean(map, &id, ranges)?;
     let group = led_group(map, me)?;
-    let id = group.id.clone();
     let all = group.slots.iter().chain(ranges).copied().collect();
     group.slots = join_ranges(all).map_err(|slot| format!("Slot {slot} specified multiple times"))?;
     // As in Redis: what came in is this node's now.
@@ -305,7 +308,7 @@ fn take_out(map: &mut StoredMap, id: &str) -> Result<Node, String> {
         GroupPlace::Waiting(at) => map.waiting.remove(at),
     };
     map.moves.retain(|one| one.group != group.id && one.other != group.id);
-    map.migrations.retain(|one| one.from != group.id && one.to != group.id);
+    lose_group(map, &group);
     Ok(group.master)
 }
 
@@ -326,6 +329,8 @@ fn replicate(map: &mut StoredMap, me: &str, master: &str) -> Result<(), String> 
         return Err(NOT_EMPTY.to_owned());
     }
     let node = take_out(map, me)?;
+    // Its master's keys replace all that it has.
+    map.migrations.retain(|one| one.hider() != Some(me));
     let place = map.place_of(master).ok_or_else(|| format!("Unknown node {master}"))?;
     if let Some(group) = map.group_mut(place) {
         group.replicas.push(node);
@@ -418,6 +423,8 @@ fn set_slot(map: &mut StoredMap, me: &str, slot: u16, state: &SlotState) -> Resu
         return Err("Target node is not a master".to_owned());
     }
     let other = group.id.clone();
+    let getter = if matches!(state, SlotState::Importing(_)) { &own } else { &other };
+    must_be_clean(map, getter, &[SlotRange { start: slot, end: slot }])?;
     let way = match state {
         SlotState::Migrating(_) => MoveWay::Migrating,
         SlotState::Importing(_) => MoveWay::Importing,

@@ -3,6 +3,7 @@
 //! The source copies the keys, then one change of the map gives the slots away: [`MigrationChange::Commit`] is refused unless
 //! all is as planned. Until then nothing but the entry has changed, and any node may end it by [`MigrationChange::Fail`]. What
 //! is left behind, at the target after a failure and at the source after success, is hidden until its owner has removed it.
+//! Until then that group cannot get the slots; all others can, so a node that is dead holds nobody up.
 //!
 //! No interleaving commits what the target does not have. The process that has the keys makes the commit, and it names its
 //! boot: if it is dead, no new commit is made. A restarted process serves nothing before [`MapChange::Register`] has put its
@@ -122,6 +123,19 @@ impl SlotMigration {
         }
     }
 
+    /// Returns true if an attempt, or the migration whatever it does, may end in `state`. Each attempt fails once.
+    fn may_fail(&self, attempt: Option<u64>, state: MigrationState) -> bool {
+        let Some(attempt) = attempt else { return !self.is_ended() };
+        let has_begun = !self.runner.is_empty();
+        match self.state {
+            MigrationState::Active if has_begun => self.attempt == attempt,
+            MigrationState::Active => self.attempt + 1 == attempt,
+            // The target does not remove what it has got: it is given up.
+            MigrationState::Retrying => self.attempt == attempt && state != MigrationState::Retrying,
+            _ => false,
+        }
+    }
+
     fn end(&mut self, state: MigrationState, why: &str, now_s: u64) {
         self.why = why.to_owned();
         if state == MigrationState::Retrying && self.retries > 0 {
@@ -230,7 +244,7 @@ pub enum MigrationChange {
     Fail {
         /// The name of the migration.
         id: String,
-        /// The attempt that has failed, which must be under way; `None`: whatever it does.
+        /// The attempt that has failed: the one under way, or the next one, which could not even begin; `None`: whatever it does.
         attempt: Option<u64>,
         /// Failed or cancelled; retrying: failed, unless it may begin again.
         state: MigrationState,
@@ -267,11 +281,10 @@ impl MigrationChange {
                 commit(map, (me, boot), (id, *attempt), *now_s, *pause_ms)
             }
             MigrationChange::Fail { id, attempt, state, why, now_s } => {
-                let one = find(map, id).filter(|one| match attempt {
-                    Some(attempt) => one.is_active() && one.attempt == *attempt && !one.runner.is_empty(),
-                    None => !one.is_ended(),
-                });
-                one.ok_or_else(|| format!("no migration {id} is under way"))?.end(*state, why, *now_s);
+                let one = find(map, id).filter(|one| one.may_fail(*attempt, *state));
+                let one = one.ok_or_else(|| format!("no migration {id} is under way"))?;
+                one.attempt = attempt.unwrap_or(one.attempt);
+                one.end(*state, why, *now_s);
                 forget_old(map);
                 Ok(())
             }
@@ -293,13 +306,43 @@ impl MigrationChange {
     }
 }
 
-/// Why `slots` may not change hands by other means now. Errors: a migration has one of them, or left keys of it behind.
-pub(crate) fn must_be_free(map: &StoredMap, ranges: &[SlotRange]) -> Result<(), String> {
-    match map.migrations.iter().find(|one| one.hider().is_some() && one.overlaps(ranges)) {
+/// Errors: a migration that has not ended has one of the slots, so they may not change hands by other means.
+pub(crate) fn must_not_move(map: &StoredMap, ranges: &[SlotRange]) -> Result<(), String> {
+    match map.migrations.iter().find(|one| !one.is_ended() && one.overlaps(ranges)) {
         None => Ok(()),
-        Some(one) if !one.is_ended() => Err(format!("slots are moving by migration {}", one.id)),
+        Some(one) => Err(format!("slots are moving by migration {}", one.id)),
+    }
+}
+
+/// Errors: the group still has hidden keys of one of the slots, so it may not get them. Other groups may: they wait for nobody.
+pub(crate) fn must_be_clean(map: &StoredMap, group: &str, ranges: &[SlotRange]) -> Result<(), String> {
+    let has_left =
+        |one: &&SlotMigration| one.is_ended() && one.hider() == Some(group) && one.overlaps(ranges);
+    match map.migrations.iter().find(has_left) {
+        None => Ok(()),
         Some(one) => Err(format!("keys of migration {} are being removed, try again later", one.id)),
     }
+}
+
+/// Ends the migrations of a group that leaves the map. Its last node, if it comes back, is the group of its own id: until it
+/// has removed the keys that it hides, the map remembers them under that id.
+pub(crate) fn lose_group(map: &mut StoredMap, group: &NodeGroup) {
+    for one in map.migrations.iter_mut().filter(|one| one.from == group.id || one.to == group.id) {
+        if !one.is_ended() {
+            let end = if one.from == group.id { "source" } else { "target" };
+            let now_s = one.planned_s.max(one.begun_s);
+            one.end(MigrationState::Failed, &format!("the {end} has left the cluster"), now_s);
+        }
+        let hides = |side: &str| side == group.id;
+        match one.state {
+            MigrationState::Done if hides(&one.from) => one.from.clone_from(&group.master.id),
+            MigrationState::Failed | MigrationState::Cancelled if hides(&one.to) => {
+                one.to.clone_from(&group.master.id);
+            }
+            _ => {}
+        }
+    }
+    map.migrations.retain(|one| one.hider().is_some() || one.from != group.id && one.to != group.id);
 }
 
 /// Ends the migrations under way for which `is_it` returns true, as [`MigrationChange::Fail`] does.
@@ -362,7 +405,8 @@ fn plan(
 ) -> Result<(), String> {
     let slots =
         join_ranges(slots.to_vec()).map_err(|slot| format!("Slot {slot} specified multiple times"))?;
-    must_be_free(map, &slots)?;
+    must_not_move(map, &slots)?;
+    must_be_clean(map, to, &slots)?;
     let group = |id: &str| seen(map, me).iter().find(|group| group.id == id);
     let (Some(source), Some(target)) = (group(from), group(to)) else {
         return Err("a group of the migration is not in the cluster".to_owned());

@@ -190,7 +190,7 @@ fn touch_watches(part: &mut Part) -> Vec<Change> {
     // A read that misses is published, but it changes nothing.
     for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
         part.watches.touch(change.db, &change.key);
-        if let Some(leaving) = &part.leaving {
+        for leaving in &part.leaving {
             leaving.touch(change.db, &change.key);
         }
     }

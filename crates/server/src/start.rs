@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Instant;
 
+use darter_base::crc::SLOTS_LEN;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_latch::Cell;
@@ -45,7 +46,7 @@ use crate::stats::ThreadStats;
 use crate::tls::Entrance;
 use crate::tracking::Table;
 use crate::worker::Worker;
-use darter_config::{Live, Settings};
+use darter_config::{ClusterMode, Live, Settings};
 
 /// Shards per thread, unless a setting says otherwise.
 const SHARDS_PER_THREAD: usize = 8;
@@ -284,6 +285,10 @@ fn make_cells(
     if let Some(bytes) = reserve_bytes {
         let all = darter_base::units::format_bytes_human((bytes * shards) as u64);
         tracing::warn!("address space is limited (ulimit -v): the data may take {all} of it");
+    }
+    if live.cluster.mode == ClusterMode::Stored {
+        // The first map says which keys are to be seen: some may be left over from a migration.
+        router.hidden().set(0..SLOTS_LEN);
     }
     let hasher = *router.hasher();
     for id in 0..shards {

@@ -27,6 +27,11 @@ impl LeavingKeys {
         LeavingKeys { slots: bits, changed: Mutex::default() }
     }
 
+    /// The slots, in ascending order.
+    pub fn slots(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..SLOTS_LEN).filter(|slot| self.slots.get(usize::from(*slot)).copied().unwrap_or_default())
+    }
+
     /// Returns true if the key `name` is in one of the slots.
     pub fn has(&self, name: &[u8]) -> bool {
         self.slots.get(usize::from(slot_of(name))).copied().unwrap_or_default()

@@ -25,13 +25,13 @@ pub struct Part {
     /// Clients that have read a key and cache its value.
     pub readers: Readers,
     /// The slots that are on their way to another node.
-    pub leaving: Option<Arc<LeavingKeys>>,
+    pub leaving: Vec<Arc<LeavingKeys>>,
 }
 
 impl Part {
     /// A part around an empty shard, whose keys `hasher` hashes.
     pub fn new(shard: Shard, hasher: KeyHasher) -> Part {
         let readers = Readers::new(hasher);
-        Part { shard, watches: Watches::default(), waiters: Waiters::default(), readers, leaving: None }
+        Part { shard, watches: Watches::default(), waiters: Waiters::default(), readers, leaving: Vec::new() }
     }
 }

@@ -176,7 +176,7 @@ fn a_passing_failure_begins_again_as_often_as_was_planned() {
     };
     let swept = |attempt| MigrationChange::Swept("m".to_owned(), attempt);
     let state = |map: &StoredMap| map.migrations[0].state;
-    assert_eq!(refused(&map, "a", &failed(1)), "no migration m is under way", "it has not begun");
+    assert_eq!(refused(&map, "a", &failed(2)), "no migration m is under way", "the first has not been");
     assert_eq!(run("m", "a-1").apply(&mut map, "a"), Ok(()));
     assert_eq!(failed(1).apply(&mut map, "a"), Ok(()));
     assert_eq!((state(&map), map.migrations[0].why.as_str()), (MigrationState::Retrying, "late"));
@@ -204,6 +204,111 @@ fn a_passing_failure_begins_again_as_often_as_was_planned() {
     assert_eq!(StoredMap::parse(&map.to_json()).as_ref(), Ok(&map));
     assert_eq!(failed(2).apply(&mut map, "a"), Ok(()));
     assert_eq!(state(&map), MigrationState::Failed, "it may not begin again");
+}
+
+#[test]
+fn attempts_that_never_reach_their_target_are_counted_once_and_leave_nothing() {
+    let mut map = map();
+    let (id, target) = ("m".to_owned(), "c".to_owned());
+    let plan = MigrationChange::Export { id, slots: slots(100, 199), target, retries: 1, now_s: 5 };
+    assert_eq!(plan.apply(&mut map, "a"), Ok(()));
+    let failed = |attempt| MigrationChange::Fail {
+        id: "m".to_owned(),
+        attempt: Some(attempt),
+        state: MigrationState::Retrying,
+        why: "nobody is there".to_owned(),
+        now_s: 8,
+    };
+    assert_eq!(failed(1).apply(&mut map, "a"), Ok(()));
+    assert_eq!(refused(&map, "a", &failed(1)), "no migration m is under way", "it counts once");
+    assert_eq!(
+        refused(&map, "a", &run("m", "a-1")),
+        "the migration is another node's",
+        "a late first attempt"
+    );
+    assert!(map.migrations[0].is_active());
+    assert_eq!(failed(2).apply(&mut map, "a"), Ok(()));
+    assert_eq!((map.migrations[0].state, map.migrations[0].hider()), (MigrationState::Failed, None));
+}
+
+/// A migration of slots 100 to 199 from `a` to `c` that has begun and failed; `c` does not know it yet.
+fn left_at_c() -> StoredMap {
+    let mut map = map();
+    assert_eq!(export("m", slots(100, 199), "c").apply(&mut map, "a"), Ok(()));
+    assert_eq!(run("m", "a-1").apply(&mut map, "a"), Ok(()));
+    assert_eq!(fail("m").apply(&mut map, "a"), Ok(()));
+    map
+}
+
+#[test]
+fn what_a_dead_target_has_left_holds_nobody_else_up() {
+    use crate::change::SlotState::{Importing, Migrating, Owner};
+    const LEFT: &str = "keys of migration m are being removed, try again later";
+    let map = left_at_c();
+    let set = |state| MapChange::SetSlot(150, state);
+    let (b, c) = (|| "b".to_owned(), || "c".to_owned());
+    for (me, change) in [
+        ("a", MapChange::DelSlots(slots(150, 150))),
+        ("a", MapChange::FlushSlots),
+        ("a", set(Migrating(b()))),
+        ("b", set(Importing("a".to_owned()))),
+        ("a", set(Owner(b()))),
+        ("a", MapChange::Migration(export("n", slots(150, 160), "b"))),
+    ] {
+        let mut free = map.clone();
+        assert!(change.apply(&mut free, me).is_ok(), "{change:?}");
+        assert_eq!(free.view("c", 2).hidden().count(), 100, "{change:?}");
+    }
+    let mut unbound = map.clone();
+    assert!(MapChange::DelSlots(slots(150, 150)).apply(&mut unbound, "a").is_ok());
+    for (of, me, change) in [
+        (&unbound, "c", MapChange::AddSlots(slots(150, 150))),
+        (&map, "a", set(Migrating(c()))),
+        (&map, "c", set(Importing("a".to_owned()))),
+        (&map, "a", set(Owner(c()))),
+        (&map, "a", MapChange::Migration(export("n", slots(199, 200), "c"))),
+    ] {
+        assert_eq!(change.apply(&mut of.clone(), me), Err(LEFT.to_owned()), "{change:?}");
+    }
+    assert!(export("n", slots(200, 201), "c").apply(&mut map.clone(), "a").is_ok(), "others of the target");
+
+    // The slots may be a third one's by the time that the target has removed its keys.
+    let mut moved = map;
+    assert_eq!(export("n", slots(150, 160), "b").apply(&mut moved, "a"), Ok(()));
+    assert_eq!(run("n", "a-1").apply(&mut moved, "a"), Ok(()));
+    assert_eq!(commit("n", "b-1").apply(&mut moved, "b"), Ok(()));
+    assert_eq!(moved.view("c", 3).hidden().count(), 100);
+    assert_eq!(MigrationChange::Swept("m".to_owned(), 1).apply(&mut moved, "c"), Ok(()));
+    assert_eq!((moved.view("c", 3).hidden().count(), moved.view("a", 3).hidden().count()), (0, 11));
+}
+
+#[test]
+fn a_node_that_was_forgotten_still_hides_what_it_has_left() {
+    let mut map = left_at_c();
+    let forget = |id: &str| MapChange::Forget(id.to_owned());
+    assert!(forget("c").apply(&mut map, "a").is_ok());
+    let register = |map: &mut StoredMap, id: &str| {
+        let node = node(id, 3);
+        assert!(MapChange::Register { node, now_s: 9 }.apply(map, id).is_ok());
+    };
+    register(&mut map, "c");
+    assert_eq!(map.view("c", 2).hidden().count(), 100);
+    let refused = MapChange::AddSlots(slots(100, 100)).apply(&mut map.clone(), "c");
+    assert_eq!(refused, Err("keys of migration m are being removed, try again later".to_owned()));
+    assert_eq!(MigrationChange::Swept("m".to_owned(), 1).apply(&mut map, "c"), Ok(()));
+    assert_eq!(map.view("c", 3).hidden().count(), 0);
+
+    // A source that goes amid a migration leaves its target with keys.
+    let mut map = self::map();
+    assert_eq!(export("m", slots(100, 199), "c").apply(&mut map, "a"), Ok(()));
+    assert_eq!(run("m", "a-1").apply(&mut map, "a"), Ok(()));
+    map.joined[0].replicas.clear();
+    assert!(forget("a").apply(&mut map, "b").is_ok());
+    assert_eq!(map.migrations[0].why, "the source has left the cluster");
+    assert_eq!(map.view("c", 2).hidden().count(), 100);
+    // One that has become another's replica has the keys of its master alone.
+    assert!(MapChange::Replicate("b".to_owned()).apply(&mut map, "c").is_ok());
+    assert_eq!(map.migrations, []);
 }
 
 #[test]

@@ -81,10 +81,15 @@ pub const BAR: u16 = 5061;
 pub const BARS: usize = 3000;
 
 pub fn fill_bar(nodes: &StoredNodes) {
+    fill(nodes, "{bar}");
+}
+
+/// Fills the slot of `tag`, which is node 0's, with as many keys.
+fn fill(nodes: &StoredNodes, tag: &str) {
     let mut client = nodes.client(0);
     for n in 0..BARS / 100 {
         let mut words = vec!["MSET".to_owned()];
-        (0..100).for_each(|m| words.extend([format!("{{bar}}{}", n * 100 + m), "v".repeat(100)]));
+        (0..100).for_each(|m| words.extend([format!("{tag}{}", n * 100 + m), "v".repeat(100)]));
         assert_eq!(client.call(&words.iter().map(String::as_str).collect::<Vec<_>>()), Value::ok());
     }
 }
@@ -290,6 +295,46 @@ fn a_migration_that_cannot_go_on_changes_nothing() {
     succeed(&nodes, 0, 1, "5061 5061");
     assert_eq!(run(&mut target, "GET {bar}1"), Value::Text("here".to_owned()));
     assert_eq!(source.info::<u64>("cluster", "cluster_migrations_failed"), 2);
+}
+
+#[test]
+fn a_source_sends_to_several_targets_at_once() {
+    let Some(nodes) = StoredNodes::create("several", 3) else { return };
+    let tag = (0..).map(|n| format!("{{t{n}}}")).find(|tag| darter_base::crc::key_slot(tag.as_bytes()) < 100);
+    let tag = tag.expect("a tag");
+    let slot = darter_base::crc::key_slot(tag.as_bytes());
+    fill_bar(&nodes);
+    fill(&nodes, &tag);
+    let mut source = nodes.client(0);
+    let slots = format!("{slot} {slot}");
+    begin_slowly(&nodes);
+    // The first is at it for two minutes, unless it is let go.
+    throttle(&nodes, 0, 5_000_000);
+    begin(&nodes, 0, 2, &slots);
+    wait_until("keys arrive at the other", || keys_in(&nodes, 2, slot) > 0);
+    let states = |source: &mut Client| -> Vec<String> {
+        shown(source).into_iter().map(|one| one["state"].clone()).collect()
+    };
+    assert_eq!(states(&mut source), ["snapshotting", "snapshotting"]);
+    // What changes meanwhile goes to the target of its slot.
+    for tag in ["{bar}", &tag] {
+        assert_eq!(run(&mut source, &format!("SET {tag}0 changed")), Value::ok());
+        assert_eq!(run(&mut source, &format!("DEL {tag}1 {tag}2")), Value::Int(2));
+        assert_eq!(run(&mut source, &format!("SET {tag}new new")), Value::ok());
+    }
+    // One of them is given up: the other goes on.
+    let other = shown(&mut source).remove(0);
+    assert_eq!(run(&mut source, &format!("CLUSTER MIGRATION CANCEL ID {}", other["name"])), Value::Int(1));
+    assert_eq!(run(&mut source, "SET {bar}0 later"), Value::ok());
+    throttle(&nodes, 0, 0);
+    wait_until("the first ends", || states(&mut source)[1] == "success");
+    assert_eq!(run(&mut nodes.client(1), "MGET {bar}0 {bar}new"), Value::array(&["later", "new"]));
+    assert_eq!(keys(&nodes, 1), BARS as i64 - 1);
+    wait_until("what has arrived at the other is removed", || keys_in(&nodes, 2, slot) == 0);
+    succeed(&nodes, 0, 2, &slots);
+    let mut target = nodes.client(2);
+    assert_eq!(run(&mut target, &format!("MGET {tag}0 {tag}new")), Value::array(&["changed", "new"]));
+    assert_eq!(keys(&nodes, 2), BARS as i64 - 1);
 }
 
 #[test]

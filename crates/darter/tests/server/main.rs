@@ -46,6 +46,7 @@ mod busy;
 mod clients;
 mod cluster;
 mod cluster_beside_redis;
+mod cluster_dead_targets;
 mod cluster_migration_kills;
 mod cluster_migrations;
 mod cluster_moves;

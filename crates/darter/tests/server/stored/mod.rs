@@ -214,16 +214,32 @@ impl StoredNodes {
         self.servers[at] = self.launch(&self.folders[at], &self.gates[at]);
     }
 
+    /// Starts a dead one again with a way to the store that is shut; returns a connection. It knows no map until that is opened.
+    pub fn start_apart(&mut self, at: usize) -> Client {
+        self.gates[at] = StoreGate::before(self.etcd.port);
+        self.gates[at].shut();
+        self.servers[at] = self.begin(&self.folders[at], &self.gates[at]);
+        wait_until("it asks the store, and has loaded", || {
+            let is_loading = self.client(at).info::<u64>("persistence", "loading");
+            self.gates[at].kept() > 0 && is_loading == 0
+        });
+        self.client(at)
+    }
+
     fn launch(&self, folder: &Folder, gate: &StoreGate) -> Server {
-        let flags = ["--cluster_mode=yes", "--cluster_store", &gate.place(), "--dir", folder.text()];
-        let usual = ["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"];
-        let own: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        let server = Server::start(&[&flags[..], &usual, &own].concat());
+        let server = self.begin(folder, gate);
         wait_until("the node is in the map", || {
             matches!(server.client().call(&["CLUSTER", "NODES"]), Value::Text(text) if text.contains("myself"))
                 && server.client().info::<u64>("cluster", "cluster_store_revision") > 0
         });
         server
+    }
+
+    fn begin(&self, folder: &Folder, gate: &StoreGate) -> Server {
+        let flags = ["--cluster_mode=yes", "--cluster_store", &gate.place(), "--dir", folder.text()];
+        let usual = ["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"];
+        let own: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        Server::start(&[&flags[..], &usual, &own].concat())
     }
 
     /// A connection to one of them.

@@ -1,6 +1,7 @@
 //! A question to another node of the cluster, on a connection of its own.
 //!
-//! Called by threads that may wait: CLUSTER MEET asks who is there, CLUSTER SETSLOT passes a change on to the slot's owner.
+//! Called by threads that may wait: CLUSTER MEET asks who is there, CLUSTER SETSLOT passes a change on to the slot's owner, and
+//! the source of a migration asks whether its target is there.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -36,6 +37,17 @@ pub fn ask(
         answer(&mut wire)?;
     }
     Ok((answer(&mut wire)?, own))
+}
+
+/// Errors: nobody answers at an address, with whatever words.
+pub fn must_answer(shared: &'static Shared, host: &str, port: u16) -> Result<(), String> {
+    let failed = |error: String| format!("{host}:{port} cannot be reached: {error}");
+    let mut wire =
+        Wire::connect(host, port, &shared.settings.live().tls).map_err(|error| failed(error.to_string()))?;
+    let mut bytes = Vec::new();
+    stream::write(&mut bytes, &[b"PING"]);
+    wire.send(&bytes).map_err(|error| failed(error.to_string()))?;
+    line(&mut wire).map(drop).map_err(|why| failed(why.trim_start_matches("ERR ").to_owned()))
 }
 
 fn answer(wire: &mut Wire) -> Result<String, String> {

@@ -13,7 +13,7 @@ use darter_cluster::SlotMigration;
 use darter_command::keys::dump;
 use darter_latch::Grant;
 use darter_store::change::Listeners;
-use darter_store::{Keyed, Position};
+use darter_store::{Keyed, Position, Shard};
 use darter_txn::leaving::NamedKey;
 use darter_txn::{LeavingKeys, LockSet};
 
@@ -67,15 +67,18 @@ impl SlotCopy {
         let mut copying = SlotCopy { shared, one: one.clone(), leaving, shards, flushes: HashMap::new() };
         for shard in copying.shards.clone() {
             let leaving = copying.leaving.clone();
-            let flushes = copying.with(shard, move |_, grant| {
+            let begun = copying.with(shard, move |_, grant| {
                 let part = grant.get_mut(shard)?;
-                part.leaving = Some(leaving);
+                let keys = keys_of(&part.shard, &leaving);
+                part.leaving.push(leaving);
                 part.shard.changes.listen(Listeners::LEAVING, true);
-                Some(part.shard.flushes())
+                Some((part.shard.flushes(), keys))
             });
-            let flushes = flushes.map(|flushes| flushes.unwrap_or_default());
-            match flushes {
-                Ok(flushes) => drop(copying.flushes.insert(shard, flushes)),
+            match begun.map(Option::unwrap_or_default) {
+                Ok((flushes, keys)) => {
+                    copying.flushes.insert(shard, flushes);
+                    shared.cluster.outgoing.note(&one.id, |progress| progress.total_keys += keys);
+                }
                 Err(stop) => {
                     copying.end();
                     return Err(stop);
@@ -88,10 +91,12 @@ impl SlotCopy {
     /// Has changes noted no more.
     pub fn end(&self) {
         for shard in self.shards.iter().copied() {
+            let own = self.leaving.clone();
             let _ = self.with(shard, move |_, grant| {
                 if let Some(part) = grant.get_mut(shard) {
-                    part.leaving = None;
-                    part.shard.changes.listen(Listeners::LEAVING, false);
+                    part.leaving.retain(|other| !Arc::ptr_eq(other, &own));
+                    let is_any = !part.leaving.is_empty();
+                    part.shard.changes.listen(Listeners::LEAVING, is_any);
                 }
             });
         }
@@ -106,7 +111,9 @@ impl SlotCopy {
                 let mut next = Some(Position::START);
                 while let Some(at) = next {
                     let batch = self.read_lines(shard, db, at)?;
+                    let len = batch.keys.len() as u64;
                     self.send(target, batch.keys)?;
+                    self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.copied_keys += len);
                     next = batch.next;
                     self.rest(target)?;
                     if self.leaving.changed_len() > CHANGED_MAX {
@@ -201,12 +208,7 @@ impl SlotCopy {
 
     fn send(&self, target: &mut ImportTarget, keys: Vec<SentKey>) -> Result<(), ExportStop> {
         self.must_be_active()?;
-        let len = keys.len() as u64;
-        for key in &keys {
-            target.send(key)?;
-        }
-        self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.sent_keys += len);
-        Ok(())
+        keys.iter().try_for_each(|key| target.send(key))
     }
 
     fn read_lines(&self, shard: u16, db: usize, at: Position) -> Result<ScannedKeys, ExportStop> {
@@ -270,6 +272,14 @@ impl SlotCopy {
         Job::new(Origin::nobody(home), body, wanted, Grant::empty()).enqueue_from_outside(self.shared);
         hear.recv().map_err(|_| "the server ends".into())
     }
+}
+
+/// Keys of the slots in one shard. Cost: O(slots of the shard) for each database with keys.
+fn keys_of(shard: &Shard, leaving: &LeavingKeys) -> u64 {
+    let dbs = (0..shard.dbs_len()).filter(|db| !shard.db(*db).is_empty());
+    let slots: Vec<u16> = leaving.slots().filter(|slot| shard.has_slot(*slot)).collect();
+    let keys = |db: usize| slots.iter().filter_map(|slot| shard.slot_keys(db, *slot)).sum::<usize>();
+    dbs.map(|db| keys(db) as u64).sum()
 }
 
 const FLUSHED: &str = "the source was flushed";

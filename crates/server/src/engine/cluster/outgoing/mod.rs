@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use darter_cluster::change::MapAnswer;
 use darter_cluster::{MapChange, MigrationChange, MigrationState, NodeRole, SlotMigration};
@@ -48,8 +48,12 @@ pub struct SlotExports {
 pub struct ExportProgress {
     /// What it does.
     pub stage: ExportStage,
-    /// Keys that were sent, those sent again too.
-    pub sent_keys: u64,
+    /// Keys of the slots when it began, and those of them that were sent for the first time.
+    pub total_keys: u64,
+    /// See above.
+    pub copied_keys: u64,
+    /// Bytes that were sent, those of keys sent again too.
+    pub sent_bytes: u64,
     /// When the target answered last, Unix seconds.
     pub heard_s: u64,
 }
@@ -121,9 +125,6 @@ impl SlotExports {
     }
 }
 
-/// The name under which exports run: one at a time.
-const EXPORT: &str = "export";
-
 /// Does what the map says of migrations: begins those from this node, fails those that this node cannot go on with, and removes
 /// what is left of those that have ended. Called by the thread of the store whenever it has looked at the map.
 pub fn attend(shared: &'static Shared) {
@@ -139,6 +140,8 @@ pub fn attend(shared: &'static Shared) {
         if !one.is_active() {
             if one.hider() == Some(&own) {
                 attend_once(shared, &format!("sweep {}", one.id), one.clone(), leftovers::remove);
+            } else if one.state == MigrationState::Retrying && one.source == map.me() {
+                attend_once(shared, &format!("watch {}", one.id), one.clone(), watch);
             }
         } else if one.from == own && one.source != map.me() {
             attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
@@ -151,7 +154,8 @@ pub fn attend(shared: &'static Shared) {
                 fail(shared, &one.id, Some(one.attempt), (MigrationState::Retrying, why));
             });
         } else if one.from == own && one.runner.is_empty() {
-            attend_once(shared, EXPORT, one.clone(), export);
+            // One at a time to each target.
+            attend_once(shared, &format!("export to {}", one.to), one.clone(), export);
         }
     }
 }
@@ -222,16 +226,23 @@ fn fail(shared: &'static Shared, id: &str, attempt: Option<u64>, (state, why): (
 
 /// Between attempts to reach the store.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Before a migration begins for the second time; twice as long each time after that.
-const REST: Duration = Duration::from_millis(500);
+/// Before a migration begins for the second time; four times as long each time after that. Three retries outlast the restart of
+/// a target, 1 + 4 + 16 s.
+const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
+
+/// The rest after `attempts` of them have failed.
+fn rest_after(attempts: u64) -> Duration {
+    let doublings = 2 * attempts.saturating_sub(1).min(8) as u32;
+    REST.saturating_mul(1 << doublings).min(REST_MAX)
+}
 
 fn export(shared: &'static Shared, planned: &SlotMigration) {
     let outgoing = &shared.cluster.outgoing;
     outgoing.begin(&planned.id);
     outgoing.note(&planned.id, |_| ());
-    if let Some(earlier) = planned.attempt.checked_sub(1) {
-        thread::sleep(REST.saturating_mul(1 << earlier.min(16)).min(REST_MAX));
+    if planned.attempt > 0 {
+        rest(shared, planned, rest_after(planned.attempt));
     }
     let runner = shared.replication.boot.as_str().to_owned();
     let one = &SlotMigration { attempt: planned.attempt + 1, runner, ..planned.clone() };
@@ -248,23 +259,64 @@ fn export(shared: &'static Shared, planned: &SlotMigration) {
             } else {
                 tracing::info!("migration {} of {slots} slots to {} was ended", one.id, one.target);
             }
-            let map = shared.cluster.map();
-            let is_ended = map.migration(&one.id).is_none_or(SlotMigration::is_ended);
-            outgoing.failed.fetch_add(u64::from(is_ended), Relaxed);
+            count_failure(shared, &one.id);
         }
     }
     lock(&outgoing.progress).remove(&one.id);
     outgoing.end(&one.id);
 }
 
+/// Counts a migration that is over without success.
+fn count_failure(shared: &Shared, id: &str) {
+    let is_ended = shared.cluster.map().migration(id).is_none_or(SlotMigration::is_ended);
+    shared.cluster.outgoing.failed.fetch_add(u64::from(is_ended), Relaxed);
+}
+
+/// Rests; returns false as soon as the migration has gone on: it is not as it was planned, or this node is its source no more.
+fn rest(shared: &Shared, one: &SlotMigration, time: Duration) -> bool {
+    let began = Instant::now();
+    loop {
+        let map = shared.cluster.map();
+        let is_same = map.migration(&one.id).is_some_and(|found| {
+            (found.state, found.attempt, &found.runner) == (one.state, one.attempt, &one.runner)
+        });
+        if !is_same || shared.replication.is_replica() {
+            return false;
+        }
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(PAUSE));
+    }
+}
+
+/// Waits until the target has removed what an attempt has brought. A target that cannot be reached uses up the attempts that
+/// are left, at their times; then this node alone gives the migration up, and the target finds that in the map when it is back.
+fn watch(shared: &'static Shared, one: &SlotMigration) {
+    let mut missed = 0;
+    while rest(shared, one, rest_after(one.attempt + missed)) {
+        let map = shared.cluster.map();
+        let Some((_, node)) = map.find(one.target.as_bytes()) else { break };
+        match super::peer::must_answer(shared, &node.ip, node.port) {
+            Ok(()) => missed = 0,
+            Err(_) if missed < one.retries => missed += 1,
+            Err(why) => fail(shared, &one.id, Some(one.attempt), (MigrationState::Failed, why)),
+        }
+    }
+    count_failure(shared, &one.id);
+}
+
 fn run(shared: &'static Shared, one: &SlotMigration) -> Result<(), ExportStop> {
+    // A target that cannot be reached gets nothing, so nothing is left there.
+    let mut target = ImportTarget::connect(shared, one)?;
     let (id, runner) = (one.id.clone(), one.runner.clone());
     match change(shared, MigrationChange::Run { id, attempt: one.attempt, runner, now_s: now_s() }) {
         Ok(_) => {}
         Err(ChangeFault::Refused) => return Err(ExportStop::Ended),
         Err(ChangeFault::Unknown(why)) => return Err(ExportStop::Passing(why)),
     }
-    let mut target = ImportTarget::connect(shared, one)?;
+    target.introduce(one)?;
     let copying = SlotCopy::begin(shared, one)?;
     let outcome = copying
         .copy(&mut target)

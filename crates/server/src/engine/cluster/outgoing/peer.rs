@@ -2,6 +2,7 @@
 //!
 //! The target answers as it answers any client: once the key is as safe there as its own writes are.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,9 +50,7 @@ const COMMITS_WITHIN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
 impl ImportTarget {
-    /// Connects, logs in as to a master, and says which migration it is, in which attempt.
-    ///
-    /// Errors: the target cannot be reached, or does not take the keys.
+    /// Connects and logs in as to a master. Errors: the target cannot be reached, or refuses.
     pub fn connect(shared: &'static Shared, one: &SlotMigration) -> Result<ImportTarget, ExportStop> {
         let map = shared.cluster.map();
         let (_, node) = map.find(one.target.as_bytes()).ok_or("the target is not in the map")?;
@@ -68,16 +67,21 @@ impl ImportTarget {
             (target.unanswered, target.unanswered_bytes) = (1, target.out.len());
             target.flush()?;
         }
+        Ok(target)
+    }
+
+    /// Says which migration it is, in which attempt. Errors: the target does not take the keys.
+    pub fn introduce(&mut self, one: &SlotMigration) -> Result<(), ExportStop> {
         let began = Instant::now();
         loop {
-            target.push(&[b"DARTER", b"IMPORT", one.id.as_bytes(), one.attempt.to_string().as_bytes()]);
-            match target.flush() {
+            self.push(&[b"DARTER", b"IMPORT", one.id.as_bytes(), one.attempt.to_string().as_bytes()]);
+            match self.flush() {
                 Err(ExportStop::Passing(why))
                     if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN =>
                 {
                     thread::sleep(LOOK);
                 }
-                done => return done.map(|()| target),
+                done => return done,
             }
         }
     }
@@ -134,11 +138,9 @@ impl ImportTarget {
 
     fn write(&mut self) -> Result<(), ExportStop> {
         let sent = self.wire.send(&self.out);
-        self.shared
-            .cluster
-            .outgoing
-            .sent_bytes
-            .fetch_add(self.out.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        let (outgoing, bytes) = (&self.shared.cluster.outgoing, self.out.len() as u64);
+        outgoing.sent_bytes.fetch_add(bytes, Relaxed);
+        outgoing.note(&self.id, |progress| progress.sent_bytes += bytes);
         self.out.clear();
         sent.map_err(broken)
     }
