@@ -4,7 +4,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use serde_json::{Value as JsonValue, json};
+
 use crate::cluster_moves::{StopOnDrop, write_and_check};
+use crate::harness::browser::{Browser, CONSOLE};
 use crate::harness::{Client, Value, wait_until};
 use crate::stored::{ClusterClient, StoredNodes, text};
 
@@ -316,6 +319,7 @@ fn a_source_sends_to_several_targets_at_once() {
         shown(source).into_iter().map(|one| one["state"].clone()).collect()
     };
     assert_eq!(states(&mut source), ["snapshotting", "snapshotting"]);
+    console_shows(&nodes, slot);
     // What changes meanwhile goes to the target of its slot.
     for tag in ["{bar}", &tag] {
         assert_eq!(run(&mut source, &format!("SET {tag}0 changed")), Value::ok());
@@ -335,6 +339,31 @@ fn a_source_sends_to_several_targets_at_once() {
     let mut target = nodes.client(2);
     assert_eq!(run(&mut target, &format!("MGET {tag}0 {tag}new")), Value::array(&["changed", "new"]));
     assert_eq!(keys(&nodes, 2), BARS as i64 - 1);
+}
+
+/// The console's statistics at the source of two migrations, the second of which is of `slot` alone, and at a target.
+fn console_shows(nodes: &StoredNodes, slot: u16) {
+    let stats = |at: usize| -> JsonValue {
+        let answer = Browser::to(nodes.servers[at].port()).get("/api/stats", CONSOLE);
+        let stats: JsonValue = serde_json::from_str(&answer.body).expect("JSON");
+        stats["cluster"].clone()
+    };
+    let cluster = stats(0);
+    assert_eq!(cluster["store"]["is_reached"], true);
+    let owners: Vec<_> =
+        cluster["groups"].as_array().expect("groups").iter().map(|one| &one["slots"]).collect();
+    assert_eq!(owners, [&json!([[0, 5460]]), &json!([[5461, 10922]]), &json!([[10923, 16383]])]);
+    let second = &cluster["migrations"][0];
+    assert_eq!(second["slots"], json!([[slot, slot]]));
+    assert_eq!((&second["source"], &second["target"]), (&json!(nodes.address(0)), &json!(nodes.address(2))));
+    assert_eq!(
+        (second["state"].as_str(), second["total_keys"].as_u64()),
+        (Some("copying"), Some(BARS as u64))
+    );
+    let number = |name: &str| second[name].as_u64().expect("a number");
+    let keys = number("copied_keys");
+    assert!(keys > 0 && keys < BARS as u64 && number("sent_bytes") > keys * 100, "{second}");
+    assert_eq!(stats(1)["migrations"][0]["state"], "arriving");
 }
 
 #[test]

@@ -83,6 +83,7 @@ const ROUTES: &[Route] = &[
     script!("/console.js", "console/console.js"),
     script!("/console/chart.js", "console/chart.js"),
     script!("/console/clients.js", "console/clients.js"),
+    script!("/console/cluster.js", "console/cluster.js"),
     script!("/console/group.js", "console/group.js"),
     script!("/console/replication.js", "console/replication.js"),
     script!("/console/diagnose.js", "console/diagnose.js"),

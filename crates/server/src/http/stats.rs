@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::metrics::most_called;
 use crate::commands::info;
+use crate::engine::cluster;
 use crate::replication::{group, show};
 use crate::report::trend::Point;
 use crate::report::{CommandTotals, Report};
@@ -66,6 +67,7 @@ pub fn render(shared: &Shared, live: &Live) -> Value {
         "replication": fields(b"replication"),
         "replicas": show::overview(shared),
         "group": group::show::console(shared),
+        "cluster": cluster::show::console(shared),
     })
 }
 

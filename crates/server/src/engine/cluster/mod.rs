@@ -4,7 +4,7 @@
 //! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map
 //! of a store, and `role` does what the map says of replicas. `moving` looks at keys that move one by one, `outgoing` moves
 //! slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
-//! nodes, `courier` brings messages to them. A map comes from anywhere: [`ClusterNode::adopt`] is the one door. Nothing
+//! nodes, `courier` brings messages to them, and `show` is for the console. A map comes from anywhere: [`ClusterNode::adopt`] is the one door. Nothing
 //! here decides who owns a slot.
 
 pub mod changes;
@@ -19,6 +19,7 @@ pub mod outgoing;
 pub mod peer;
 pub mod role;
 pub mod route;
+pub mod show;
 pub mod sweep;
 
 use std::collections::HashMap;

@@ -12,6 +12,7 @@ import * as clients from "./console/clients.js";
 import * as diagnose from "./console/diagnose.js";
 import * as replication from "./console/replication.js";
 import * as group from "./console/group.js";
+import * as cluster from "./console/cluster.js";
 import { drawAll } from "./console/chart.js";
 
 /* ---- the connection ---- */
@@ -65,6 +66,7 @@ async function look() {
     overview.draw(now);
     replication.draw(now);
     group.draw(now);
+    cluster.draw(now);
     keys.setDatabases();
   } catch (error) {
     offline(error);
@@ -83,7 +85,7 @@ async function beat() {
 
 /* ---- pages ---- */
 
-const PAGES = { overview: {}, keys, shell, clients, replication: {}, diagnose };
+const PAGES = { overview: {}, keys, shell, clients, replication: {}, cluster: {}, diagnose };
 const TICKS = { clients: 2000, diagnose: 3000 };
 let timer = 0;
 

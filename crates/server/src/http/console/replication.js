@@ -16,7 +16,7 @@ function progressText(sync) {
   return `${bytes(sync.done)}${all}, ${bytes(sync.bytes_per_s)}/s${left}`;
 }
 
-function meter(part) {
+export function fillMeter(part) {
   const bar = el("i");
   bar.style.width = `${Math.min(100, part * 100).toFixed(1)}%`;
   const place = el("div", { class: "meter" }, bar);
@@ -36,7 +36,7 @@ const TABLE = new Table($("replica-table"), {
     { title: "Offset", of: (row) => row.offset, text: (row) => exact(row.offset), class: "n" },
     { label: "Sync", wide: true, paint: (cell, row) => {
       if (!row.sync) return fill(cell);
-      return fill(cell, el("span", {}, progressText(row.sync)), ...(row.sync.total ? [meter(row.sync.done / row.sync.total)] : []));
+      return fill(cell, el("span", {}, progressText(row.sync)), ...(row.sync.total ? [fillMeter(row.sync.done / row.sync.total)] : []));
     } },
   ],
 });
@@ -69,7 +69,7 @@ function master(m) {
     m.loading ? ["Loaded", `${m.loading.percent.toFixed(0)} %, ${span(m.loading.left_s)} left`] : null,
   ]);
   const part = m.loading ? m.loading.percent / 100 : m.sync && m.sync.total ? m.sync.done / m.sync.total : null;
-  fill("master-meter", ...(part === null ? [] : [meter(part)]));
+  fill("master-meter", ...(part === null ? [] : [fillMeter(part)]));
 }
 
 export function draw(now) {
