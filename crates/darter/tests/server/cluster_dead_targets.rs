@@ -1,5 +1,5 @@
 //! Targets of migrations that die, for ever or for a while: their slots are free without their word, and what they have got is
-//! nobody's.
+//! nobody's. And sources that are back before they have loaded.
 
 use crate::cluster_migrations::{
     BAR, BARS, begin_slowly, end, fill_bar, keys, keys_in, run, shown_by, throttle,
@@ -102,4 +102,23 @@ fn a_target_that_was_dead_from_the_start_has_nothing_and_may_come_late() {
     nodes.restart(1);
     assert_eq!(end(&nodes, 0), ("success".to_owned(), String::new()));
     assert_eq!(keys(&nodes, 1), BARS as i64);
+}
+
+#[test]
+fn a_source_that_still_loads_sends_nothing() {
+    let flags = ["--appendonly", "yes", "--cluster_migration_retries", "1000"];
+    let Some(mut nodes) = StoredNodes::create_with("loads", 3, &flags) else { return };
+    fill_bar(&nodes);
+    // It cannot begin, so the source's next process may begin it at once.
+    let target = nodes.id(1);
+    nodes.servers[1].kill();
+    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 5061 5061 NODE {target}");
+    assert_eq!(run(&mut nodes.client(0), &line), Value::ok());
+    nodes.servers[0].kill();
+    nodes.restart(1);
+    // Thirty records, 0.4 s each. What a source had not loaded it left behind, and removed in the end.
+    nodes.restart_with(0, &["--key-load-delay", "400000"]);
+    assert_eq!(end(&nodes, 0), ("success".to_owned(), String::new()));
+    assert_eq!(keys(&nodes, 1), BARS as i64);
+    wait_until("the source has removed its own", || keys_in(&nodes, 0, BAR) == 0);
 }

@@ -226,6 +226,12 @@ impl StoredNodes {
         self.client(at)
     }
 
+    /// Starts a dead one again with more flags, which all get from now on.
+    pub fn restart_with(&mut self, at: usize, flags: &[&str]) {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self.restart(at);
+    }
+
     fn launch(&self, folder: &Folder, gate: &StoreGate) -> Server {
         let server = self.begin(folder, gate);
         wait_until("the node is in the map", || {

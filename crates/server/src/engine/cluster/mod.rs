@@ -4,8 +4,8 @@
 //! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map
 //! of a store, and `role` does what the map says of replicas. `moving` looks at keys that move one by one, `outgoing` moves
 //! slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
-//! nodes, `courier` brings messages to them, and `show` is for the console. A map comes from anywhere: [`ClusterNode::adopt`] is the one door. Nothing
-//! here decides who owns a slot.
+//! nodes, `courier` brings messages to them, and `show` is for the console. A map comes from anywhere:
+//! [`ClusterNode::adopt`] is the one door. Nothing here decides who owns a slot.
 
 pub mod changes;
 pub mod courier;

@@ -153,7 +153,8 @@ pub fn attend(shared: &'static Shared) {
                 let why = "the source has given up".to_owned();
                 fail(shared, &one.id, Some(one.attempt), (MigrationState::Retrying, why));
             });
-        } else if one.from == own && one.runner.is_empty() {
+        } else if one.from == own && one.runner.is_empty() && !shared.snapshots.loading.is_on() {
+            // While it loads, keys that are not there yet would stay behind and be removed.
             // One at a time to each target.
             attend_once(shared, &format!("export to {}", one.to), one.clone(), export);
         }
