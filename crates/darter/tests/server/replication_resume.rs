@@ -127,6 +127,26 @@ fn a_master_that_ended_goes_on_where_its_files_end() {
 }
 
 #[test]
+fn a_master_that_starts_twice_without_a_change_goes_on_both_times() {
+    let folder = Folder::new("resume-twice");
+    let flags = ["--dbfilename", "dump", "--save", "3600 1"];
+    let (mut master, replica) = (start(&folder, &flags), Node::ours(&QUIET));
+    let (mut to, mut writer) = (replica.client(), Writer::new(36));
+    for round in 0..3 {
+        let mut from = master.client().loaded();
+        follow(&mut to, master.port());
+        if round == 0 {
+            writer.write(&mut from, 100);
+        }
+        // Each start begins a history of its own, which the file must name though no key has changed.
+        assert_equal(&mut from, &mut to);
+        assert_eq!(syncs(&mut from), if round == 0 { (1, 0) } else { (0, 1) }, "start {round}");
+        end(master, &["SHUTDOWN"]);
+        master = start(&folder, &flags);
+    }
+}
+
+#[test]
 fn a_redis_goes_on_from_our_snapshot_and_we_from_its() {
     let (folder, master) = (Folder::new("resume-redis"), Node::ours(&QUIET));
     let place = format!("127.0.0.1 {}", master.port());

@@ -124,6 +124,18 @@ impl Replication {
         is_made.then_some(AtCut::Made(id, hear))
     }
 
+    /// Returns true if a start from `kept` goes on where replicas are now, or if there is no history to go on with. A replica
+    /// asks its master for what is later.
+    pub fn stands_at(&self, kept: Option<Position>) -> bool {
+        let state = self.state();
+        if !state.is_continuous || !state.has_backlog {
+            return true;
+        }
+        kept.is_some_and(|kept| {
+            kept.id == state.history.id && (self.is_replica() || kept.offset == state.offset())
+        })
+    }
+
     /// Notes in the journal where the data stands behind what is noted now. The caller has a record open.
     pub fn note_position(&self, local: &mut ThreadState, id: Id, offset: u64, db: usize) {
         let journal = &local.shared.journal;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::run::{Run, Saved};
+use crate::replication::position::Position;
 
 /// A file, and what to compare the data with to know whether the file still holds all of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +16,8 @@ pub struct Kept {
     pub keys: u64,
     /// The hash of the functions in it, as [`hash_functions`] makes it.
     pub functions: u64,
+    /// Where it stands in a history of changes.
+    pub position: Option<Position>,
 }
 
 /// A hash of the sources of libraries of functions, in the order given.
@@ -66,6 +69,7 @@ impl History {
                     file: saved.name.clone(),
                     keys: saved.keys,
                     functions: run.functions_hash(),
+                    position: saved.position,
                 });
                 self.name.clone_from(&saved.name);
             }

@@ -180,19 +180,21 @@ impl Snapshots {
         let functions = functions_hash(shared);
         let mut history = lock(&self.history);
         history.changes = info.changes;
-        history.kept =
-            file.map(|file| Kept { file, keys: info.keys.iter().sum::<usize>() as u64, functions });
+        let (keys, position) = (info.keys.iter().sum::<usize>() as u64, self.loading.position());
+        history.kept = file.map(|file| Kept { file, keys, functions, position });
         drop(history);
         self.loading.end();
     }
 
-    /// Whether everything there is stands in the file that the next start would load. `None` if a shard is busy now.
+    /// Whether everything there is stands in the file that the next start would load, with the place in the history that
+    /// replicas know. `None` if a shard is busy now.
     pub fn is_saved(&self, shared: &Shared, live: &Live) -> Option<bool> {
         let info = shared.survey_all()?;
         let keys = info.keys.iter().sum::<usize>() as u64;
         let functions = functions_hash(shared);
         let history = lock(&self.history);
-        let is_same = info.changes == history.changes;
+        let stands = history.kept.as_ref().and_then(|kept| kept.position);
+        let is_same = info.changes == history.changes && shared.replication.stands_at(stands);
         let Some(kept) = &history.kept else {
             // Nothing was ever there.
             return Some(is_same && keys == 0 && functions == history::hash_functions(std::iter::empty()));

@@ -65,6 +65,8 @@ pub struct Saved {
     pub bytes: u64,
     /// Keys in it.
     pub keys: u64,
+    /// Where it stands in a history of changes.
+    pub position: Option<Position>,
 }
 
 /// Facts that are written before the keys.

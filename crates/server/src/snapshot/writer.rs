@@ -60,7 +60,7 @@ fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, Stri
     if !shared.settings.live().persistence.rdb_modules {
         writer.leave_modules_out();
     }
-    fill(shared, run, bytes_per_s_max, &mut writer).map_err(failed)?;
+    let position = fill(shared, run, bytes_per_s_max, &mut writer).map_err(failed)?;
     if writer.left_out() > 0 {
         tracing::warn!(
             "{name} lacks {} keys that need modules or Redis 8.8 (rdb_modules)",
@@ -72,15 +72,16 @@ fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, Stri
     }
     let (new, bytes) = writer.finish().map_err(failed)?;
     new.finish().map_err(|fault| fault.to_string())?;
-    Ok(Saved { name: name.clone(), bytes, keys: run.keys_total() })
+    Ok(Saved { name: name.clone(), bytes, keys: run.keys_total(), position })
 }
 
+/// Writes it all; returns where it stands in a history of changes.
 fn fill<W: io::Write>(
     shared: &'static Shared,
     run: &Run,
     bytes_per_s_max: u64,
     writer: &mut Writer<W>,
-) -> Result<(), Error> {
+) -> Result<Option<Position>, Error> {
     let used = crate::limit::used_bytes(shared);
     writer.aux(b"used-mem", used.to_string().as_bytes())?;
     writer.aux(b"aof-base", if run.purpose == Purpose::Base { b"1" } else { b"0" })?;
@@ -88,7 +89,8 @@ fn fill<W: io::Write>(
     // What is known at the cut is known when the first batch comes.
     let mut first = run.pipe.take();
     let facts = run.take_facts();
-    for (name, value) in run.take_position().iter().flat_map(Position::facts) {
+    let position = run.take_position();
+    for (name, value) in position.iter().flat_map(Position::facts) {
         writer.aux(name, &value)?;
     }
     for code in &facts.functions {
@@ -108,7 +110,7 @@ fn fill<W: io::Write>(
         rest_after(shared, run, entries);
         throttle.wait(run, writer.bytes());
     }
-    Ok(())
+    Ok(position)
 }
 
 /// Sleeps for `rdb-key-save-delay`.
