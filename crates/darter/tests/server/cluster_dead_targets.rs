@@ -1,8 +1,10 @@
 //! Targets of migrations that die, for ever or for a while: their slots are free without their word, and what they have got is
 //! nobody's. And sources that are back before they have loaded.
 
+use std::net::TcpStream;
+
 use crate::cluster_migrations::{
-    BAR, BARS, begin_slowly, end, fill_bar, keys, keys_in, run, shown_by, throttle,
+    BAR, BARS, begin_slowly, end, fill_bar, keys, keys_in, run, shown, shown_by, throttle,
 };
 use crate::harness::{Value, wait_until};
 use crate::stored::{StoredNodes, text};
@@ -81,8 +83,10 @@ fn a_target_that_was_dead_from_the_start_has_nothing_and_may_come_late() {
     let flags = ["--cluster_migration_retries", "1"];
     let Some(mut nodes) = StoredNodes::create_with("dead-early", 3, &flags) else { return };
     fill_bar(&nodes);
-    let target = nodes.id(1);
+    let (target, port) = (nodes.id(1), nodes.servers[1].port());
     nodes.servers[1].kill();
+    // The kernel may take connections for a moment after the death.
+    wait_until("nobody listens", || TcpStream::connect(("127.0.0.1", port)).is_err());
     let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 5061 5061 NODE {target}");
     for retries in ["1", "1000"] {
         let set = format!("CONFIG SET cluster_migration_retries {retries}");
@@ -116,8 +120,14 @@ fn a_source_that_still_loads_sends_nothing() {
     assert_eq!(run(&mut nodes.client(0), &line), Value::ok());
     nodes.servers[0].kill();
     nodes.restart(1);
-    // Thirty records, 0.4 s each. What a source had not loaded it left behind, and removed in the end.
-    nodes.restart_with(0, &["--key-load-delay", "400000"]);
+    // Thirty records, 0.4 s each. What a source has not loaded it would leave behind, and remove in the end.
+    let mut source = nodes.start_with_more(0, &["--key-load-delay", "400000"]);
+    wait_until("the source has loaded", || {
+        let state = shown(&mut nodes.client(1)).remove(0)["state"].clone();
+        let is_loading = source.info::<u64>("persistence", "loading") == 1;
+        assert!(!is_loading || state != "success", "it gives away what it does not have yet");
+        !is_loading
+    });
     assert_eq!(end(&nodes, 0), ("success".to_owned(), String::new()));
     assert_eq!(keys(&nodes, 1), BARS as i64);
     wait_until("the source has removed its own", || keys_in(&nodes, 0, BAR) == 0);

@@ -226,10 +226,13 @@ impl StoredNodes {
         self.client(at)
     }
 
-    /// Starts a dead one again with more flags, which all get from now on.
-    pub fn restart_with(&mut self, at: usize, flags: &[&str]) {
+    /// Starts a dead one again with more flags, which all get from now on; returns a connection, while it may still load.
+    pub fn start_with_more(&mut self, at: usize, flags: &[&str]) -> Client {
         self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.restart(at);
+        self.gates[at] = StoreGate::before(self.etcd.port);
+        let flags = self.flags_of(&self.folders[at], &self.gates[at]);
+        self.servers[at] = Server::start_loading(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+        self.client(at)
     }
 
     fn launch(&self, folder: &Folder, gate: &StoreGate) -> Server {
@@ -242,10 +245,16 @@ impl StoredNodes {
     }
 
     fn begin(&self, folder: &Folder, gate: &StoreGate) -> Server {
-        let flags = ["--cluster_mode=yes", "--cluster_store", &gate.place(), "--dir", folder.text()];
+        let flags = self.flags_of(folder, gate);
+        Server::start(&flags.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn flags_of(&self, folder: &Folder, gate: &StoreGate) -> Vec<String> {
+        let place = gate.place();
+        let flags = ["--cluster_mode=yes", "--cluster_store", &place, "--dir", folder.text()];
         let usual = ["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"];
-        let own: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        Server::start(&[&flags[..], &usual, &own].concat())
+        let own = self.flags.iter().map(String::as_str);
+        flags.into_iter().chain(usual).chain(own).map(str::to_owned).collect()
     }
 
     /// A connection to one of them.
