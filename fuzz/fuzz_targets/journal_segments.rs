@@ -5,10 +5,10 @@
 
 use darter_persist::journal::manifest::Manifest;
 use darter_persist::journal::merge::Merge;
-use darter_persist::journal::part::{Part, Parts};
-use darter_persist::journal::record::Draft;
+use darter_persist::journal::part::{Parts, RecordPart};
+use darter_persist::journal::record::RecordDraft;
 use darter_persist::journal::redis::{Commands, parse_manifest};
-use darter_persist::journal::segment::{FileHead, Segment};
+use darter_persist::journal::segment::{FileHead, SegmentReader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -24,12 +24,12 @@ fuzz_target!(|data: &[u8]| {
     let mut sealed = FileHead { thread: 1, generation: 1, since: None, made_ms: 1, ..FileHead::default() }
         .to_bytes()
         .to_vec();
-    let draft = Draft::begin(&mut sealed);
+    let draft = RecordDraft::begin(&mut sealed);
     sealed.extend_from_slice(first);
     draft.finish(&mut sealed, 1, 1);
     sealed.extend_from_slice(second);
     let files = [sealed.as_slice(), first, second];
-    let opened = files.iter().filter_map(|bytes| Segment::open(*bytes, bytes.len() as u64).ok()?.ok());
+    let opened = files.iter().filter_map(|bytes| SegmentReader::open(*bytes, bytes.len() as u64).ok()?.ok());
     let mut merge = Merge::new(opened.collect(), 1).expect("bytes in memory are read");
     let mut expected = 1;
     while let Ok(Some((head, body))) = merge.next_record() {
@@ -43,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
 fn bodies(body: &[u8]) {
     let mut parts = Parts::new(body);
     while let Ok(Some(part)) = parts.try_next() {
-        if let Part::Command { args, .. } = part {
+        if let RecordPart::Command { args, .. } = part {
             assert_eq!(args.iter().count(), args.len());
         }
     }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use darter_document::path::PathQuery;
-use darter_document::{Change, Doc, Node, Parsing, Rewritten, Storing, parse, print, rewrite};
+use darter_document::{Doc, DocChange, DocNode, Parsing, Rewritten, Storing, parse, print, rewrite};
 use darter_slab::Arena;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -23,7 +23,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         Ok(PathQuery::Computed(computed)) => {
             for value in computed.values(doc) {
                 let mut text = Vec::new();
-                print::print(Node::new(doc.names, &value), &mut text);
+                print::print(DocNode::new(doc.names, &value), &mut text);
                 parse(&text).expect("what was computed");
             }
             return;
@@ -34,7 +34,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     trace.spots().iter().for_each(|spot| assert!(!doc.node(*spot).bytes().is_empty()));
     let done = rewrite(doc, &trace, |_, slot| {
         slot.replace(&[2]);
-        Ok::<_, ()>(Change::Keep)
+        Ok::<_, ()>(DocChange::Keep)
     });
     if let Ok(Rewritten::Whole(new)) = done {
         parse(&text_of(Doc::new(&new))).expect("what was changed");

@@ -12,14 +12,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         if first & 1 == 0 { darter_store::module::TYPE_MODULE } else { darter_store::module::TYPE_ARRAY };
     let hasher = KeyHasher::new(3);
     let mut arena = Arena::with_reserve(256 << 20).expect("address space");
-    let Ok(mut object) = rdb::read_object(kind, &mut rdb::Source::new(body), &mut arena, hasher) else {
+    let Ok(mut object) = rdb::read_object(kind, &mut rdb::RdbSource::new(body), &mut arena, hasher) else {
         assert_eq!(arena.used_bytes(), 0);
         return;
     };
     let mut written = Vec::new();
     rdb::write_object(&object, &arena, &mut written);
     let kind = rdb::type_of(&object);
-    let mut again = rdb::read_object(kind, &mut rdb::Source::new(&written), &mut arena, hasher)
+    let mut again = rdb::read_object(kind, &mut rdb::RdbSource::new(&written), &mut arena, hasher)
         .expect("what was written");
     let mut second = Vec::new();
     rdb::write_object(&again, &arena, &mut second);

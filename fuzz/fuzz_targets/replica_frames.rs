@@ -3,12 +3,12 @@
 
 #![no_main]
 
-use darter_persist::journal::part::{Part, Parts};
-use darter_persist::journal::record::Draft;
+use darter_persist::journal::part::{Parts, RecordPart};
+use darter_persist::journal::record::RecordDraft;
 use darter_replica::form::Former;
 use darter_replica::frame::{self, FrameHead, FrameKind, HEAD_BYTES, SyncEnd};
 use darter_replica::handshake::{Card, Handshake};
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_replica::merge::Merger;
 use libfuzzer_sys::fuzz_target;
 
@@ -23,11 +23,11 @@ fuzz_target!(|data: &[u8]| {
     let _ = SyncEnd::read(data);
     records(data);
     let mut record = Vec::new();
-    let draft = Draft::begin(&mut record);
+    let draft = RecordDraft::begin(&mut record);
     record.extend_from_slice(data);
     draft.finish(&mut record, 1, 1);
     records(&record);
-    let node = Id::from_random(|| 7);
+    let node = ReplId::from_random(|| 7);
     let card = Card { node: Some((node, node)), has: Some((node, 5)), ..Card::default() };
     let (mut handshake, _) = Handshake::begin(card);
     for line in data.split(|byte| *byte == b'\n') {
@@ -55,7 +55,7 @@ fn records(bytes: &[u8]) {
         // A few bytes may stand for messages of gigabytes that are not kept.
         let mut parts = Parts::new(body);
         while let Ok(Some(part)) = parts.try_next() {
-            if matches!(part, Part::Message { bytes, .. } if bytes > 1 << 20) {
+            if matches!(part, RecordPart::Message { bytes, .. } if bytes > 1 << 20) {
                 return;
             }
         }

@@ -2,18 +2,18 @@
 #![no_main]
 
 use darter_base::hash::KeyHasher;
-use darter_persist::Item;
+use darter_persist::RdbItem;
 use darter_persist::check::check;
-use darter_persist::file::Reader;
+use darter_persist::file::FileSource;
 use darter_store::Shard;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     check(&bytes);
-    let Ok(mut reader) = Reader::open(bytes) else { return };
+    let Ok(mut reader) = FileSource::open(bytes) else { return };
     let hasher = KeyHasher::new(3);
     let mut shard = Shard::new(4, 1, hasher).expect("address space");
     let _ = reader.each(|item| {
-        if let Item::Entries(chunk) = item
+        if let RdbItem::Entries(chunk) = item
             && chunk.db < 4
         {
             for entry in chunk.iter().flatten() {

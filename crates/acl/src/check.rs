@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use darter_command::call_keys::Access;
+use darter_command::call_keys::KeyAccess;
 use darter_command::spec::{ChannelArgs, DatabaseReach};
 use darter_wire::Args;
 
-use crate::catalog::{Catalog, Row};
+use crate::catalog::{Catalog, CatalogRow};
 use crate::selector::Selector;
 use crate::user::User;
 
@@ -151,7 +151,7 @@ pub struct ReadRights {
 impl ReadRights {
     /// Whether `key` may be read.
     pub fn covers(&self, key: &[u8]) -> bool {
-        let wanted = Access { reads: true, writes: false };
+        let wanted = KeyAccess { reads: true, writes: false };
         let mut selectors = self.user.selectors().iter().zip(&self.allows);
         selectors.any(|(selector, allows)| *allows && selector.allows_key(key, wanted))
     }
@@ -198,7 +198,7 @@ impl Selector {
 
     /// The argument for whose database a call is refused, 0 for the selected one or for all.
     #[cold]
-    fn refused_database(&self, dbs_len: usize, row: &Row, args: Args<'_>, db: usize) -> Option<usize> {
+    fn refused_database(&self, dbs_len: usize, row: &CatalogRow, args: Args<'_>, db: usize) -> Option<usize> {
         let dbs = self.databases();
         let is_refused = |at: &usize| {
             let number = args.get(*at).and_then(|arg| std::str::from_utf8(arg).ok()?.parse().ok());

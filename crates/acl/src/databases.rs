@@ -10,12 +10,12 @@
 pub struct Databases {
     /// `None`: all. Else in ascending order, each once.
     known: Option<Vec<usize>>,
-    words: Words,
+    words: DatabaseWords,
 }
 
 /// Whose words said so last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Words {
+enum DatabaseWords {
     /// Nobody said anything, or `$ALL`.
     #[default]
     None,
@@ -33,22 +33,22 @@ impl Databases {
 
     /// `$N`: allows this database; the first one given takes the place of all, and of a list of Valkey's.
     pub fn add(&mut self, db: usize) {
-        if self.words != Words::Dragonfly {
+        if self.words != DatabaseWords::Dragonfly {
             self.known = None;
         }
         let mut known = self.known.take().unwrap_or_default();
         known.push(db);
-        *self = Databases { known: Some(sorted(known)), words: Words::Dragonfly };
+        *self = Databases { known: Some(sorted(known)), words: DatabaseWords::Dragonfly };
     }
 
     /// `alldbs`, said so that it is shown.
     pub fn name_all(&mut self) {
-        *self = Databases { known: None, words: Words::Valkey };
+        *self = Databases { known: None, words: DatabaseWords::Valkey };
     }
 
     /// `db=N,M`, or `resetdbs` without any: allows these and no other.
     pub fn name(&mut self, dbs: Vec<usize>) {
-        *self = Databases { known: Some(sorted(dbs)), words: Words::Valkey };
+        *self = Databases { known: Some(sorted(dbs)), words: DatabaseWords::Valkey };
     }
 
     /// Whether a database may be used.
@@ -65,7 +65,7 @@ impl Databases {
 
     /// Whether a call may reach from one of them to another.
     pub fn lets_across(&self) -> bool {
-        self.words != Words::Dragonfly
+        self.words != DatabaseWords::Dragonfly
     }
 
     /// Where who may not stay in a database begins.
@@ -75,13 +75,13 @@ impl Databases {
 
     /// Whether there is anything to show beyond what Redis knows.
     pub fn is_said(&self) -> bool {
-        self.words != Words::None
+        self.words != DatabaseWords::None
     }
 
     /// As ACL GETUSER shows them.
     pub fn show(&self) -> String {
         match (&self.known, self.words) {
-            (None, Words::Valkey) => "alldbs".to_owned(),
+            (None, DatabaseWords::Valkey) => "alldbs".to_owned(),
             _ => self.listed(),
         }
     }

@@ -17,11 +17,11 @@ mod rule;
 mod selector;
 mod user;
 
-pub use catalog::{Catalog, Row};
+pub use catalog::{Catalog, CatalogRow};
 pub use check::{CheckedCall, Denied, ReadRights};
 pub use databases::Databases;
-pub use log::{Context, Log, Refusal};
-pub use pattern::Pattern;
+pub use log::{AclLog, AclRefusal, Context};
+pub use pattern::AclPattern;
 pub use permit::Permit;
 pub use rule::{RuleFault, words};
 pub use selector::Selector;
@@ -46,7 +46,7 @@ pub struct Acl {
     // what `users` says of the default user
     default_needs_login: AtomicBool,
     default_has_password: AtomicBool,
-    log: Mutex<Log>,
+    log: Mutex<AclLog>,
     denials: [AtomicU64; DENIALS.len()],
 }
 
@@ -63,7 +63,7 @@ pub struct Changed {
 
 impl Acl {
     /// The default user alone, who may do everything, on a server of so many databases.
-    pub fn new(rows: Vec<Row>, dbs_len: usize) -> Acl {
+    pub fn new(rows: Vec<CatalogRow>, dbs_len: usize) -> Acl {
         let catalog = Catalog::new(rows, dbs_len);
         let acl = Acl {
             users: RwLock::default(),
@@ -81,7 +81,7 @@ impl Acl {
     /// The users that the settings name: `requirepass`, then `user` lines or the access file.
     ///
     /// Errors: a line about what is wrong with them.
-    pub fn start(rows: Vec<Row>, live: &Live) -> Result<Acl, String> {
+    pub fn start(rows: Vec<CatalogRow>, live: &Live) -> Result<Acl, String> {
         let acl = Acl::new(rows, live.dbnum as usize);
         acl.set_default_password(live.requirepass.as_bytes());
         if !live.users.is_empty() && live.aclfile.is_some() {
@@ -220,7 +220,7 @@ impl Acl {
     }
 
     /// The log of refusals.
-    pub fn log(&self) -> std::sync::MutexGuard<'_, Log> {
+    pub fn log(&self) -> std::sync::MutexGuard<'_, AclLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 /// One kind of refusal.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct AclLogEntry {
     /// How often.
     pub count: u64,
     /// What was refused.
-    pub refusal: Refusal,
+    pub refusal: AclRefusal,
     /// Never used twice.
     pub id: u64,
     /// When it happened first, Unix ms.
@@ -21,7 +21,7 @@ pub struct Entry {
 
 /// What was refused, and to whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct AclRefusal {
     /// `command`, `key`, `channel`, `database` or `auth`.
     pub reason: &'static str,
     /// Where the command came from.
@@ -56,8 +56,8 @@ impl Context {
 
 /// The refusals, newest first.
 #[derive(Debug, Default)]
-pub struct Log {
-    entries: VecDeque<Entry>,
+pub struct AclLog {
+    entries: VecDeque<AclLogEntry>,
     next_id: u64,
 }
 
@@ -68,13 +68,13 @@ const COMPARED: usize = 10;
 /// Bytes of a key or name that are kept.
 const OBJECT_BYTES_MAX: usize = 1024;
 
-impl Log {
+impl AclLog {
     /// Notes a refusal; `len_max` is `acllog-max-len`.
-    pub fn add(&mut self, mut refusal: Refusal, client: String, now_ms: u64, len_max: u64) {
+    pub fn add(&mut self, mut refusal: AclRefusal, client: String, now_ms: u64, len_max: u64) {
         refusal.object.truncate(OBJECT_BYTES_MAX);
         let len_max = usize::try_from(len_max).unwrap_or(usize::MAX);
         let is_like =
-            |entry: &Entry| entry.refusal == refusal && now_ms.abs_diff(entry.updated_ms) <= GROUPED_MS;
+            |entry: &AclLogEntry| entry.refusal == refusal && now_ms.abs_diff(entry.updated_ms) <= GROUPED_MS;
         let like = self.entries.iter().take(COMPARED).position(is_like);
         match like.and_then(|at| self.entries.remove(at)) {
             _ if len_max == 0 => {}
@@ -88,14 +88,21 @@ impl Log {
                 let id = self.next_id;
                 self.next_id += 1;
                 let (created_ms, updated_ms) = (now_ms, now_ms);
-                self.entries.push_front(Entry { count: 1, refusal, id, created_ms, updated_ms, client });
+                self.entries.push_front(AclLogEntry {
+                    count: 1,
+                    refusal,
+                    id,
+                    created_ms,
+                    updated_ms,
+                    client,
+                });
             }
         }
         self.entries.truncate(len_max);
     }
 
     /// The entries, newest first.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = &AclLogEntry> {
         self.entries.iter()
     }
 
@@ -109,14 +116,14 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn refusal(object: &str, reason: &'static str) -> Refusal {
-        Refusal { reason, context: Context::TopLevel, object: object.into(), user: "u".into() }
+    fn refusal(object: &str, reason: &'static str) -> AclRefusal {
+        AclRefusal { reason, context: Context::TopLevel, object: object.into(), user: "u".into() }
     }
 
     #[test]
     fn like_refusals_share_an_entry_for_a_minute() {
-        let mut log = Log::default();
-        let add = |log: &mut Log, object: &str, now_ms| {
+        let mut log = AclLog::default();
+        let add = |log: &mut AclLog, object: &str, now_ms| {
             log.add(refusal(object, "key"), format!("at {now_ms}"), now_ms, 128);
         };
         for now_ms in [1000, 2000, 61_000, 121_500] {
@@ -141,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_log_is_cut_to_its_length() {
-        let mut log = Log::default();
+        let mut log = AclLog::default();
         for n in 0..10 {
             log.add(refusal(&n.to_string(), "key"), String::new(), n, 3);
         }

@@ -5,15 +5,15 @@ use darter_base::glob;
 
 /// A glob pattern, ready to be matched often.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct AclPattern {
     text: Box<[u8]>,
-    shape: Shape,
+    shape: PatternShape,
     // Of a prefix: its first bytes as a word, and which bytes of it count.
     head: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum PatternShape {
     /// `*`
     Anything,
     /// No special character.
@@ -24,21 +24,21 @@ enum Shape {
     Glob,
 }
 
-impl Pattern {
+impl AclPattern {
     /// The pattern `text`.
-    pub fn new(text: &[u8]) -> Pattern {
+    pub fn new(text: &[u8]) -> AclPattern {
         let literal_len = glob::literal_prefix(text).len();
         let shape = match text {
-            b"*" => Shape::Anything,
-            _ if literal_len == text.len() => Shape::Literal,
-            [head @ .., b'*'] if literal_len == head.len() => Shape::Prefix,
-            _ => Shape::Glob,
+            b"*" => PatternShape::Anything,
+            _ if literal_len == text.len() => PatternShape::Literal,
+            [head @ .., b'*'] if literal_len == head.len() => PatternShape::Prefix,
+            _ => PatternShape::Glob,
         };
         let mut bytes = [0; 8];
         let head_len = literal_len.min(8);
         bytes[..head_len].copy_from_slice(&text[..head_len]);
         let mask = u64::MAX.checked_shr(64 - 8 * head_len as u32).unwrap_or(0);
-        Pattern { text: text.into(), shape, head: (u64::from_le_bytes(bytes), mask) }
+        AclPattern { text: text.into(), shape, head: (u64::from_le_bytes(bytes), mask) }
     }
 
     /// How it was written.
@@ -48,19 +48,19 @@ impl Pattern {
 
     /// Whether it is `*`.
     pub fn is_anything(&self) -> bool {
-        self.shape == Shape::Anything
+        self.shape == PatternShape::Anything
     }
 
     /// How many bytes decide alone whether a name that has them matches; `None`: more is looked at.
     #[inline]
     pub fn prefix_len(&self) -> Option<usize> {
-        (self.shape == Shape::Prefix).then(|| self.text.len() - 1)
+        (self.shape == PatternShape::Prefix).then(|| self.text.len() - 1)
     }
 
     /// A word and its bits that decide alone whether a name of eight bytes or more matches; `None`: they do not.
     #[inline]
     pub fn head(&self) -> Option<(u64, u64)> {
-        (self.shape == Shape::Prefix && self.text.len() <= 9).then_some(self.head)
+        (self.shape == PatternShape::Prefix && self.text.len() <= 9).then_some(self.head)
     }
 
     /// Whether `name` matches. Cost: a comparison, or O(pattern x name) for patterns with stars inside.
@@ -68,15 +68,15 @@ impl Pattern {
     pub fn matches(&self, name: &[u8]) -> bool {
         match self.shape {
             // As the glob has it.
-            Shape::Anything => !name.is_empty(),
-            Shape::Literal => *self.text == *name,
-            Shape::Prefix => match name.first_chunk() {
+            PatternShape::Anything => !name.is_empty(),
+            PatternShape::Literal => *self.text == *name,
+            PatternShape::Prefix => match name.first_chunk() {
                 // Most prefixes differ from most keys in a word that is compared at once.
                 Some(head) if (u64::from_le_bytes(*head) ^ self.head.0) & self.head.1 != 0 => false,
                 Some(_) if self.text.len() <= 9 => true,
                 _ => name.starts_with(&self.text[..self.text.len() - 1]),
             },
-            Shape::Glob => glob::matches(&self.text, name, false),
+            PatternShape::Glob => glob::matches(&self.text, name, false),
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
             ] {
                 let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
                 let wanted = glob::matches(pattern, name, false);
-                let known = Pattern::new(pattern);
+                let known = AclPattern::new(pattern);
                 assert_eq!(known.matches(name), wanted, "{pattern:?} {name:?}");
                 if let (Some((word, mask)), Some(head)) = (known.head(), name.first_chunk()) {
                     let is_alike = (u64::from_le_bytes(*head) ^ word) & mask == 0;

@@ -3,24 +3,24 @@
 //!
 //! It says yes only where `check` would; what it does not cover is asked about call by call.
 
-use darter_command::call_keys::Access;
+use darter_command::call_keys::KeyAccess;
 use darter_command::spec::Inlined;
 
-use crate::catalog::{Catalog, Needs, Row};
-use crate::pattern::Pattern;
+use crate::catalog::{Catalog, CatalogRow, Needs};
+use crate::pattern::AclPattern;
 use crate::selector::Selector;
 use crate::user::User;
 
 /// Calls of a command with one key that are allowed.
 pub struct Permit<'a> {
     selector: &'a Selector,
-    access: Access,
+    access: KeyAccess,
     /// Every call is.
     covers_all: bool,
     /// With so many arguments only, the name included.
     args_len: Option<usize>,
     /// The one pattern that matters, where there is one.
-    only: Option<&'a Pattern>,
+    only: Option<&'a AclPattern>,
 }
 
 /// The words of SET without options.
@@ -34,7 +34,7 @@ impl User {
 
     /// The calls of `row`, a data command, that are allowed as far as their one key is. `None`: each is to be asked
     /// about, which says nothing of whether it is allowed.
-    pub fn permit(&self, catalog: &Catalog, row: &Row) -> Option<Permit<'_>> {
+    pub fn permit(&self, catalog: &Catalog, row: &CatalogRow) -> Option<Permit<'_>> {
         let [selector] = self.selectors() else { return None };
         if !selector.allows_command(catalog.place(row), None) || !selector.databases().allows_all() {
             return None;
@@ -44,7 +44,7 @@ impl User {
             Needs::Same(access) => (access, None),
             // SET without options reads nothing.
             Needs::ByCall(_) if row.spec.inlined == Inlined::Set => {
-                (Access { reads: false, writes: true }, Some(SET_WORDS))
+                (KeyAccess { reads: false, writes: true }, Some(SET_WORDS))
             }
             Needs::ByCall(_) | Needs::Nothing => return None,
         };
@@ -62,7 +62,7 @@ impl Permit<'_> {
 
     /// The one pattern that decides, if there is one.
     #[inline]
-    pub fn only(&self) -> Option<&Pattern> {
+    pub fn only(&self) -> Option<&AclPattern> {
         self.only
     }
 

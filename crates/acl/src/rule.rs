@@ -2,7 +2,7 @@
 //!
 //! Total: any bytes are a rule or a fault. `print(parse(x))` is a fixed point, see the tests.
 
-use darter_command::call_keys::Access;
+use darter_command::call_keys::KeyAccess;
 use darter_command::category::Categories;
 use darter_command::reader;
 
@@ -170,7 +170,7 @@ fn add_keys(selector: &mut Selector, rule: &[u8]) -> Result<(), RuleFault> {
         return Err(RuleFault::KeysAfterAll);
     }
     let at = rule.iter().position(|&byte| byte == b'~').unwrap_or(rule.len());
-    let mut access = Access { reads: at == 0, writes: at == 0 };
+    let mut access = KeyAccess { reads: at == 0, writes: at == 0 };
     for letter in rule.get(1..at).unwrap_or_default() {
         let place = match letter.to_ascii_lowercase() {
             b'r' => &mut access.reads,
@@ -181,7 +181,7 @@ fn add_keys(selector: &mut Selector, rule: &[u8]) -> Result<(), RuleFault> {
             return Err(RuleFault::Syntax);
         }
     }
-    if access == Access::default() {
+    if access == KeyAccess::default() {
         return Err(RuleFault::Syntax);
     }
     selector.add_keys(whole(rule.get(at + 1..).unwrap_or_default())?, access);

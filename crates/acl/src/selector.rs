@@ -1,12 +1,12 @@
 //! A selector: a set of commands, and the keys, channels and databases they may be used on. A user has one of its own
 //! and any number in parentheses; a call is allowed when one selector allows all of it.
 
-use darter_command::call_keys::Access;
+use darter_command::call_keys::KeyAccess;
 use darter_command::category::Categories;
 
-use crate::catalog::{Catalog, Row};
+use crate::catalog::{Catalog, CatalogRow};
 use crate::databases::Databases;
-use crate::pattern::Pattern;
+use crate::pattern::AclPattern;
 
 /// What may be done.
 #[derive(Clone, Debug)]
@@ -24,20 +24,20 @@ pub struct Selector {
     has_all_keys: bool,
     keys: Vec<KeyPattern>,
     has_all_channels: bool,
-    channels: Vec<Pattern>,
+    channels: Vec<AclPattern>,
     databases: Databases,
 }
 
 #[derive(Clone, Debug)]
 struct KeyPattern {
-    pattern: Pattern,
-    access: Access,
+    pattern: AclPattern,
+    access: KeyAccess,
 }
 
 impl KeyPattern {
     /// Whether it allows all that is wanted.
     #[inline]
-    fn gives(&self, wanted: Access) -> bool {
+    fn gives(&self, wanted: KeyAccess) -> bool {
         self.access.reads >= wanted.reads && self.access.writes >= wanted.writes
     }
 }
@@ -69,7 +69,7 @@ impl Selector {
     }
 
     /// Allows or takes a command with its subcommands.
-    pub fn set_command(&mut self, catalog: &Catalog, row: &Row, on: bool) {
+    pub fn set_command(&mut self, catalog: &Catalog, row: &CatalogRow, on: bool) {
         self.set_bits(catalog, row, on);
         self.note_rule(row.spec.name, on);
     }
@@ -83,7 +83,7 @@ impl Selector {
     }
 
     /// Allows a command where its first argument is `arg`.
-    pub fn add_first_arg(&mut self, catalog: &Catalog, row: &Row, arg: &str) {
+    pub fn add_first_arg(&mut self, catalog: &Catalog, row: &CatalogRow, arg: &str) {
         let item = (catalog.place(row), arg.as_bytes().into());
         if !self.first_args.contains(&item) {
             self.first_args.push(item);
@@ -91,7 +91,7 @@ impl Selector {
         self.note_rule(&format!("{}|{arg}", row.spec.name), true);
     }
 
-    fn set_bits(&mut self, catalog: &Catalog, row: &Row, on: bool) {
+    fn set_bits(&mut self, catalog: &Catalog, row: &CatalogRow, on: bool) {
         self.set_bit(catalog.place(row), on);
         let place = catalog.place(row);
         self.first_args.retain(|(there, _)| *there != place);
@@ -134,13 +134,13 @@ impl Selector {
     }
 
     /// Allows `access` to the keys that match.
-    pub fn add_keys(&mut self, text: &[u8], access: Access) {
+    pub fn add_keys(&mut self, text: &[u8], access: KeyAccess) {
         match self.keys.iter_mut().find(|known| known.pattern.text() == text) {
             Some(known) => {
                 known.access.reads |= access.reads;
                 known.access.writes |= access.writes;
             }
-            None => self.keys.push(KeyPattern { pattern: Pattern::new(text), access }),
+            None => self.keys.push(KeyPattern { pattern: AclPattern::new(text), access }),
         }
     }
 
@@ -163,12 +163,12 @@ impl Selector {
     /// Allows the channels that match.
     pub fn add_channels(&mut self, text: &[u8]) {
         if !self.channels.iter().any(|known| known.text() == text) {
-            self.channels.push(Pattern::new(text));
+            self.channels.push(AclPattern::new(text));
         }
     }
 
     /// The patterns of the channels allowed, where not all are.
-    pub fn channels(&self) -> &[Pattern] {
+    pub fn channels(&self) -> &[AclPattern] {
         &self.channels
     }
 
@@ -201,12 +201,12 @@ impl Selector {
 
     /// Whether `key` may be used so.
     #[inline]
-    pub(super) fn allows_key(&self, key: &[u8], wanted: Access) -> bool {
+    pub(super) fn allows_key(&self, key: &[u8], wanted: KeyAccess) -> bool {
         self.has_all_keys || self.keys.iter().any(|known| known.gives(wanted) && known.pattern.matches(key))
     }
 
     /// The pattern that alone says which keys may be used so; `None` when there are more, or none.
-    pub(super) fn only_pattern(&self, wanted: Access) -> Option<&Pattern> {
+    pub(super) fn only_pattern(&self, wanted: KeyAccess) -> Option<&AclPattern> {
         let mut giving = self.keys.iter().filter(|known| known.gives(wanted));
         let first = giving.next().filter(|_| !self.has_all_keys)?;
         giving.next().is_none().then_some(&first.pattern)
@@ -225,7 +225,7 @@ impl Selector {
 
     /// Whether a channel, or a pattern of channels, may be used; a pattern only as it is written here.
     pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
-        let fits = |known: &Pattern| if is_pattern { known.text() == name } else { known.matches(name) };
+        let fits = |known: &AclPattern| if is_pattern { known.text() == name } else { known.matches(name) };
         self.has_all_channels || self.channels.iter().any(fits)
     }
 
@@ -246,9 +246,9 @@ impl Selector {
         }
         let shown = self.keys.iter().map(|known| {
             let mark: &[u8] = match known.access {
-                Access { reads: true, writes: false } => b"%R~",
-                Access { reads: false, .. } => b"%W~",
-                Access { .. } => b"~",
+                KeyAccess { reads: true, writes: false } => b"%R~",
+                KeyAccess { reads: false, .. } => b"%W~",
+                KeyAccess { .. } => b"~",
             };
             [mark, known.pattern.text()].concat()
         });

@@ -51,7 +51,7 @@ impl LongDouble {
         if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
             return Some(LongDouble { negative, magnitude: Magnitude::Infinite });
         }
-        Decimal::parse(unsigned)?.to_long_double(negative)
+        LongDecimal::parse(unsigned)?.to_long_double(negative)
     }
 
     /// `value` exactly.
@@ -264,16 +264,16 @@ fn split_decimal(mantissa: u64, shift: u32) -> (u64, u64) {
 }
 
 /// digits * 10^exponent.
-struct Decimal {
+struct LongDecimal {
     // Values 0 to 9, without leading or trailing zeros; none for zero.
     digits: Vec<u8>,
     exponent: i64,
 }
 
-impl Decimal {
+impl LongDecimal {
     /// Digits with at most one point among them, at least one digit, and an exponent or none.
-    fn parse(text: &[u8]) -> Option<Decimal> {
-        let mut decimal = Decimal { digits: Vec::with_capacity(text.len()), exponent: 0 };
+    fn parse(text: &[u8]) -> Option<LongDecimal> {
+        let mut decimal = LongDecimal { digits: Vec::with_capacity(text.len()), exponent: 0 };
         let (mut after_point, mut any, mut at) = (false, false, 0);
         for &byte in text {
             match byte {

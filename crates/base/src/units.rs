@@ -13,9 +13,9 @@ pub fn parse_bytes(text: &[u8]) -> Option<u64> {
     }
     let (number, unit) = split_unit(text);
     if memchr::memchr(b'.', number).is_some() {
-        return scale_fraction(number, Unit::parse(unit)?.binary());
+        return scale_fraction(number, SizeUnit::parse(unit)?.binary());
     }
-    let unit = Unit::parse(unit)?;
+    let unit = SizeUnit::parse(unit)?;
     let factor = if unit.bytes { unit.binary() } else { 1000u64.checked_pow(unit.power)? };
     number::parse_u64_digits(number)?.checked_mul(factor)
 }
@@ -29,7 +29,7 @@ pub fn parse_bytes_binary(text: &[u8]) -> Option<u64> {
         return Some(bytes);
     }
     let (number, unit) = split_unit(text);
-    let factor = Unit::parse(unit)?.binary();
+    let factor = SizeUnit::parse(unit)?.binary();
     match number::parse_u64_digits(number) {
         Some(whole) => whole.checked_mul(factor),
         None => scale_fraction(number, factor),
@@ -50,17 +50,17 @@ pub fn format_bytes_human(bytes: u64) -> String {
     }
 }
 
-struct Unit {
+struct SizeUnit {
     // 0..=6 for b k m g t p e
     power: u32,
     /// Closed by a `b`.
     bytes: bool,
 }
 
-impl Unit {
-    fn parse(unit: &[u8]) -> Option<Unit> {
+impl SizeUnit {
+    fn parse(unit: &[u8]) -> Option<SizeUnit> {
         let (letter, bytes) = match unit {
-            [] => return Some(Unit { power: 0, bytes: false }),
+            [] => return Some(SizeUnit { power: 0, bytes: false }),
             [letter] => (letter, false),
             [letter, b'b' | b'B'] | [letter, b'i' | b'I', b'b' | b'B']
                 if !letter.eq_ignore_ascii_case(&b'b') =>
@@ -70,7 +70,7 @@ impl Unit {
             _ => return None,
         };
         let power = b"bkmgtpe".iter().position(|known| known.eq_ignore_ascii_case(letter))?;
-        Some(Unit { power: power as u32, bytes })
+        Some(SizeUnit { power: power as u32, bytes })
     }
 
     fn binary(&self) -> u64 {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use darter_base::crc::SLOTS_LEN;
 use darter_wire::Reply;
 
-use crate::map::{Health, MoveWay, Node, NodeGroup, SlotMap, SlotRange};
+use crate::map::{Health, MapNode, MoveWay, NodeGroup, SlotMap, SlotRange};
 use crate::route::RoutingRules;
 use crate::stored::write_ranges;
 
@@ -24,7 +24,7 @@ pub enum AddressForm {
 
 impl AddressForm {
     /// The address of `node` in this form.
-    pub fn of(self, node: &Node) -> Option<&str> {
+    pub fn of(self, node: &MapNode) -> Option<&str> {
         match self {
             AddressForm::Ip => Some(&node.ip),
             AddressForm::Hostname if node.hostname.is_empty() => Some("?"),
@@ -34,7 +34,7 @@ impl AddressForm {
     }
 }
 
-fn is_shown(node: &Node) -> bool {
+fn is_shown(node: &MapNode) -> bool {
     node.health != Health::Hidden
 }
 
@@ -47,7 +47,7 @@ pub fn slots(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
     reply.array(ranges.len());
     for (range, group) in ranges {
         // Replicas that cannot serve are left out, as in Redis.
-        let serves = |node: &&Node| node.health == Health::Online;
+        let serves = |node: &&MapNode| node.health == Health::Online;
         let replicas = group.replicas.iter().filter(serves);
         reply.array(3 + replicas.clone().count());
         reply.int(i64::from(range.start));
@@ -56,7 +56,7 @@ pub fn slots(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
     }
 }
 
-fn slots_node(node: &Node, endpoint: AddressForm, reply: &mut Reply<'_>) {
+fn slots_node(node: &MapNode, endpoint: AddressForm, reply: &mut Reply<'_>) {
     reply.array(4);
     reply.bulk_or_null(endpoint.of(node).map(str::as_bytes));
     reply.int(i64::from(node.port));
@@ -85,7 +85,7 @@ pub fn shards(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
             reply.int(i64::from(range.end));
         }
         reply.bulk(b"nodes");
-        let nodes: Vec<&Node> = group.nodes().filter(|node| is_shown(node)).collect();
+        let nodes: Vec<&MapNode> = group.nodes().filter(|node| is_shown(node)).collect();
         reply.array(nodes.len());
         for node in nodes {
             let role = if node.id == group.master.id { "master" } else { "replica" };
@@ -94,7 +94,7 @@ pub fn shards(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
     }
 }
 
-fn shards_node(node: &Node, role: &str, endpoint: AddressForm, reply: &mut Reply<'_>) {
+fn shards_node(node: &MapNode, role: &str, endpoint: AddressForm, reply: &mut Reply<'_>) {
     reply.map(7 + usize::from(!node.hostname.is_empty()));
     reply.bulk(b"id");
     reply.bulk(node.id.as_bytes());
@@ -130,7 +130,7 @@ pub fn nodes(map: &SlotMap) -> String {
 
 /// CLUSTER REPLICAS of a group: the lines of CLUSTER NODES.
 pub fn replicas(map: &SlotMap, group: &NodeGroup) -> Vec<String> {
-    let line = |node: &Node| {
+    let line = |node: &MapNode| {
         let mut text = String::new();
         node_line(map, group, node, &mut text);
         text
@@ -138,8 +138,8 @@ pub fn replicas(map: &SlotMap, group: &NodeGroup) -> Vec<String> {
     group.replicas.iter().filter(|node| is_shown(node)).map(line).collect()
 }
 
-fn node_line(map: &SlotMap, group: &NodeGroup, node: &Node, text: &mut String) {
-    let Node { id, ip, port, bus_port, hostname, .. } = node;
+fn node_line(map: &SlotMap, group: &NodeGroup, node: &MapNode, text: &mut String) {
+    let MapNode { id, ip, port, bus_port, hostname, .. } = node;
     let comma = if hostname.is_empty() { "" } else { "," };
     let me = if *id == map.me() { "myself," } else { "" };
     let is_master = *id == group.master.id;

@@ -5,7 +5,7 @@
 
 use darter_base::crc::SLOTS_LEN;
 
-use crate::map::{MoveWay, Node, NodeGroup, SlotMove, SlotRange, join_ranges};
+use crate::map::{MapNode, MoveWay, NodeGroup, SlotMove, SlotRange, join_ranges};
 use crate::migration::{
     MigrationChange, MigrationState, SlotMigration, end_all, lose_group, must_be_clean, must_not_move,
 };
@@ -18,7 +18,7 @@ pub enum MapChange {
     /// ends.
     Register {
         /// The node.
-        node: Node,
+        node: MapNode,
         /// Unix seconds.
         now_s: u64,
     },
@@ -134,11 +134,11 @@ pub(crate) fn led_group<'m>(map: &'m mut StoredMap, me: &str) -> Result<&'m mut 
 }
 
 /// A group of one node, without slots.
-fn alone(node: Node) -> NodeGroup {
+fn alone(node: MapNode) -> NodeGroup {
     NodeGroup { id: node.id.clone(), epoch: 0, slots: Vec::new(), master: node, replicas: Vec::new() }
 }
 
-fn register(map: &mut StoredMap, node: &Node, now_s: u64) {
+fn register(map: &mut StoredMap, node: &MapNode, now_s: u64) {
     let mut was_restarted = false;
     let groups = map.joined.iter_mut().chain(&mut map.waiting);
     let known = groups
@@ -150,7 +150,7 @@ fn register(map: &mut StoredMap, node: &Node, now_s: u64) {
             // A node that does not know its address keeps the one by which it was met.
             let ip = if node.ip.is_empty() { std::mem::take(&mut known.ip) } else { node.ip.clone() };
             was_restarted = known.boot != node.boot;
-            *known = Node { ip, ..node.clone() };
+            *known = MapNode { ip, ..node.clone() };
         }
     }
     if was_restarted {
@@ -292,7 +292,7 @@ fn bump(map: &mut StoredMap, me: &str) -> Result<MapAnswer, String> {
 }
 
 /// Takes a node out of its group. A group that it led alone is gone with its slots.
-fn take_out(map: &mut StoredMap, id: &str) -> Result<Node, String> {
+fn take_out(map: &mut StoredMap, id: &str) -> Result<MapNode, String> {
     let place = map.place_of(id).ok_or_else(|| format!("Unknown node {id}"))?;
     let group = map.group_mut(place).ok_or(NOBODY)?;
     if let Some(at) = group.replicas.iter().position(|node| node.id == id) {

@@ -15,7 +15,9 @@ pub mod stored;
 
 pub use change::MapChange;
 pub use darter_base::slot::slot_of;
-pub use map::{Health, MoveWay, Node, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits};
+pub use map::{
+    Health, MapNode, MoveWay, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits,
+};
 pub use migration::{MigrationChange, MigrationState, SlotMigration};
 pub use pushed::parse;
 pub use route::{Ask, Routing, RoutingRules};

@@ -63,7 +63,7 @@ impl Health {
 
 /// A server of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Node {
+pub struct MapNode {
     /// Its id.
     pub id: String,
     /// The address for clients: an IP address or a host name.
@@ -90,14 +90,14 @@ pub struct NodeGroup {
     /// Its slots: ascending, no two ranges touch.
     pub slots: Vec<SlotRange>,
     /// The node that serves writes.
-    pub master: Node,
+    pub master: MapNode,
     /// The nodes that follow it.
-    pub replicas: Vec<Node>,
+    pub replicas: Vec<MapNode>,
 }
 
 impl NodeGroup {
     /// All nodes, the master first.
-    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub fn nodes(&self) -> impl Iterator<Item = &MapNode> {
         std::iter::once(&self.master).chain(&self.replicas)
     }
 
@@ -441,7 +441,7 @@ impl SlotMap {
     }
 
     /// The group and the node with the id `id`.
-    pub fn find(&self, id: &[u8]) -> Option<(&NodeGroup, &Node)> {
+    pub fn find(&self, id: &[u8]) -> Option<(&NodeGroup, &MapNode)> {
         self.groups.iter().find_map(|group| {
             let node = group.nodes().find(|node| node.id.as_bytes() == id)?;
             Some((group, node))
@@ -467,8 +467,8 @@ pub fn join_ranges(mut ranges: Vec<SlotRange>) -> Result<Vec<SlotRange>, u16> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn node(id: &str, port: u16) -> Node {
-        Node {
+    pub(crate) fn node(id: &str, port: u16) -> MapNode {
+        MapNode {
             id: id.to_owned(),
             ip: "10.0.0.1".to_owned(),
             port,
@@ -479,7 +479,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn group(id: &str, port: u16, slots: &[(u16, u16)], replicas: &[Node]) -> NodeGroup {
+    pub(crate) fn group(id: &str, port: u16, slots: &[(u16, u16)], replicas: &[MapNode]) -> NodeGroup {
         NodeGroup {
             id: id.to_owned(),
             epoch: 5,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use darter_base::crc::SLOTS_LEN;
 use serde_json::{Map as Object, Value};
 
-use crate::map::{GROUPS_MAX, Health, Node, NodeGroup, SlotRange, join_ranges};
+use crate::map::{GROUPS_MAX, Health, MapNode, NodeGroup, SlotRange, join_ranges};
 
 /// Bytes that a configuration may have.
 pub const CONFIG_BYTES_MAX: usize = 16 << 20;
@@ -87,7 +87,7 @@ fn ranges(object: &Object<String, Value>) -> Result<Vec<SlotRange>, String> {
     join_ranges(ranges).map_err(|slot| format!("slot {slot} is there twice"))
 }
 
-fn node(value: &Value) -> Result<Node, String> {
+fn node(value: &Value) -> Result<MapNode, String> {
     let object = value.as_object().ok_or("it is not an object")?;
     let health = match object.get("health") {
         None | Some(Value::Null) => Health::Online,
@@ -102,7 +102,7 @@ fn node(value: &Value) -> Result<Node, String> {
         Some(_) => word(object, "hostname", ADDRESS_BYTES_MAX)?,
     };
     let port = port(object)?;
-    Ok(Node {
+    Ok(MapNode {
         id: word(object, "id", ID_BYTES_MAX)?,
         ip: word(object, "ip", ADDRESS_BYTES_MAX)?,
         port,

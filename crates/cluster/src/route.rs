@@ -5,7 +5,7 @@
 
 use darter_base::slot::slot_of;
 
-use crate::map::{MoveWay, Node, NodeRole, SlotMap, WhoWaits};
+use crate::map::{MapNode, MoveWay, NodeRole, SlotMap, WhoWaits};
 
 /// The slots of one command, or of all commands of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,9 +93,9 @@ pub enum Routing<'a> {
     /// The keys have different slots.
     CrossSlot,
     /// Another node serves the slot.
-    Moved(u16, &'a Node),
+    Moved(u16, &'a MapNode),
     /// Keys of the slot are leaving for a node, which is to be asked for those that are not here any more.
-    Leaving(u16, &'a Node),
+    Leaving(u16, &'a MapNode),
     /// Keys of the slot are arriving, and the owner has sent the client: several keys are served if all are here.
     Arriving,
     /// Keys of several slots, one of which moves.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use darter_base::crc::SLOTS_LEN;
 use serde_json::{Value, json};
 
-use crate::map::{GROUPS_MAX, Health, Node, NodeGroup, SlotMap, SlotMove, SlotRange, join_ranges};
+use crate::map::{GROUPS_MAX, Health, MapNode, NodeGroup, SlotMap, SlotMove, SlotRange, join_ranges};
 use crate::migration::SlotMigration;
 
 /// See above.
@@ -136,7 +136,7 @@ fn group_value(group: &NodeGroup) -> Value {
     })
 }
 
-fn node_value(node: &Node) -> Value {
+fn node_value(node: &MapNode) -> Value {
     json!({
         "id": node.id, "ip": node.ip, "port": node.port, "bus_port": node.bus_port, "hostname": node.hostname,
         "boot": node.boot,
@@ -170,7 +170,7 @@ pub(crate) fn range_of(value: &Value) -> Result<SlotRange, String> {
 
 fn group(value: &Value) -> Result<NodeGroup, String> {
     let ranges: Result<Vec<SlotRange>, String> = list(value, "slots")?.iter().map(range_of).collect();
-    let replicas: Result<Vec<Node>, String> = list(value, "replicas")?.iter().map(node).collect();
+    let replicas: Result<Vec<MapNode>, String> = list(value, "replicas")?.iter().map(node).collect();
     Ok(NodeGroup {
         id: text(value, "id")?,
         epoch: value.get("epoch").and_then(Value::as_u64).ok_or("epoch is missing")?,
@@ -180,8 +180,8 @@ fn group(value: &Value) -> Result<NodeGroup, String> {
     })
 }
 
-fn node(value: &Value) -> Result<Node, String> {
-    Ok(Node {
+fn node(value: &Value) -> Result<MapNode, String> {
+    Ok(MapNode {
         id: text(value, "id")?,
         ip: text(value, "ip")?,
         port: port(value, "port")?,

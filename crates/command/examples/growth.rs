@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use darter_base::hash::KeyHasher;
 use darter_command::{Ctx, DataCommand, Env, FAMILIES};
 use darter_store::Shard;
-use darter_txn::{Part, Router, ShardSet};
+use darter_txn::{Router, ShardPart, ShardSet};
 use darter_wire::{OwnedArgs, Reply};
 
 /// Inserts faster than this in some round are ignored.
@@ -84,7 +84,7 @@ fn thread_time() -> Duration {
 /// The inserts that took long, by number, with their nanoseconds of the thread and of the wall.
 fn grow(command: &DataCommand, words: Words, members: u64) -> HashMap<u64, [u64; 2]> {
     let hasher = KeyHasher::new(1);
-    let mut part = Part::new(Shard::new(1, 0, hasher).expect("address space"), hasher);
+    let mut part = ShardPart::new(Shard::new(1, 0, hasher).expect("address space"), hasher);
     let (router, env) = (Router::new(hasher, 2), Env::default());
     let shard = router.shard_of(router.key(b"k").hash);
     let (mut out, mut slow) = (Vec::new(), HashMap::new());

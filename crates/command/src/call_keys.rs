@@ -9,18 +9,18 @@ use darter_wire::Args;
 
 /// What a call needs of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Access {
+pub struct KeyAccess {
     /// Its value comes back, or decides what does.
     pub reads: bool,
     /// Its value changes.
     pub writes: bool,
 }
 
-impl Access {
+impl KeyAccess {
     /// What `access`, in Redis' words (`RW access update`), needs.
-    pub fn of(access: &str) -> Access {
+    pub fn of(access: &str) -> KeyAccess {
         let has = |word: &str| access.split(' ').any(|flag| flag == word);
-        Access { reads: has("access"), writes: has("insert") || has("update") || has("delete") }
+        KeyAccess { reads: has("access"), writes: has("insert") || has("update") || has("delete") }
     }
 }
 
@@ -85,11 +85,12 @@ mod tests {
 
     #[test]
     fn groups_of_keys_need_different_things() {
-        let of = |line: &str| -> Vec<(String, Access)> {
-            access(line).into_iter().map(|(key, access)| (key, Access::of(access))).collect()
+        let of = |line: &str| -> Vec<(String, KeyAccess)> {
+            access(line).into_iter().map(|(key, access)| (key, KeyAccess::of(access))).collect()
         };
-        let (read, write) = (Access { reads: true, writes: false }, Access { reads: false, writes: true });
-        let named = |pairs: &[(&str, Access)]| -> Vec<(String, Access)> {
+        let (read, write) =
+            (KeyAccess { reads: true, writes: false }, KeyAccess { reads: false, writes: true });
+        let named = |pairs: &[(&str, KeyAccess)]| -> Vec<(String, KeyAccess)> {
             pairs.iter().map(|(key, access)| ((*key).to_owned(), *access)).collect()
         };
         assert_eq!(of("copy a b"), named(&[("a", read), ("b", write)]));
@@ -97,6 +98,6 @@ mod tests {
         assert_eq!(of("zunionstore d 2 a b"), named(&[("d", write), ("a", read), ("b", read)]));
         assert_eq!(of("georadius a 1 2 3 m store b"), named(&[("a", read), ("b", write)]));
         assert_eq!(of("xread streams a b 0 0"), named(&[("a", read), ("b", read)]));
-        assert_eq!(of("exists a"), named(&[("a", Access::default())]));
+        assert_eq!(of("exists a"), named(&[("a", KeyAccess::default())]));
     }
 }

@@ -6,15 +6,15 @@ use darter_base::hash::KeyHasher;
 use darter_store::change::{JournalReaders, Noted, Vocabulary};
 use darter_store::keyed::WrongType;
 use darter_store::rdb::Versions;
-use darter_store::shard::Full;
+use darter_store::shard::ShardFull;
 use darter_store::{Arena, Collection, Event, Key, Keyed, Record, Shard, Text};
-use darter_txn::{Part, ShardSet};
+use darter_txn::{ShardPart, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::Fault;
 use crate::hash::PACKS_AT_ONCE;
 use crate::incremental::Staged;
-use crate::slices::Rest;
+use crate::slices::SlicesRest;
 use crate::slot_usage::SlotUsage;
 
 /// Limits and thresholds that commands read; a copy of the configuration.
@@ -93,7 +93,7 @@ pub fn begins_batch(at: usize, len: usize) -> bool {
 
 /// A command that found nothing and wants to wait for one of its keys. After the timeout its reply is a null array.
 #[derive(Debug)]
-pub struct Wait {
+pub struct BlockingWait {
     /// Longest wait in milliseconds; `None` without a limit.
     pub timeout_ms: Option<u64>,
     /// Index of an argument that is a key to write to, not to wait for (BLMOVE's destination); 0 without one.
@@ -104,10 +104,10 @@ pub struct Wait {
     pub args: Option<OwnedArgs>,
 }
 
-impl Wait {
+impl BlockingWait {
     /// A wait that ends with a change of a key; `dest` as above.
-    pub fn for_a_key(timeout_ms: Option<u64>, dest: usize) -> Wait {
-        Wait { timeout_ms, dest, ready_at_ms: None, args: None }
+    pub fn for_a_key(timeout_ms: Option<u64>, dest: usize) -> BlockingWait {
+        BlockingWait { timeout_ms, dest, ready_at_ms: None, args: None }
     }
 }
 
@@ -131,11 +131,11 @@ pub struct Ctx<'a> {
     /// True if the body may run again when the slices of its work are done; false for a command that could wait then.
     pub may_repeat: bool,
     /// Set by a body that left the rest of its answer to slices, after it wrote the head.
-    pub rest: Option<Rest>,
+    pub rest: Option<SlicesRest>,
     /// The complete result of slices, which the body must store now.
     pub staged: Option<Staged>,
     /// Set by a body that wants to wait for its keys; its output is discarded then.
-    pub wait: Option<Box<Wait>>,
+    pub wait: Option<Box<BlockingWait>>,
     /// The key that became ready, while a waiting command is retried. Only its shard, and that of the destination, is
     /// held then.
     pub only_key: Option<&'a [u8]>,
@@ -233,7 +233,7 @@ impl<'a> Ctx<'a> {
     /// existed. The caller reports the events.
     ///
     /// Errors: no room; nothing changed. Cost: O(value) when the keys are in different shards.
-    pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<bool, Full> {
+    pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<bool, ShardFull> {
         if self.are_together(from.1, to.1) {
             let (source, target) = (self.key(from.1), self.key(to.1));
             let now_ms = self.now_ms;
@@ -277,7 +277,7 @@ impl<'a> Ctx<'a> {
 
     /// [`Ctx::set_text`] of the key at index 1 of `args`, the command's only one.
     #[inline]
-    pub fn set_first_text(&mut self, args: Args<'_>, value: &[u8], event: Event) -> Result<(), Full> {
+    pub fn set_first_text(&mut self, args: Args<'_>, value: &[u8], event: Event) -> Result<(), ShardFull> {
         let key = self.first_key(args);
         let (db, now_ms) = (self.db, self.now_ms);
         self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
@@ -405,7 +405,7 @@ impl<'a> Ctx<'a> {
     ///
     /// Errors: no room; the old value stays.
     #[inline]
-    pub fn set_text(&mut self, name: &[u8], value: &[u8], event: Event) -> Result<(), Full> {
+    pub fn set_text(&mut self, name: &[u8], value: &[u8], event: Event) -> Result<(), ShardFull> {
         let key = self.key(name);
         let (db, now_ms) = (self.db, self.now_ms);
         self.shards.part_mut(key).shard.set_text(db, key, value, now_ms, event)
@@ -424,7 +424,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Ends a body that found nothing: it waits if that is allowed, else it replies immediately.
-    pub fn wait_or_reply(&mut self, wait: Wait, reply: &mut Reply<'_>) {
+    pub fn wait_or_reply(&mut self, wait: BlockingWait, reply: &mut Reply<'_>) {
         if self.may_wait {
             self.wait = Some(Box::new(wait));
         } else {
@@ -451,12 +451,12 @@ impl<'a> Ctx<'a> {
     }
 
     /// All held parts with their shard numbers, ascending.
-    pub fn each_part(&mut self, visit: impl FnMut(u16, &mut Part)) {
+    pub fn each_part(&mut self, visit: impl FnMut(u16, &mut ShardPart)) {
         self.shards.each_mut(visit);
     }
 
     /// Part of shard `id`, if held.
-    pub fn part(&mut self, id: u16) -> Option<&mut Part> {
+    pub fn part(&mut self, id: u16) -> Option<&mut ShardPart> {
         self.shards.by_id(id)
     }
 

@@ -1,11 +1,11 @@
 //! `EX`, `PX`, `EXAT`, `PXAT`: deadlines of keys in commands' options.
 
 use crate::fault::Fault;
-use crate::reader::{self, Reader};
+use crate::reader::{self, ArgReader};
 
 /// The unit of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
+pub enum TimeUnit {
     /// Seconds from now.
     Seconds,
     /// Milliseconds from now.
@@ -16,16 +16,16 @@ pub enum Unit {
     UnixMillis,
 }
 
-impl Unit {
+impl TimeUnit {
     /// Returns true if the time counts from 1970 and not from now.
     pub fn is_absolute(self) -> bool {
-        matches!(self, Unit::UnixSeconds | Unit::UnixMillis)
+        matches!(self, TimeUnit::UnixSeconds | TimeUnit::UnixMillis)
     }
 
     fn scale(self) -> i64 {
         match self {
-            Unit::Seconds | Unit::UnixSeconds => 1000,
-            Unit::Millis | Unit::UnixMillis => 1,
+            TimeUnit::Seconds | TimeUnit::UnixSeconds => 1000,
+            TimeUnit::Millis | TimeUnit::UnixMillis => 1,
         }
     }
 
@@ -40,29 +40,29 @@ impl Unit {
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline<'a> {
     arg: &'a [u8],
-    unit: Unit,
+    unit: TimeUnit,
 }
 
 impl<'a> Deadline<'a> {
     /// The number `arg` in `unit`.
-    pub fn new(arg: &'a [u8], unit: Unit) -> Deadline<'a> {
+    pub fn new(arg: &'a [u8], unit: TimeUnit) -> Deadline<'a> {
         Deadline { arg, unit }
     }
 
     /// Reads `EX n` or a similar option, if it comes next.
-    pub fn take(reader: &mut Reader<'a>) -> Option<Deadline<'a>> {
-        const WORDS: [(&str, Unit); 4] = [
-            ("EX", Unit::Seconds),
-            ("PX", Unit::Millis),
-            ("EXAT", Unit::UnixSeconds),
-            ("PXAT", Unit::UnixMillis),
+    pub fn take(reader: &mut ArgReader<'a>) -> Option<Deadline<'a>> {
+        const WORDS: [(&str, TimeUnit); 4] = [
+            ("EX", TimeUnit::Seconds),
+            ("PX", TimeUnit::Millis),
+            ("EXAT", TimeUnit::UnixSeconds),
+            ("PXAT", TimeUnit::UnixMillis),
         ];
         let (_, unit) = WORDS.iter().find(|(word, _)| reader.take_with(word, 1))?;
         Some(Deadline { arg: reader.bytes().ok()?, unit: *unit })
     }
 
     /// Its unit.
-    pub fn unit(self) -> Unit {
+    pub fn unit(self) -> TimeUnit {
         self.unit
     }
 
@@ -97,16 +97,16 @@ mod tests {
     #[test]
     fn numbers_become_unix_milliseconds_or_are_refused() {
         let of = |arg: &'static str, unit| Deadline::new(arg.as_bytes(), unit).resolve(1_000_000, "set");
-        assert_eq!(of("10", Unit::Seconds), Ok(1_010_000));
-        assert_eq!(of("10", Unit::Millis), Ok(1_000_010));
-        assert_eq!(of("10", Unit::UnixSeconds), Ok(10_000));
-        assert_eq!(of("10", Unit::UnixMillis), Ok(10));
+        assert_eq!(of("10", TimeUnit::Seconds), Ok(1_010_000));
+        assert_eq!(of("10", TimeUnit::Millis), Ok(1_000_010));
+        assert_eq!(of("10", TimeUnit::UnixSeconds), Ok(10_000));
+        assert_eq!(of("10", TimeUnit::UnixMillis), Ok(10));
         let refused = Err(Fault::InvalidExpire("set"));
-        assert_eq!(of("0", Unit::Seconds), refused);
-        assert_eq!(of("-5", Unit::UnixMillis), refused);
-        assert_eq!(of("9223372036854775807", Unit::Seconds), refused);
-        assert_eq!(of("9223372036854775807", Unit::Millis), refused);
-        assert_eq!(of("9223372036854775", Unit::UnixSeconds), Ok(9_223_372_036_854_775_000));
-        assert_eq!(of("x", Unit::Seconds), Err(Fault::NotInteger));
+        assert_eq!(of("0", TimeUnit::Seconds), refused);
+        assert_eq!(of("-5", TimeUnit::UnixMillis), refused);
+        assert_eq!(of("9223372036854775807", TimeUnit::Seconds), refused);
+        assert_eq!(of("9223372036854775807", TimeUnit::Millis), refused);
+        assert_eq!(of("9223372036854775", TimeUnit::UnixSeconds), Ok(9_223_372_036_854_775_000));
+        assert_eq!(of("x", TimeUnit::Seconds), Err(Fault::NotInteger));
     }
 }

@@ -2,7 +2,7 @@
 //! computes the same one, so that the two can be compared.
 
 use darter_base::sha1::{self, sha1};
-use darter_store::rdb::{self, Source};
+use darter_store::rdb::{self, RdbSource};
 use darter_store::{Shard, Type};
 use darter_wire::{Args, Reply};
 
@@ -34,9 +34,9 @@ const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).wit
 
 /// A signature under construction.
 #[derive(Clone, Copy, Default)]
-struct Digest([u8; sha1::LEN]);
+struct DigestOutput([u8; sha1::LEN]);
 
-impl Digest {
+impl DigestOutput {
     /// Adds `bytes` in a way that forgets the order.
     fn add(&mut self, bytes: &[u8]) {
         self.0.iter_mut().zip(sha1(bytes)).for_each(|(byte, other)| *byte ^= other);
@@ -50,7 +50,7 @@ impl Digest {
 }
 
 /// A record's value in the form of RDB files, with the other facts that the digest needs.
-struct Value {
+struct DigestValue {
     kind: Type,
     bytes: Vec<u8>,
     has_deadline: bool,
@@ -64,7 +64,7 @@ const RDB_SET_WITH_TTL: u8 = 32;
 
 fn digest(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (dbs_len, now_ms) = (ctx.dbs_len, ctx.now_ms);
-    let mut sum = Digest::default();
+    let mut sum = DigestOutput::default();
     for db in 0..dbs_len {
         let mut names: Vec<Vec<u8>> = Vec::new();
         ctx.each_part(|_, part| names_of(&part.shard, db, now_ms, &mut names));
@@ -72,7 +72,7 @@ fn digest(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
             sum.mix(&(db as u32).to_be_bytes());
         }
         for name in names {
-            let mut one = Digest::default();
+            let mut one = DigestOutput::default();
             one.mix(&name);
             if let Some(value) = value_at(ctx, db, &name)? {
                 add_value(&mut one, &value).ok_or(UNREADABLE)?;
@@ -98,7 +98,7 @@ fn digest_value(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
     let db = ctx.db;
     reply.array(args.len().saturating_sub(2));
     for name in args.iter().skip(2) {
-        let mut one = Digest::default();
+        let mut one = DigestOutput::default();
         if let Some(value) = value_at(ctx, db, name)? {
             add_value(&mut one, &value).ok_or(UNREADABLE)?;
         }
@@ -107,7 +107,7 @@ fn digest_value(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
-fn value_at(ctx: &mut Ctx<'_>, db: usize, name: &[u8]) -> Result<Option<Value>, Fault> {
+fn value_at(ctx: &mut Ctx<'_>, db: usize, name: &[u8]) -> Result<Option<DigestValue>, Fault> {
     let place = ctx.at_db(db, name);
     let Some(kind) = place.kind() else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -125,13 +125,13 @@ fn value_at(ctx: &mut Ctx<'_>, db: usize, name: &[u8]) -> Result<Option<Value>, 
             &place.text()?.map(|text| text.bytes().into_owned()).unwrap_or_default(),
         ),
     }
-    Ok(Some(Value { kind, bytes, has_deadline: place.deadline_ms().is_some(), has_member_deadlines }))
+    Ok(Some(DigestValue { kind, bytes, has_deadline: place.deadline_ms().is_some(), has_member_deadlines }))
 }
 
 /// Adds a value; `None` if it cannot be read back, which would be our error.
-fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
+fn add_value(digest: &mut DigestOutput, value: &DigestValue) -> Option<()> {
     digest.mix(&(value.kind as u32).to_be_bytes());
-    let mut source = Source::new(&value.bytes);
+    let mut source = RdbSource::new(&value.bytes);
     match value.kind {
         Type::String => digest.mix(&source.text().ok()?),
         Type::List => {
@@ -141,7 +141,7 @@ fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
         }
         Type::Set => {
             for _ in 0..source.count().ok()? {
-                let mut one = Digest::default();
+                let mut one = DigestOutput::default();
                 one.add(&source.text().ok()?);
                 if value.has_member_deadlines && source.count().ok()? > 0 {
                     one.mix(b"!!expire!!");
@@ -151,7 +151,7 @@ fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
         }
         Type::Zset => {
             for _ in 0..source.count().ok()? {
-                let mut one = Digest::default();
+                let mut one = DigestOutput::default();
                 one.mix(&source.text().ok()?);
                 let score = f64::from_le_bytes(source.array().ok()?);
                 one.mix(seventeen_digits(score).as_bytes());
@@ -167,7 +167,7 @@ fn add_value(digest: &mut Digest, value: &Value) -> Option<()> {
             }
             for _ in 0..source.count().ok()? {
                 let has_deadline = value.has_member_deadlines && source.count().ok()? > 0;
-                let mut one = Digest::default();
+                let mut one = DigestOutput::default();
                 one.mix(&source.text().ok()?);
                 one.mix(&source.text().ok()?);
                 if has_deadline {

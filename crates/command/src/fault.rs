@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use darter_store::keyed::{Refused, WrongType};
-use darter_store::shard::Full;
+use darter_store::keyed::{RefusedWrite, WrongType};
+use darter_store::shard::ShardFull;
 use darter_wire::Args;
 
 /// Bytes of a subcommand's name that an error repeats.
@@ -84,29 +84,29 @@ impl From<WrongType> for Fault {
     }
 }
 
-impl From<Full> for Fault {
-    fn from(_: Full) -> Fault {
+impl From<ShardFull> for Fault {
+    fn from(_: ShardFull) -> Fault {
         Fault::OutOfMemory
     }
 }
 
-impl From<Refused> for Fault {
-    fn from(refused: Refused) -> Fault {
+impl From<RefusedWrite> for Fault {
+    fn from(refused: RefusedWrite) -> Fault {
         match refused {
-            Refused::WrongType => Fault::WrongType,
-            Refused::Full => Fault::OutOfMemory,
+            RefusedWrite::WrongType => Fault::WrongType,
+            RefusedWrite::Full => Fault::OutOfMemory,
         }
     }
 }
 
-impl From<darter_pack::table::Full> for Fault {
-    fn from(_: darter_pack::table::Full) -> Fault {
+impl From<darter_pack::table::PackFull> for Fault {
+    fn from(_: darter_pack::table::PackFull) -> Fault {
         Fault::OutOfMemory
     }
 }
 
-impl From<darter_pack::tree::Full> for Fault {
-    fn from(_: darter_pack::tree::Full) -> Fault {
+impl From<darter_pack::tree::TreeFull> for Fault {
+    fn from(_: darter_pack::tree::TreeFull) -> Fault {
         Fault::OutOfMemory
     }
 }

@@ -4,7 +4,7 @@ use darter_store::rdb;
 use darter_wire::{Args, Reply};
 
 use crate::keys::object::encoding_of;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Flags, Group, Keys, Marks, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -48,7 +48,7 @@ const fn debug(name: &'static str, syntax: &'static str, summary: &'static str) 
 }
 
 fn usage(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 3);
+    let mut reader = ArgReader::new(args, 3);
     while !reader.is_done() {
         if !reader.take_with("samples", 1) || reader.int()? < 0 {
             return Err(Fault::Syntax);

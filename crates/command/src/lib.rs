@@ -46,9 +46,9 @@ pub(crate) mod testing;
 pub mod topk;
 pub mod zset;
 
-pub use ctx::{Ctx, Env, MayRead, Wait};
+pub use ctx::{BlockingWait, Ctx, Env, MayRead};
 pub use fault::Fault;
-pub use reader::Reader;
+pub use reader::ArgReader;
 pub use spec::{Command, Flags, Group, Keys, Marks, Rarity, Reach, Spec};
 
 /// A data command's body. It runs with its shards held, at one point in time.

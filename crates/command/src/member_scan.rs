@@ -5,7 +5,7 @@ use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_wire::{Args, Reply};
 
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::{Env, Fault};
 
 /// The cursor, as a client sent it; a negative one wraps around, as in C.
@@ -37,7 +37,7 @@ pub(crate) const COUNT_MAX: usize = 1000;
 
 /// The parts to show.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options<'a> {
+pub(crate) struct MemberScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     /// Members to look at, about.
     pub count: usize,
@@ -45,11 +45,11 @@ pub(crate) struct Options<'a> {
     pub no_values: bool,
 }
 
-impl<'a> Options<'a> {
+impl<'a> MemberScanOptions<'a> {
     /// Reads the options, which start at argument 3.
-    pub fn parse(args: Args<'a>, is_hash: bool) -> Result<Options<'a>, Fault> {
-        let mut options = Options { pattern: None, count: 10, no_values: false };
-        let mut reader = Reader::new(args, 3);
+    pub fn parse(args: Args<'a>, is_hash: bool) -> Result<MemberScanOptions<'a>, Fault> {
+        let mut options = MemberScanOptions { pattern: None, count: 10, no_values: false };
+        let mut reader = ArgReader::new(args, 3);
         while !reader.is_done() {
             if reader.take_with("COUNT", 1) {
                 let count = usize::try_from(reader.int()?).ok().filter(|&n| n > 0);

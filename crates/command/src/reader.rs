@@ -7,15 +7,15 @@ use crate::fault::Fault;
 
 /// A position among the arguments of a command.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct ArgReader<'a> {
     args: Args<'a>,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ArgReader<'a> {
     /// Starts at argument `at` (0 is the command's name).
-    pub fn new(args: Args<'a>, at: usize) -> Reader<'a> {
-        Reader { args, at }
+    pub fn new(args: Args<'a>, at: usize) -> ArgReader<'a> {
+        ArgReader { args, at }
     }
 
     /// Arguments not yet read.

@@ -5,20 +5,20 @@
 use std::sync::Arc;
 
 use darter_pack::tree::Direction;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_store::reads::Stretch;
 use darter_store::{Expiry, Object};
 use darter_wire::{Args, Reply};
 
 use crate::Ctx;
-use crate::incremental::{Form, Incremental};
+use crate::incremental::{Incremental, StagedForm};
 use crate::item::reply_item;
 
 /// Longer answers are written in slices. This many members take some 20 microseconds.
 pub const LEN_MAX: u64 = 1000;
 
 /// Work that a body leaves to slices: the executor passes it to the connection, which continues it.
-pub enum Rest {
+pub enum SlicesRest {
     /// The members of a collection: the number of the read in its shard.
     Read {
         /// The shard it is in.
@@ -61,9 +61,9 @@ const LEFT_PER_GONE: u64 = 8;
 
 /// A collection to be read from one end to the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole {
+pub struct WholeReply {
     /// The form in which such a collection is built.
-    pub form: Form,
+    pub form: StagedForm,
     /// The stretch to read.
     pub stretch: Stretch,
     /// Its length.
@@ -73,16 +73,16 @@ pub struct Whole {
 }
 
 /// All of a collection; `None` of a stream.
-pub fn whole_of(object: &Object) -> Option<Whole> {
+pub fn whole_of(object: &Object) -> Option<WholeReply> {
     let ranks = |len| Stretch::Ranks(0, len, Direction::Up);
     let (form, stretch, len, due_ms) = match object {
-        Object::Set(set) => (Form::Set, Stretch::All, set.len(), set.next_expiry_ms()),
-        Object::Hash(table) => (Form::Hash, Stretch::All, table.len() as u64, table.min_expiry_ms()),
-        Object::List(list) => (Form::List, ranks(list.len()), list.len(), None),
-        Object::Zset(zset) => (Form::Zset, ranks(zset.len()), zset.len(), zset.next_expiry()),
+        Object::Set(set) => (StagedForm::Set, Stretch::All, set.len(), set.next_expiry_ms()),
+        Object::Hash(table) => (StagedForm::Hash, Stretch::All, table.len() as u64, table.min_expiry_ms()),
+        Object::List(list) => (StagedForm::List, ranks(list.len()), list.len(), None),
+        Object::Zset(zset) => (StagedForm::Zset, ranks(zset.len()), zset.len(), zset.next_expiry()),
         Object::Stream(_) | Object::Module(_) => return None,
     };
-    Some(Whole { form, stretch, len, due_ms })
+    Some(WholeReply { form, stretch, len, due_ms })
 }
 
 /// Writes members, or fields and values of a hash, in the order received.
@@ -90,12 +90,14 @@ pub fn tell_items(resp3: bool) -> Tell {
     Arc::new(move |seen, out| {
         let mut reply = Reply::new(out, resp3);
         match seen {
-            Seen::Item(item) => reply_item(&mut reply, item),
-            Seen::Field(field, value) => {
+            SeenLeaf::Item(item) => reply_item(&mut reply, item),
+            SeenLeaf::Field(field, value) => {
                 reply_item(&mut reply, field);
                 reply_item(&mut reply, value);
             }
-            Seen::Scored(..) | Seen::Logged(_) => debug_assert!(false, "read with another way to tell"),
+            SeenLeaf::Scored(..) | SeenLeaf::Logged(_) => {
+                debug_assert!(false, "read with another way to tell")
+            }
         }
     })
 }
@@ -131,7 +133,7 @@ impl Ctx<'_> {
         let shard = self.shards_mut().router().shard_of(key.hash);
         let part = self.shards_mut().part_mut(key);
         let number = part.shard.begin_text_draft(name, args.at(word).len(), deadline_ms);
-        self.rest = number.map(|number| Rest::Write { shard, number, zeros: 0, word: Some(word) });
+        self.rest = number.map(|number| SlicesRest::Write { shard, number, zeros: 0, word: Some(word) });
         number.is_some()
     }
 
@@ -161,7 +163,7 @@ impl Ctx<'_> {
         let shard = self.shards_mut().router().shard_of(key.hash);
         let number = self.shards_mut().part_mut(key).shard.begin_raw_draft(name, len, deadline_ms);
         let zeros = len - word.map_or(0, |word| args.at(word).len());
-        self.rest = number.map(|number| Rest::Write { shard, number, zeros, word });
+        self.rest = number.map(|number| SlicesRest::Write { shard, number, zeros, word });
         number.is_some()
     }
 
@@ -171,7 +173,7 @@ impl Ctx<'_> {
         let (key, db) = (self.key(name), self.db);
         let shard = self.shards_mut().router().shard_of(key.hash);
         let number = self.shards_mut().part_mut(key).shard.begin_read(db, key, stretch, tell);
-        self.rest = number.map(|number| Rest::Read { shard, number });
+        self.rest = number.map(|number| SlicesRest::Read { shard, number });
         number.is_some()
     }
 
@@ -185,7 +187,7 @@ impl Ctx<'_> {
         let shard = self.shards_mut().router().shard_of(key.hash);
         let part = self.shards_mut().part_mut(key);
         let number = part.shard.begin_text(db, key, (from, to), (head, b"\r\n"));
-        self.rest = number.map(|number| Rest::Read { shard, number });
+        self.rest = number.map(|number| SlicesRest::Read { shard, number });
         number.is_some()
     }
 }

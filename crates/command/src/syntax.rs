@@ -3,7 +3,7 @@
 
 /// The kind of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SyntaxKind {
     /// A key.
     Key,
     /// Any bytes.
@@ -24,19 +24,19 @@ pub enum Kind {
     Block,
 }
 
-impl Kind {
+impl SyntaxKind {
     /// The name COMMAND DOCS gives it.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Key => "key",
-            Kind::String => "string",
-            Kind::Integer => "integer",
-            Kind::Double => "double",
-            Kind::Pattern => "pattern",
-            Kind::UnixTime => "unix-time",
-            Kind::PureToken => "pure-token",
-            Kind::OneOf => "oneof",
-            Kind::Block => "block",
+            SyntaxKind::Key => "key",
+            SyntaxKind::String => "string",
+            SyntaxKind::Integer => "integer",
+            SyntaxKind::Double => "double",
+            SyntaxKind::Pattern => "pattern",
+            SyntaxKind::UnixTime => "unix-time",
+            SyntaxKind::PureToken => "pure-token",
+            SyntaxKind::OneOf => "oneof",
+            SyntaxKind::Block => "block",
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct Arg {
     /// Its name.
     pub name: String,
     /// The kind.
-    pub kind: Kind,
+    pub kind: SyntaxKind,
     /// The word before the argument, or the literal word itself.
     pub token: Option<String>,
     /// May be left out.
@@ -105,8 +105,8 @@ fn sequences(words: &[&str], at: &mut usize) -> Vec<Vec<Arg>> {
 /// A word alone, or a token's argument when it follows the token.
 fn attach(current: &mut Vec<Arg>, mut arg: Arg) {
     if let Some(last) = current.last_mut()
-        && last.kind == Kind::PureToken
-        && arg.kind != Kind::PureToken
+        && last.kind == SyntaxKind::PureToken
+        && arg.kind != SyntaxKind::PureToken
         && arg.token.is_none()
         && !last.is_optional
     {
@@ -174,17 +174,18 @@ fn one_of(mut alternatives: Vec<Vec<Arg>>) -> One {
         }
     }
     let name = inner.iter().map(|arg| arg.name.as_str()).collect::<Vec<_>>().join("-or-");
-    One::Choice(Arg { kind: Kind::OneOf, inner, ..named(name, None) })
+    One::Choice(Arg { kind: SyntaxKind::OneOf, inner, ..named(name, None) })
 }
 
 /// All of `args` in order; a leading word becomes the word of the block.
 fn block(mut args: Vec<Arg>) -> Arg {
-    let is_plain = |arg: &Arg| !arg.is_optional && !matches!(arg.kind, Kind::OneOf | Kind::PureToken);
+    let is_plain =
+        |arg: &Arg| !arg.is_optional && !matches!(arg.kind, SyntaxKind::OneOf | SyntaxKind::PureToken);
     let leads = args.len() > 1
         && args.first().is_some_and(|arg| arg.token.is_some() && !arg.is_optional)
         && args.iter().skip(1).all(is_plain);
     let token = if leads { args[0].token.take() } else { None };
-    if args.first().is_some_and(|arg| arg.kind == Kind::PureToken && arg.token.is_none()) {
+    if args.first().is_some_and(|arg| arg.kind == SyntaxKind::PureToken && arg.token.is_none()) {
         args.remove(0);
     }
     let name = match (&token, args.first()) {
@@ -192,13 +193,13 @@ fn block(mut args: Vec<Arg>) -> Arg {
         (None, Some(first)) => first.name.clone(),
         (None, None) => String::new(),
     };
-    Arg { kind: Kind::Block, inner: args, ..named(name, token) }
+    Arg { kind: SyntaxKind::Block, inner: args, ..named(name, token) }
 }
 
 fn named(name: String, token: Option<String>) -> Arg {
     Arg {
         name,
-        kind: Kind::String,
+        kind: SyntaxKind::String,
         token,
         is_optional: false,
         is_multiple: false,
@@ -211,24 +212,27 @@ fn plain(word: &str) -> Arg {
     let bare = word.trim_matches('"');
     let is_token = word.starts_with('"') || !bare.chars().any(|c| c.is_ascii_lowercase());
     if is_token {
-        return Arg { kind: Kind::PureToken, ..named(bare.to_ascii_lowercase(), Some(bare.to_owned())) };
+        return Arg {
+            kind: SyntaxKind::PureToken,
+            ..named(bare.to_ascii_lowercase(), Some(bare.to_owned()))
+        };
     }
     Arg { kind: kind_of(bare), ..named(bare.to_owned(), None) }
 }
 
-fn kind_of(name: &str) -> Kind {
+fn kind_of(name: &str) -> SyntaxKind {
     match name {
-        "pattern" => Kind::Pattern,
-        "score" | "longitude" | "latitude" | "radius" | "width" | "height" | "weight" => Kind::Double,
+        "pattern" => SyntaxKind::Pattern,
+        "score" | "longitude" | "latitude" | "radius" | "width" | "height" | "weight" => SyntaxKind::Double,
         "key" | "source" | "destination" | "newkey" | "sourcekey" | "dest" | "destkey"
-        | "destination-key" | "key1" | "key2" => Kind::Key,
+        | "destination-key" | "key1" | "key2" => SyntaxKind::Key,
         "count" | "seconds" | "milliseconds" | "index" | "start" | "stop" | "end" | "offset" | "numkeys"
         | "cursor" | "db" | "destination-db" | "increment" | "decrement" | "timeout" | "len" | "bit"
         | "numfields" | "numreplicas" | "port" | "rank" | "num-matches" | "maxlen" | "limit"
         | "min-match-len" | "index1" | "index2" | "minutes" | "numlocal" | "client-id" | "ms"
-        | "min-idle-time" | "ttl" | "frequency" | "version" | "protover" => Kind::Integer,
-        _ if name.starts_with("unix-time") => Kind::UnixTime,
-        _ => Kind::String,
+        | "min-idle-time" | "ttl" | "frequency" | "version" | "protover" => SyntaxKind::Integer,
+        _ if name.starts_with("unix-time") => SyntaxKind::UnixTime,
+        _ => SyntaxKind::String,
     }
 }
 
@@ -242,7 +246,7 @@ mod tests {
             if let Some(token) = &arg.token {
                 text += token;
             }
-            if arg.kind != Kind::PureToken {
+            if arg.kind != SyntaxKind::PureToken {
                 text += &format!(":{}", arg.kind.name());
             }
             if !arg.inner.is_empty() {

@@ -8,8 +8,8 @@ use darter_pack::tree::Direction;
 use darter_pack::tree::window::Tell;
 use darter_store::reads::Stretch;
 
-use crate::incremental::{Copying, Form};
-use crate::slices::{self, Rest};
+use crate::incremental::{Copying, StagedForm};
+use crate::slices::{self, SlicesRest};
 use crate::{Ctx, Fault};
 
 /// A stretch at one end of a collection, and the collection.
@@ -17,7 +17,7 @@ pub struct Taking<'a, 'k> {
     /// The examined keys; the last one is that of the collection.
     pub names: &'a [&'k [u8]],
     /// The form of the collection.
-    pub form: Form,
+    pub form: StagedForm,
     /// Its length.
     pub len: u64,
     /// Members that go, at most all.
@@ -78,7 +78,7 @@ impl Taking<'_, '_> {
             return Ok(Taken::AtOnce);
         }
         if let Err(fault) = staged.put_back(ctx, name) {
-            if let Some(Rest::Read { shard, number }) = ctx.rest.take()
+            if let Some(SlicesRest::Read { shard, number }) = ctx.rest.take()
                 && let Some(part) = ctx.part(shard)
             {
                 part.shard.end_read(number);

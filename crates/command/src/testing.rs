@@ -3,7 +3,7 @@
 use darter_base::hash::KeyHasher;
 use darter_store::Shard;
 use darter_store::change::{JournalNote, JournalReaders, Listeners, Noted};
-use darter_txn::{LockSet, Part, Router, ShardSet};
+use darter_txn::{LockSet, Router, ShardPart, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::spec::Reach;
@@ -11,7 +11,7 @@ use crate::{Ctx, DataCommand, Env, FAMILIES};
 
 /// Shards, a clock that is set by hand, and a selected database.
 pub(crate) struct Bed {
-    parts: Vec<Part>,
+    parts: Vec<ShardPart>,
     router: Router,
     pub env: Env,
     pub now_ms: u64,
@@ -31,7 +31,7 @@ impl Bed {
             let mut shard = Shard::new(DBS_LEN, u64::from(id), hasher).expect("address space for a shard");
             shard.share_links(std::sync::Arc::clone(router.links()));
             shard.changes.listen(Listeners::NOTIFY, true);
-            Part::new(shard, hasher)
+            ShardPart::new(shard, hasher)
         });
         Bed {
             parts: parts.collect(),

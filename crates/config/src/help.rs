@@ -1,6 +1,6 @@
 //! `--help`, `--helpfull`, `--version` and docs/flags.md, all made from the table.
 
-use super::setting::{Group, Kind, Setting, Status, Visibility};
+use super::setting::{Setting, SettingGroup, SettingKind, SettingStatus, Visibility};
 use super::table;
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub(super) fn version() -> String {
 /// `--help`: the settings with an effect, by group.
 pub(super) fn usual() -> String {
     let mut text = usage();
-    print_groups(&mut text, |setting| !matches!(setting.status, Status::NoEffect(_)));
+    print_groups(&mut text, |setting| !matches!(setting.status, SettingStatus::NoEffect(_)));
     text.push_str(
         "\n--helpfull also lists the settings of Redis and Dragonfly that are taken and have no effect.\n",
     );
@@ -45,7 +45,7 @@ pub(super) fn about(part: &str) -> String {
 /// docs/flags.md, in full. Cost: a few hundred lines of text.
 pub fn reference() -> String {
     let mut text = REFERENCE_INTRODUCTION.to_owned();
-    for group in Group::ALL {
+    for group in SettingGroup::ALL {
         let _ = write!(
             text,
             "\n## {}\n\n| name | default | value | set at run time | meaning |\n",
@@ -96,7 +96,7 @@ Order: CONFIG-FILE, environment, command line; what comes later wins. Dashes and
 }
 
 fn print_groups(text: &mut String, wanted: impl Fn(&Setting) -> bool) {
-    for group in Group::ALL {
+    for group in SettingGroup::ALL {
         let mut heading = format!("\n{}\n", group.title());
         for setting in table::settings().filter(|s| s.group == group && wanted(s)) {
             text.push_str(&std::mem::take(&mut heading));
@@ -110,45 +110,45 @@ fn print_groups(text: &mut String, wanted: impl Fn(&Setting) -> bool) {
 /// The real effect of a setting, if it differs from its description.
 fn remark(setting: &Setting) -> String {
     match setting.status {
-        Status::Works => String::new(),
-        Status::NoEffect(reason) => format!(" (no effect: {reason})"),
-        Status::NotYet(_) => " (not yet: refused)".to_owned(),
+        SettingStatus::Works => String::new(),
+        SettingStatus::NoEffect(reason) => format!(" (no effect: {reason})"),
+        SettingStatus::NotYet(_) => " (not yet: refused)".to_owned(),
     }
 }
 
 fn change(setting: &Setting) -> &'static str {
-    use super::setting::Change;
+    use super::setting::SettingChange;
     match setting.change {
-        Change::Runtime | Change::Applied => "yes",
-        Change::Protected => "if `enable-protected-configs` lets",
-        Change::Startup => "no",
+        SettingChange::Runtime | SettingChange::Applied => "yes",
+        SettingChange::Protected => "if `enable-protected-configs` lets",
+        SettingChange::Startup => "no",
     }
 }
 
-fn kind(kind: Kind) -> String {
+fn kind(kind: SettingKind) -> String {
     match kind {
-        Kind::Bool => "boolean".to_owned(),
-        Kind::Int(min, max) | Kind::Clamped(min, max) => match max {
+        SettingKind::Bool => "boolean".to_owned(),
+        SettingKind::Int(min, max) | SettingKind::Clamped(min, max) => match max {
             2_147_483_647.. => format!("number from {min}"),
             _ => format!("{min} to {max}"),
         },
-        Kind::Octal(min, max) => format!("octal, {min:o} to {max:o}"),
-        Kind::Memory(0, _) => "memory".to_owned(),
-        Kind::Memory(min, _) => format!("memory from {min} bytes"),
-        Kind::MemoryOrPercent => "memory or percent".to_owned(),
-        Kind::Real(min, max) => format!("{min} to {max}"),
-        Kind::Choice(words) | Kind::Choices(words) => {
+        SettingKind::Octal(min, max) => format!("octal, {min:o} to {max:o}"),
+        SettingKind::Memory(0, _) => "memory".to_owned(),
+        SettingKind::Memory(min, _) => format!("memory from {min} bytes"),
+        SettingKind::MemoryOrPercent => "memory or percent".to_owned(),
+        SettingKind::Real(min, max) => format!("{min} to {max}"),
+        SettingKind::Choice(words) | SettingKind::Choices(words) => {
             let words: Vec<_> = words.iter().map(|w| if w.is_empty() { "\"\"" } else { w }).collect();
             words.join(", ")
         }
-        Kind::Text(_) | Kind::Dir => "text".to_owned(),
-        Kind::Words(_) => "words".to_owned(),
-        Kind::Endpoint => "host and port".to_owned(),
-        Kind::Save => "pairs of seconds and changes".to_owned(),
-        Kind::OutputLimits => "class, bytes, bytes, seconds".to_owned(),
-        Kind::Events => "letters".to_owned(),
-        Kind::Percentiles => "percentiles".to_owned(),
-        Kind::OomScores => "three scores".to_owned(),
+        SettingKind::Text(_) | SettingKind::Dir => "text".to_owned(),
+        SettingKind::Words(_) => "words".to_owned(),
+        SettingKind::Endpoint => "host and port".to_owned(),
+        SettingKind::Save => "pairs of seconds and changes".to_owned(),
+        SettingKind::OutputLimits => "class, bytes, bytes, seconds".to_owned(),
+        SettingKind::Events => "letters".to_owned(),
+        SettingKind::Percentiles => "percentiles".to_owned(),
+        SettingKind::OomScores => "three scores".to_owned(),
     }
 }
 

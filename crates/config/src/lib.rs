@@ -1,7 +1,7 @@
 //! The configuration: one table of settings, their values, and the plain fields the server reads.
 //!
 //! `Settings::parse` turns the command line, the environment and files into a `Settings` at start-up; CONFIG GET, SET
-//! and REWRITE use it later; worker threads read a `Live` through a `Watch`. Nothing here opens a socket or touches
+//! and REWRITE use it later; worker threads read a `Live` through a `SettingsWatch`. Nothing here opens a socket or touches
 //! data. The caller that changes a setting with further effects gets `Changes` and carries them out.
 
 #![forbid(unsafe_code)]
@@ -22,20 +22,22 @@ mod words;
 pub use compound::{Events, OutputLimit, OutputLimits, SavePoint};
 pub use help::reference;
 pub use live::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Fsync, HighAvailability, Http, Live,
-    Log, LogLevel, Measure, OnSignal, OomScore, Persistence, Policy, Replication, Share, Shutdown, Slowlog,
-    Tcp, Tls,
+    Admin, Allowed, CallerLimits, Cluster, ClusterMode, Encoding, Endpoint, EvictionPolicy, Fsync,
+    HighAvailability, Http, Live, LogLevel, LogSettings, Measure, OnSignal, OomScore, Persistence,
+    ReplicationSettings, Share, Shutdown, Slowlog, Tcp, Tls,
 };
-pub use load::{Startup, Usage};
-pub use rewrite::Wanted;
-pub use setting::{Change, Group, Kind, Secrecy, Setting, Spelling, Status, Visibility};
+pub use load::{CommandLine, Startup};
+pub use rewrite::WantedSettings;
+pub use setting::{
+    Secrecy, Setting, SettingChange, SettingGroup, SettingKind, SettingStatus, Spelling, Visibility,
+};
 pub use table::{find, settings};
 
 use darter_base::glob;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use table::{Id, Values};
+use table::{SettingId, Values};
 
 /// Separates the words of a user in [`Live::users`], because words may contain spaces.
 pub const USER_SEPARATOR: char = '\u{1f}';
@@ -44,16 +46,16 @@ pub const USER_SEPARATOR: char = '\u{1f}';
 #[derive(Debug)]
 pub struct Settings {
     // changes happen one at a time, under this lock
-    state: Mutex<State>,
+    state: Mutex<SettingsState>,
     live: RwLock<Arc<Live>>,
     // version == live.version, except for the moment between the two stores of a change
     version: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
+struct SettingsState {
     values: Values,
-    file: Option<rewrite::File>,
+    file: Option<rewrite::ConfigFile>,
 }
 
 /// The changes made by a CONFIG SET.
@@ -69,7 +71,7 @@ pub struct Changes {
 
 /// The reason why a change could not be carried out.
 #[derive(Debug, Clone)]
-pub struct Refusal {
+pub struct SettingRefusal {
     /// The setting to blame.
     pub name: &'static str,
     /// The fault, in Redis' words.
@@ -80,32 +82,32 @@ impl Settings {
     /// Reads the command line as `std::env::args_os` gives it (program name first), the environment and the files they
     /// name.
     ///
-    /// Errors: `Usage` is one clear line about the first thing that is wrong.
+    /// Errors: `CommandLine` is one clear line about the first thing that is wrong.
     pub fn parse(
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Startup, Usage> {
+    ) -> Result<Startup, CommandLine> {
         load::load(arguments.into_iter().skip(1).collect(), environment.into_iter().collect())
     }
 
     /// Settings with these values, to be rewritten into `file`.
-    fn new(values: Values, file: Option<rewrite::File>) -> Settings {
+    fn new(values: Values, file: Option<rewrite::ConfigFile>) -> Settings {
         let live = Arc::new(Live::new(&values, 1));
         Settings {
             version: AtomicU64::new(live.version),
             live: RwLock::new(live),
-            state: Mutex::new(State { values, file }),
+            state: Mutex::new(SettingsState { values, file }),
         }
     }
 
-    /// The present fields. Cost: a lock; threads that read often keep a `Watch`.
+    /// The present fields. Cost: a lock; threads that read often keep a `SettingsWatch`.
     pub fn live(&self) -> Arc<Live> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A reader for one thread.
-    pub fn watch(&self) -> Watch {
-        Watch::new(self)
+    pub fn watch(&self) -> SettingsWatch {
+        SettingsWatch::new(self)
     }
 
     /// The file that `rewrite` writes to, as INFO shows it.
@@ -117,7 +119,7 @@ impl Settings {
     pub fn config_get<P: AsRef<[u8]>>(&self, patterns: &[P]) -> Vec<(String, String)> {
         let state = self.state();
         let mut found: Vec<(String, String)> = Vec::new();
-        let mut add = |name: &str, id: Id| {
+        let mut add = |name: &str, id: SettingId| {
             if !found.iter().any(|(known, _)| known == name) {
                 let value = state.values.get(id).print(table::setting(id).spelling);
                 found.push((name.to_owned(), value));
@@ -156,8 +158,8 @@ impl Settings {
     pub fn config_set<N, V>(
         &self,
         pairs: &[(N, V)],
-        caller: Caller,
-        apply: impl FnOnce(&Changes) -> Result<(), Refusal>,
+        caller: CallerLimits,
+        apply: impl FnOnce(&Changes) -> Result<(), SettingRefusal>,
     ) -> Result<Changes, String>
     where
         N: AsRef<[u8]>,
@@ -195,7 +197,7 @@ impl Settings {
     /// `users` are the lines that replace its `user` lines; `None` leaves those unchanged.
     ///
     /// Errors: the error reply, starting with `ERR`; the file is then unchanged.
-    pub fn rewrite(&self, users: Option<&[String]>, wanted: Wanted) -> Result<(), String> {
+    pub fn rewrite(&self, users: Option<&[String]>, wanted: WantedSettings) -> Result<(), String> {
         let state = self.state();
         let file = state.file.as_ref().ok_or("ERR The server is running without a config file")?;
         file.rewrite(&state.values, users, wanted)
@@ -218,21 +220,21 @@ impl Settings {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SettingsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One thread's view of the settings.
 #[derive(Debug, Clone)]
-pub struct Watch {
+pub struct SettingsWatch {
     live: Arc<Live>,
 }
 
-impl Watch {
+impl SettingsWatch {
     /// A view of the present `settings`.
-    pub fn new(settings: &Settings) -> Watch {
-        Watch { live: settings.live() }
+    pub fn new(settings: &Settings) -> SettingsWatch {
+        SettingsWatch { live: settings.live() }
     }
 
     /// The fields at the last `refresh`.
@@ -256,12 +258,12 @@ fn find_pairs<'a, N, V>(
     pairs: &'a [(N, V)],
     values: &Values,
     may_set_protected: bool,
-) -> Result<Vec<(Id, &'a str)>, String>
+) -> Result<Vec<(SettingId, &'a str)>, String>
 where
     N: AsRef<[u8]>,
     V: AsRef<[u8]>,
 {
-    let mut wanted: Vec<(Id, &str)> = Vec::with_capacity(pairs.len());
+    let mut wanted: Vec<(SettingId, &str)> = Vec::with_capacity(pairs.len());
     // the first fault decides, but an unknown name precedes all others
     let mut fault = None;
     for (given, text) in pairs {
@@ -296,28 +298,35 @@ where
 const VALKEYS: [&str; 2] = ["unixsocketgroup", "io-threads-do-reads"];
 
 /// The reason why CONFIG SET may not change the setting at `id`, if any.
-fn may_not_change(id: Id, text: &str, values: &Values, may_set_protected: bool) -> Option<&'static str> {
+fn may_not_change(
+    id: SettingId,
+    text: &str,
+    values: &Values,
+    may_set_protected: bool,
+) -> Option<&'static str> {
     let setting = table::setting(id);
     match setting.change {
-        Change::Runtime | Change::Applied => None,
-        Change::Protected if may_set_protected => None,
-        Change::Protected => Some("can't set protected config"),
+        SettingChange::Runtime | SettingChange::Applied => None,
+        SettingChange::Protected if may_set_protected => None,
+        SettingChange::Protected => Some("can't set protected config"),
         // tools set the values that CONFIG GET * returned; names that Redis lacks must not disturb them
-        Change::Startup if setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name) => {
+        SettingChange::Startup
+            if setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name) =>
+        {
             let same = setting.parse_text(text, None).is_ok_and(|value| value == *values.get(id));
             (!same).then_some("can't set immutable config")
         }
-        Change::Startup => Some("can't set immutable config"),
+        SettingChange::Startup => Some("can't set immutable config"),
     }
 }
 
 /// Refuses a value that requires a missing feature.
-fn refuse_missing_feature(id: Id, value: &value::Value) -> Result<(), String> {
+fn refuse_missing_feature(id: SettingId, value: &value::SettingValue) -> Result<(), String> {
     match table::setting(id).status {
-        Status::NotYet(feature) if value != table::default_of(id) => {
+        SettingStatus::NotYet(feature) if value != table::default_of(id) => {
             Err(format!("{feature} is not in this version of Darter yet"))
         }
-        Status::NotYet(_) | Status::NoEffect(_) | Status::Works => Ok(()),
+        SettingStatus::NotYet(_) | SettingStatus::NoEffect(_) | SettingStatus::Works => Ok(()),
     }
 }
 

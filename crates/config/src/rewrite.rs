@@ -1,8 +1,8 @@
 //! CONFIG REWRITE: brings a file up to date with the settings and leaves the rest unchanged.
 
 use super::setting::{Setting, Visibility};
-use super::table::{self, Id, Values};
-use super::value::Value;
+use super::table::{self, SettingId, Values};
+use super::value::SettingValue;
 use super::words;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 
 /// The file a server was started with.
 #[derive(Debug, Clone)]
-pub(super) struct File {
+pub(super) struct ConfigFile {
     path: PathBuf,
-    style: Style,
+    style: RewriteStyle,
 }
 
 /// The form of settings in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum RewriteStyle {
     /// `name value...`, as Redis.
     Directives,
     /// `--name=value`, as Dragonfly's flag files.
     Flags,
 }
 
-impl File {
+impl ConfigFile {
     /// The file at `path`, which is absolute.
-    pub(super) fn new(path: PathBuf, style: Style) -> File {
-        File { path, style }
+    pub(super) fn new(path: PathBuf, style: RewriteStyle) -> ConfigFile {
+        ConfigFile { path, style }
     }
 
     /// Its path.
@@ -40,7 +40,7 @@ impl File {
         &self,
         values: &Values,
         users: Option<&[String]>,
-        wanted: Wanted,
+        wanted: WantedSettings,
     ) -> io::Result<()> {
         let old = match std::fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -54,24 +54,24 @@ impl File {
 
 /// The settings in a rewritten file besides those it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedSettings {
     /// Those that are not at their defaults.
     Changed,
     /// All.
     All,
 }
 
-impl Style {
+impl RewriteStyle {
     /// `old` with the lines of every setting brought up to date: a setting keeps its place, a missing one is added at
     /// the end if it is not at its default, and comments stay.
-    pub(super) fn rewritten(self, old: &str, values: &Values, wanted: Wanted) -> io::Result<String> {
+    pub(super) fn rewritten(self, old: &str, values: &Values, wanted: WantedSettings) -> io::Result<String> {
         let read: Vec<_> = old.lines().map(|line| (line, self.read(line))).collect();
-        let mut counts: HashMap<Id, usize> = HashMap::new();
+        let mut counts: HashMap<SettingId, usize> = HashMap::new();
         for (id, _) in read.iter().filter_map(|(_, found)| found.as_ref()) {
             *counts.entry(*id).or_default() += 1;
         }
         let mut lines: Vec<String> = Vec::new();
-        let mut done: HashSet<Id> = HashSet::new();
+        let mut done: HashSet<SettingId> = HashSet::new();
         for (line, found) in read {
             let Some((id, value)) = found else {
                 lines.push(line.to_owned());
@@ -89,7 +89,7 @@ impl Style {
         }
         let missing = table::ids().filter(|id| {
             !done.contains(id)
-                && (wanted == Wanted::All || !values.is_default(*id))
+                && (wanted == WantedSettings::All || !values.is_default(*id))
                 && table::setting(*id).visibility != Visibility::DirectiveOnly
         });
         let mut added = Vec::new();
@@ -106,10 +106,10 @@ impl Style {
 
     /// `text` with these users instead of its own: each a line, at the place of the first one or at the end.
     fn with_users(self, text: &str, users: &[String]) -> String {
-        let mark = if self == Style::Flags { "--user=" } else { "user " };
+        let mark = if self == RewriteStyle::Flags { "--user=" } else { "user " };
         let mut new = users.iter().map(|line| match self {
-            Style::Directives => line.clone(),
-            Style::Flags => format!("{mark}{}", line.trim_start_matches("user ")),
+            RewriteStyle::Directives => line.clone(),
+            RewriteStyle::Flags => format!("{mark}{}", line.trim_start_matches("user ")),
         });
         let mut lines: Vec<String> = Vec::new();
         for line in text.lines() {
@@ -125,18 +125,18 @@ impl Style {
     }
 
     /// The setting that `line` sets, and its value if one line holds all of it.
-    fn read(self, line: &str) -> Option<(Id, Option<Value>)> {
+    fn read(self, line: &str) -> Option<(SettingId, Option<SettingValue>)> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') || line.starts_with("//") {
             return None;
         }
         let (name, values) = match self {
-            Style::Directives => {
+            RewriteStyle::Directives => {
                 let mut words = words::split(line)?;
                 let values = words.split_off(1.min(words.len()));
                 (words.pop()?, values)
             }
-            Style::Flags => {
+            RewriteStyle::Flags => {
                 let body = line.trim_start_matches('-');
                 let (name, value) = body.split_once('=').unwrap_or((body, "yes"));
                 (name.trim_end().to_owned(), vec![value.to_owned()])
@@ -151,19 +151,19 @@ impl Style {
         let is_negated = table::find_id(&name).is_none();
         let words: Vec<&str> = match self {
             _ if is_negated => vec!["no"],
-            Style::Flags if setting.takes_words() => {
+            RewriteStyle::Flags if setting.takes_words() => {
                 values.iter().flat_map(|v| v.split_ascii_whitespace()).collect()
             }
             _ => values.iter().map(String::as_str).collect(),
         };
         let value = setting.parse(&words, None).ok();
-        Some((id, value.filter(|value| !matches!(value, Value::OutputLimits(_)))))
+        Some((id, value.filter(|value| !matches!(value, SettingValue::OutputLimits(_)))))
     }
 
     /// The lines that give `setting` this value.
-    fn print(self, setting: &Setting, value: &Value) -> io::Result<Vec<String>> {
+    fn print(self, setting: &Setting, value: &SettingValue) -> io::Result<Vec<String>> {
         let text = value.print_for_file(setting.spelling);
-        if self == Style::Flags {
+        if self == RewriteStyle::Flags {
             let flat = text.chars().any(char::is_control);
             let unreadable = || {
                 let fault = format!("a flag file cannot hold the value of {}", setting.name);
@@ -173,11 +173,11 @@ impl Style {
         }
         let name = setting.name;
         Ok(match value {
-            Value::Endpoint(None) => Vec::new(),
-            Value::OutputLimits(limits) => limits
+            SettingValue::Endpoint(None) => Vec::new(),
+            SettingValue::OutputLimits(limits) => limits
                 .classes()
                 .map(|(class, limit)| {
-                    let bytes = |bytes| Value::Bytes(bytes).print_for_file(setting.spelling);
+                    let bytes = |bytes| SettingValue::Bytes(bytes).print_for_file(setting.spelling);
                     let (hard, soft) = (bytes(limit.hard_bytes), bytes(limit.soft_bytes));
                     let class = if class == "slave" { "replica" } else { class };
                     format!("{name} {class} {hard} {soft} {}", limit.soft_s)

@@ -11,28 +11,28 @@ pub struct Setting {
     /// Other names for the same value; dashes, underscores and dots never need an alias.
     pub aliases: &'static [&'static str],
     /// The valid values.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// The value at start-up if it is not set, as text that `kind` accepts.
     pub default: &'static str,
     /// The conventions for printing and reading the value.
     pub spelling: Spelling,
     /// When the value may change.
-    pub change: Change,
+    pub change: SettingChange,
     /// Visibility in patterns of CONFIG GET and in `--help`.
     pub visibility: Visibility,
     /// Secrecy of the value in logs and MONITOR.
     pub secrecy: Secrecy,
     /// The server's present use of it.
-    pub status: Status,
+    pub status: SettingStatus,
     /// Its heading in `--help`.
-    pub group: Group,
+    pub group: SettingGroup,
     /// One line for people.
     pub help: &'static str,
 }
 
 /// The valid values of a setting.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum SettingKind {
     /// True or false.
     Bool,
     /// A whole number, both ends included.
@@ -82,7 +82,7 @@ pub enum Spelling {
 
 /// When a value may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum SettingChange {
     /// At any time, by CONFIG SET.
     Runtime,
     /// At any time, and the caller of CONFIG SET also carries the change out (listening sockets).
@@ -115,7 +115,7 @@ pub enum Secrecy {
 
 /// The server's present use of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum SettingStatus {
     /// It works as described.
     Works,
     /// Any value is accepted and changes nothing, for this reason.
@@ -126,7 +126,7 @@ pub enum Status {
 
 /// A heading of `--help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum SettingGroup {
     /// Ports, sockets, threads.
     Network,
     /// Passwords, ACL, rights of remote clients.
@@ -159,79 +159,79 @@ pub enum Group {
     Tuning,
 }
 
-impl Group {
+impl SettingGroup {
     /// Every group, in the order of `--help`.
-    pub const ALL: [Group; 15] = [
-        Group::Network,
-        Group::Security,
-        Group::Memory,
-        Group::Persistence,
-        Group::Logging,
-        Group::Limits,
-        Group::Tls,
-        Group::Replication,
-        Group::Cluster,
-        Group::Encoding,
-        Group::Scripting,
-        Group::System,
-        Group::Tiering,
-        Group::Search,
-        Group::Tuning,
+    pub const ALL: [SettingGroup; 15] = [
+        SettingGroup::Network,
+        SettingGroup::Security,
+        SettingGroup::Memory,
+        SettingGroup::Persistence,
+        SettingGroup::Logging,
+        SettingGroup::Limits,
+        SettingGroup::Tls,
+        SettingGroup::Replication,
+        SettingGroup::Cluster,
+        SettingGroup::Encoding,
+        SettingGroup::Scripting,
+        SettingGroup::System,
+        SettingGroup::Tiering,
+        SettingGroup::Search,
+        SettingGroup::Tuning,
     ];
 
     /// The heading.
     pub const fn title(self) -> &'static str {
         match self {
-            Group::Network => "Network and threads",
-            Group::Security => "Security",
-            Group::Memory => "Memory and eviction",
-            Group::Limits => "Limits",
-            Group::Encoding => "Encoding of values",
-            Group::Persistence => "Snapshots and append-only file",
-            Group::Replication => "Replication",
-            Group::Cluster => "Cluster",
-            Group::Tls => "TLS",
-            Group::Logging => "Logging, slow log and latency",
-            Group::Scripting => "Scripts",
-            Group::System => "Process and system",
-            Group::Tiering => "Tiering to disk",
-            Group::Search => "Search and probabilistic types",
-            Group::Tuning => "Engine tuning",
+            SettingGroup::Network => "Network and threads",
+            SettingGroup::Security => "Security",
+            SettingGroup::Memory => "Memory and eviction",
+            SettingGroup::Limits => "Limits",
+            SettingGroup::Encoding => "Encoding of values",
+            SettingGroup::Persistence => "Snapshots and append-only file",
+            SettingGroup::Replication => "Replication",
+            SettingGroup::Cluster => "Cluster",
+            SettingGroup::Tls => "TLS",
+            SettingGroup::Logging => "Logging, slow log and latency",
+            SettingGroup::Scripting => "Scripts",
+            SettingGroup::System => "Process and system",
+            SettingGroup::Tiering => "Tiering to disk",
+            SettingGroup::Search => "Search and probabilistic types",
+            SettingGroup::Tuning => "Engine tuning",
         }
     }
 }
 
 impl Setting {
     /// A setting that works, may change at run time and has no help yet; the builders below set the rest.
-    pub(super) const fn new(name: &'static str, kind: Kind, default: &'static str) -> Self {
+    pub(super) const fn new(name: &'static str, kind: SettingKind, default: &'static str) -> Self {
         Setting {
             name,
             aliases: &[],
             kind,
             default,
             spelling: Spelling::Redis,
-            change: Change::Runtime,
+            change: SettingChange::Runtime,
             visibility: Visibility::Shown,
             secrecy: Secrecy::Open,
-            status: Status::Works,
-            group: Group::System,
+            status: SettingStatus::Works,
+            group: SettingGroup::System,
             help: "",
         }
     }
 
     /// A yes/no setting of Redis.
     pub(super) const fn bool(name: &'static str, default: &'static str) -> Self {
-        Setting::new(name, Kind::Bool, default)
+        Setting::new(name, SettingKind::Bool, default)
     }
 
     /// A number.
     pub(super) const fn int(name: &'static str, min: i64, max: i64, default: &'static str) -> Self {
-        Setting::new(name, Kind::Int(min, max), default)
+        Setting::new(name, SettingKind::Int(min, max), default)
     }
 
     /// An amount of memory.
     pub(super) const fn memory(name: &'static str, min: u64, max: u64, default: &'static str) -> Self {
-        Setting::new(name, Kind::Memory(min, max), default)
+        Setting::new(name, SettingKind::Memory(min, max), default)
     }
 
     /// A word from a list.
@@ -240,12 +240,12 @@ impl Setting {
         words: &'static [&'static str],
         default: &'static str,
     ) -> Self {
-        Setting::new(name, Kind::Choice(words), default)
+        Setting::new(name, SettingKind::Choice(words), default)
     }
 
     /// Any text.
     pub(super) const fn text(name: &'static str, default: &'static str) -> Self {
-        Setting::new(name, Kind::Text(anything), default)
+        Setting::new(name, SettingKind::Text(anything), default)
     }
 
     /// Text that `check` lets pass.
@@ -254,7 +254,7 @@ impl Setting {
         default: &'static str,
         check: fn(&str) -> Result<(), String>,
     ) -> Self {
-        Setting::new(name, Kind::Text(check), default)
+        Setting::new(name, SettingKind::Text(check), default)
     }
 
     /// Other names of the same value.
@@ -270,14 +270,14 @@ impl Setting {
     }
 
     /// When the value may change.
-    pub(super) const fn change(mut self, change: Change) -> Self {
+    pub(super) const fn change(mut self, change: SettingChange) -> Self {
         self.change = change;
         self
     }
 
     /// Fixed at start-up.
     pub(super) const fn fixed(self) -> Self {
-        self.change(Change::Startup)
+        self.change(SettingChange::Startup)
     }
 
     /// Answered only when asked for by name.
@@ -300,18 +300,18 @@ impl Setting {
 
     /// Taken, without effect, for this reason.
     pub(super) const fn no_effect(mut self, reason: &'static str) -> Self {
-        self.status = Status::NoEffect(reason);
+        self.status = SettingStatus::NoEffect(reason);
         self
     }
 
     /// Refused unless it has its default value, because this feature is missing.
     pub(super) const fn not_yet(mut self, feature: &'static str) -> Self {
-        self.status = Status::NotYet(feature);
+        self.status = SettingStatus::NotYet(feature);
         self
     }
 
     /// The heading and the line for people.
-    pub(super) const fn help(mut self, group: Group, line: &'static str) -> Self {
+    pub(super) const fn help(mut self, group: SettingGroup, line: &'static str) -> Self {
         self.group = group;
         self.help = line;
         self
@@ -320,24 +320,24 @@ impl Setting {
     /// Returns true if one setting may be given as several words (`save 3600 1`).
     pub fn takes_words(&self) -> bool {
         match self.kind {
-            Kind::Words(_)
-            | Kind::Choices(_)
-            | Kind::Endpoint
-            | Kind::Save
-            | Kind::OutputLimits
-            | Kind::Percentiles
-            | Kind::OomScores => true,
-            Kind::Bool
-            | Kind::Int(..)
-            | Kind::Clamped(..)
-            | Kind::Dir
-            | Kind::Octal(..)
-            | Kind::Memory(..)
-            | Kind::MemoryOrPercent
-            | Kind::Real(..)
-            | Kind::Choice(_)
-            | Kind::Text(_)
-            | Kind::Events => false,
+            SettingKind::Words(_)
+            | SettingKind::Choices(_)
+            | SettingKind::Endpoint
+            | SettingKind::Save
+            | SettingKind::OutputLimits
+            | SettingKind::Percentiles
+            | SettingKind::OomScores => true,
+            SettingKind::Bool
+            | SettingKind::Int(..)
+            | SettingKind::Clamped(..)
+            | SettingKind::Dir
+            | SettingKind::Octal(..)
+            | SettingKind::Memory(..)
+            | SettingKind::MemoryOrPercent
+            | SettingKind::Real(..)
+            | SettingKind::Choice(_)
+            | SettingKind::Text(_)
+            | SettingKind::Events => false,
         }
     }
 

@@ -5,47 +5,47 @@
 
 use super::check;
 use super::compound::{self, Events, OutputLimits, SavePoint};
-use super::setting::{Kind, Setting, Spelling};
+use super::setting::{Setting, SettingKind, Spelling};
 use darter_base::units;
 use darter_persist::storage::is_cloud;
 use std::path::PathBuf;
 
 /// A value that fits the kind of its setting.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    /// Of `Kind::Bool`.
+pub(super) enum SettingValue {
+    /// Of `SettingKind::Bool`.
     Bool(bool),
-    /// Of `Kind::Int` and `Kind::Clamped`.
+    /// Of `SettingKind::Int` and `SettingKind::Clamped`.
     Int(i64),
-    /// Of `Kind::Octal`.
+    /// Of `SettingKind::Octal`.
     Octal(u32),
-    /// Of `Kind::Memory` and of `Kind::MemoryOrPercent` if it is an amount, in bytes.
+    /// Of `SettingKind::Memory` and of `SettingKind::MemoryOrPercent` if it is an amount, in bytes.
     Bytes(u64),
-    /// Of `Kind::MemoryOrPercent` if it is a share, 0 to 100.
+    /// Of `SettingKind::MemoryOrPercent` if it is a share, 0 to 100.
     Percent(u8),
-    /// Of `Kind::Real`.
+    /// Of `SettingKind::Real`.
     Real(f64),
-    /// Of `Kind::Choice`.
+    /// Of `SettingKind::Choice`.
     Choice(&'static str),
-    /// Of `Kind::Choices`, in the order of the kind.
+    /// Of `SettingKind::Choices`, in the order of the kind.
     Choices(Vec<&'static str>),
-    /// Of `Kind::Text`.
+    /// Of `SettingKind::Text`.
     Text(String),
-    /// Of `Kind::Dir`, as given.
+    /// Of `SettingKind::Dir`, as given.
     Dir(String),
-    /// Of `Kind::Words`.
+    /// Of `SettingKind::Words`.
     Words(Vec<String>),
-    /// Of `Kind::Endpoint`.
+    /// Of `SettingKind::Endpoint`.
     Endpoint(Option<(String, u16)>),
-    /// Of `Kind::Save`.
+    /// Of `SettingKind::Save`.
     Save(Vec<SavePoint>),
-    /// Of `Kind::OutputLimits`.
+    /// Of `SettingKind::OutputLimits`.
     OutputLimits(OutputLimits),
-    /// Of `Kind::Events`.
+    /// Of `SettingKind::Events`.
     Events(Events),
-    /// Of `Kind::Percentiles`.
+    /// Of `SettingKind::Percentiles`.
     Percentiles(Vec<f64>),
-    /// Of `Kind::OomScores`.
+    /// Of `SettingKind::OomScores`.
     OomScores([i32; 3]),
 }
 
@@ -53,7 +53,11 @@ impl Setting {
     /// Reads a value from `words`; `before` is the old value, for settings that are changed in part.
     ///
     /// Errors: Redis' text for the fault.
-    pub(super) fn parse(&self, words: &[&str], before: Option<&Value>) -> Result<Value, String> {
+    pub(super) fn parse(
+        &self,
+        words: &[&str],
+        before: Option<&SettingValue>,
+    ) -> Result<SettingValue, String> {
         if !self.takes_words() {
             return match words {
                 [word] => self.parse_word(word),
@@ -61,25 +65,29 @@ impl Setting {
             };
         }
         match self.kind {
-            Kind::Words(most) => parse_words(words, most),
-            Kind::Choices(choices) => parse_choices(words, choices),
-            Kind::Endpoint => Ok(Value::Endpoint(compound::parse_endpoint(words)?)),
-            Kind::Save => Ok(Value::Save(SavePoint::parse_all(words)?)),
-            Kind::Percentiles => Ok(Value::Percentiles(compound::parse_percentiles(words)?)),
-            Kind::OomScores => Ok(Value::OomScores(compound::parse_oom_scores(words)?)),
-            Kind::OutputLimits => {
+            SettingKind::Words(most) => parse_words(words, most),
+            SettingKind::Choices(choices) => parse_choices(words, choices),
+            SettingKind::Endpoint => Ok(SettingValue::Endpoint(compound::parse_endpoint(words)?)),
+            SettingKind::Save => Ok(SettingValue::Save(SavePoint::parse_all(words)?)),
+            SettingKind::Percentiles => Ok(SettingValue::Percentiles(compound::parse_percentiles(words)?)),
+            SettingKind::OomScores => Ok(SettingValue::OomScores(compound::parse_oom_scores(words)?)),
+            SettingKind::OutputLimits => {
                 let from = match before {
-                    Some(Value::OutputLimits(limits)) => *limits,
+                    Some(SettingValue::OutputLimits(limits)) => *limits,
                     _ => OutputLimits::default(),
                 };
-                Ok(Value::OutputLimits(from.with(words)?))
+                Ok(SettingValue::OutputLimits(from.with(words)?))
             }
             _ => Err("wrong number of arguments".to_owned()),
         }
     }
 
     /// Reads a value from one text, as CONFIG SET gets it.
-    pub(super) fn parse_text(&self, text: &str, before: Option<&Value>) -> Result<Value, String> {
+    pub(super) fn parse_text(
+        &self,
+        text: &str,
+        before: Option<&SettingValue>,
+    ) -> Result<SettingValue, String> {
         if !self.takes_words() {
             return self.parse(&[text], before);
         }
@@ -95,46 +103,46 @@ impl Setting {
         parse_bool(word, self.spelling).is_some()
     }
 
-    fn parse_word(&self, word: &str) -> Result<Value, String> {
+    fn parse_word(&self, word: &str) -> Result<SettingValue, String> {
         match self.kind {
-            Kind::Bool => match parse_bool(word, self.spelling) {
-                Some(on) => Ok(Value::Bool(on)),
+            SettingKind::Bool => match parse_bool(word, self.spelling) {
+                Some(on) => Ok(SettingValue::Bool(on)),
                 None => Err("argument must be 'yes' or 'no'".to_owned()),
             },
-            Kind::Int(min, max) => {
+            SettingKind::Int(min, max) => {
                 let number = parse_int(word).ok_or("argument couldn't be parsed into an integer")?;
-                within(number, min, max).map(Value::Int)
+                within(number, min, max).map(SettingValue::Int)
             }
-            Kind::Clamped(low, high) => {
+            SettingKind::Clamped(low, high) => {
                 let number = parse_int(word).ok_or("argument couldn't be parsed into an integer")?;
-                within(number, 0, i64::from(i32::MAX)).map(|n| Value::Int(n.clamp(low, high)))
+                within(number, 0, i64::from(i32::MAX)).map(|n| SettingValue::Int(n.clamp(low, high)))
             }
-            Kind::Dir => {
+            SettingKind::Dir => {
                 check::dir(word)?;
-                Ok(Value::Dir(word.to_owned()))
+                Ok(SettingValue::Dir(word.to_owned()))
             }
-            Kind::Octal(min, max) => {
+            SettingKind::Octal(min, max) => {
                 let number = u32::from_str_radix(word, 8)
                     .map_err(|_| "argument couldn't be parsed as an octal number")?;
                 if (min..=max).contains(&number) {
-                    return Ok(Value::Octal(number));
+                    return Ok(SettingValue::Octal(number));
                 }
                 Err(format!("argument must be between {min:o} and {max:o} inclusive"))
             }
-            Kind::Memory(min, max) => {
+            SettingKind::Memory(min, max) => {
                 let bytes = self.parse_bytes(word).ok_or("argument must be a memory value")?;
-                within(bytes, min, max).map(Value::Bytes)
+                within(bytes, min, max).map(SettingValue::Bytes)
             }
-            Kind::MemoryOrPercent => self.parse_share(word),
-            Kind::Real(min, max) => {
+            SettingKind::MemoryOrPercent => self.parse_share(word),
+            SettingKind::Real(min, max) => {
                 let number = word.parse().map_err(|_| "argument couldn't be parsed into a number")?;
-                within(number, min, max).map(Value::Real)
+                within(number, min, max).map(SettingValue::Real)
             }
-            Kind::Choice(choices) => find_choice(word, choices).map(Value::Choice),
-            Kind::Events => Events::parse(word).map(Value::Events),
-            Kind::Text(check) => {
+            SettingKind::Choice(choices) => find_choice(word, choices).map(SettingValue::Choice),
+            SettingKind::Events => Events::parse(word).map(SettingValue::Events),
+            SettingKind::Text(check) => {
                 check(word)?;
-                Ok(Value::Text(word.to_owned()))
+                Ok(SettingValue::Text(word.to_owned()))
             }
             _ => Err("wrong number of arguments".to_owned()),
         }
@@ -147,48 +155,48 @@ impl Setting {
         }
     }
 
-    fn parse_share(&self, word: &str) -> Result<Value, String> {
+    fn parse_share(&self, word: &str) -> Result<SettingValue, String> {
         if let Some(bytes) = self.parse_bytes(word) {
-            return within(bytes, 0, i64::MAX.cast_unsigned()).map(Value::Bytes);
+            return within(bytes, 0, i64::MAX.cast_unsigned()).map(SettingValue::Bytes);
         }
         let percent = word.strip_suffix('%').and_then(parse_int).filter(|p| *p >= 0);
         let percent = percent.ok_or("argument must be a memory or percent value")?;
         match u8::try_from(percent) {
-            Ok(percent) if percent <= 100 => Ok(Value::Percent(percent)),
+            Ok(percent) if percent <= 100 => Ok(SettingValue::Percent(percent)),
             _ => Err("percentage argument must be less or equal to 100".to_owned()),
         }
     }
 }
 
-impl Value {
+impl SettingValue {
     /// The value as CONFIG GET prints it.
     pub(super) fn print(&self, spelling: Spelling) -> String {
         match self {
-            Value::Bool(on) => print_bool(*on, spelling).to_owned(),
-            Value::Int(number) => number.to_string(),
-            Value::Octal(number) => format!("{number:o}"),
-            Value::Bytes(bytes) => bytes.to_string(),
-            Value::Percent(percent) => format!("{percent}%"),
-            Value::Real(number) => number.to_string(),
-            Value::Choice(word) => (*word).to_owned(),
-            Value::Choices(words) => words.join(" "),
-            Value::Text(text) => text.clone(),
-            Value::Dir(dir) => absolute(dir).display().to_string(),
-            Value::Words(words) => words.join(" "),
-            Value::Endpoint(None) => String::new(),
-            Value::Endpoint(Some((host, port))) => format!("{host} {port}"),
-            Value::Save(points) => SavePoint::print_all(points),
-            Value::OutputLimits(limits) => limits.print(),
-            Value::Events(events) => events.print(),
-            Value::Percentiles(list) => join(list),
-            Value::OomScores(list) => join(list),
+            SettingValue::Bool(on) => print_bool(*on, spelling).to_owned(),
+            SettingValue::Int(number) => number.to_string(),
+            SettingValue::Octal(number) => format!("{number:o}"),
+            SettingValue::Bytes(bytes) => bytes.to_string(),
+            SettingValue::Percent(percent) => format!("{percent}%"),
+            SettingValue::Real(number) => number.to_string(),
+            SettingValue::Choice(word) => (*word).to_owned(),
+            SettingValue::Choices(words) => words.join(" "),
+            SettingValue::Text(text) => text.clone(),
+            SettingValue::Dir(dir) => absolute(dir).display().to_string(),
+            SettingValue::Words(words) => words.join(" "),
+            SettingValue::Endpoint(None) => String::new(),
+            SettingValue::Endpoint(Some((host, port))) => format!("{host} {port}"),
+            SettingValue::Save(points) => SavePoint::print_all(points),
+            SettingValue::OutputLimits(limits) => limits.print(),
+            SettingValue::Events(events) => events.print(),
+            SettingValue::Percentiles(list) => join(list),
+            SettingValue::OomScores(list) => join(list),
         }
     }
 
     /// The value as people write it in a file: amounts of memory in the largest unit that is exact.
     pub(super) fn print_for_file(&self, spelling: Spelling) -> String {
         match self {
-            Value::Bytes(bytes) => print_bytes(*bytes),
+            SettingValue::Bytes(bytes) => print_bytes(*bytes),
             _ => self.print(spelling),
         }
     }
@@ -247,7 +255,7 @@ fn find_choice(word: &str, choices: &'static [&'static str]) -> Result<&'static 
     found.copied().ok_or_else(|| format!("argument(s) must be one of the following: {}", choices.join(", ")))
 }
 
-fn parse_choices(words: &[&str], choices: &'static [&'static str]) -> Result<Value, String> {
+fn parse_choices(words: &[&str], choices: &'static [&'static str]) -> Result<SettingValue, String> {
     let mut on = Vec::new();
     for word in if words.is_empty() { &[""] } else { words } {
         on.push(find_choice(word, choices)?);
@@ -260,15 +268,15 @@ fn parse_choices(words: &[&str], choices: &'static [&'static str]) -> Result<Val
     if kept.is_empty() {
         kept.extend(none);
     }
-    Ok(Value::Choices(kept))
+    Ok(SettingValue::Choices(kept))
 }
 
-fn parse_words(words: &[&str], most: usize) -> Result<Value, String> {
+fn parse_words(words: &[&str], most: usize) -> Result<SettingValue, String> {
     if words.len() > most {
         return Err(format!("at most {most} words are allowed"));
     }
     let words = if words == [""] { &[] } else { words };
-    Ok(Value::Words(words.iter().map(|&w| w.to_owned()).collect()))
+    Ok(SettingValue::Words(words.iter().map(|&w| w.to_owned()).collect()))
 }
 
 fn print_bytes(bytes: u64) -> String {

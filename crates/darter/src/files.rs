@@ -11,13 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use darter_persist::check::check;
 use darter_persist::convert::convert;
-use darter_persist::file::Options;
+use darter_persist::file::FileOptions;
 use darter_persist::files::Disk;
 use darter_persist::journal::check as journal;
 use darter_persist::journal::manifest::TAKEN_OVER;
 use darter_persist::journal::redis_check as redis;
-use darter_persist::storage::name::Format;
-use darter_persist::storage::{Directory, Local};
+use darter_persist::storage::name::NameFormat;
+use darter_persist::storage::{Local, StorageDirectory};
 
 const USAGE: u8 = 2;
 
@@ -88,8 +88,8 @@ fn check_redis(path: &Path, found: Result<redis::CheckedFiles, String>) -> ExitC
     };
     let _ = write!(std::io::stdout(), "append-only files of Redis: {}\n{checked}", path.display());
     match checked.verdict() {
-        redis::Verdict::Good => ExitCode::SUCCESS,
-        redis::Verdict::CutOff | redis::Verdict::Damaged => ExitCode::FAILURE,
+        redis::CheckVerdict::Good => ExitCode::SUCCESS,
+        redis::CheckVerdict::CutOff | redis::CheckVerdict::Damaged => ExitCode::FAILURE,
     }
 }
 
@@ -111,7 +111,7 @@ fn check_segment(path: &Path) -> ExitCode {
 
 fn convert_file(from: &Path, to: &Path) -> ExitCode {
     let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let Some(format) = Format::of_name(&name) else {
+    let Some(format) = NameFormat::of_name(&name) else {
         eprintln!("darter: {}: the name must end in .rdb or .darter", to.display());
         return ExitCode::from(USAGE);
     };
@@ -121,7 +121,7 @@ fn convert_file(from: &Path, to: &Path) -> ExitCode {
     };
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let id = now_ms.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(std::process::id());
-    let options = Options { format, packs: true, has_checksum: true, now_ms, id };
+    let options = FileOptions { format, packs: true, has_checksum: true, now_ms, id };
     let directory = Local::new(to.parent().unwrap_or(Path::new("")));
     let out = match directory.create(&name) {
         Ok(out) => out,

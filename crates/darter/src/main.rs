@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use darter_config::{Settings, Startup, Usage};
+use darter_config::{CommandLine, Settings, Startup};
 
 #[global_allocator]
 static ALLOCATOR: darter_slab::global::Allocator = darter_slab::global::Allocator;
@@ -27,12 +27,12 @@ fn main() -> ExitCode {
         }
         Err(usage) => {
             eprintln!("darter: {usage}");
-            return ExitCode::from(Usage::EXIT_CODE);
+            return ExitCode::from(CommandLine::EXIT_CODE);
         }
     };
     if let Err(error) = darter_server::logging::start(&settings.live().log) {
         eprintln!("darter: cannot open the log: {error}");
-        return ExitCode::from(Usage::EXIT_CODE);
+        return ExitCode::from(CommandLine::EXIT_CODE);
     }
     for note in notes {
         tracing::warn!("{note}");

@@ -8,8 +8,8 @@ mod catalogue;
 use std::hint::black_box;
 use std::time::Instant;
 
-use darter_document::number::{Number, Operation};
-use darter_document::{Change, Doc, Path, parse, print, rewrite};
+use darter_document::number::{Number, NumberOperation};
+use darter_document::{Doc, DocChange, JsonPath, parse, print, rewrite};
 
 fn main() {
     let files: Vec<Vec<u8>> = std::env::args().skip(1).filter_map(|name| std::fs::read(name).ok()).collect();
@@ -44,16 +44,16 @@ fn main() {
         print::print(Doc::new(bytes).root(), &mut out);
         black_box(out);
     });
-    let path = Path::parse(b"$.stock.count").expect("a path");
-    per_doc("path understood", &|_| _ = black_box(Path::parse(b"$.stock.count")));
+    let path = JsonPath::parse(b"$.stock.count").expect("a path");
+    per_doc("path understood", &|_| _ = black_box(JsonPath::parse(b"$.stock.count")));
     per_doc("path found", &|(_, bytes)| _ = black_box(path.find(Doc::new(bytes))));
     per_doc("number changed", &|(_, bytes)| {
         let doc = Doc::new(bytes);
         let done = rewrite(doc, &path.trace(doc), |_, slot| {
             let old = Number::of(slot.view()).unwrap_or(Number::Int(0));
-            let new = old.combine(Operation::Add, Number::Int(1)).map_err(|_| ())?;
+            let new = old.combine(NumberOperation::Add, Number::Int(1)).map_err(|_| ())?;
             slot.replace_by(|out| new.write(out));
-            Ok::<_, ()>(Change::Keep)
+            Ok::<_, ()>(DocChange::Keep)
         });
         _ = black_box(done);
     });

@@ -3,10 +3,10 @@
 //! Read into JSON text, which the parser takes like any other, and the precision of its arrays of floats. The input is
 //! not trusted: lengths are compared with the remaining bytes before they are used.
 
-use crate::form::View;
+use crate::form::FormView;
 use crate::precision::{self, Precision, document_in, of_half};
 use crate::print::{write_float, write_string};
-use crate::{DEPTH_MAX, Node, parse};
+use crate::{DEPTH_MAX, DocNode, parse};
 
 /// The bytes are no document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,13 +30,13 @@ pub fn read(bytes: &[u8]) -> Result<Vec<u8>, NotCbor> {
 
 /// The JSON text of a document, and for each of its arrays of floats the precision, if it is below 64 bits.
 fn to_json(bytes: &[u8]) -> Result<(Vec<u8>, Vec<Option<Precision>>), NotCbor> {
-    let mut reader = Reader { bytes, out: Vec::new(), precisions: Vec::new() };
+    let mut reader = CborReader { bytes, out: Vec::new(), precisions: Vec::new() };
     reader.value(0)?;
     if reader.bytes.is_empty() { Ok((reader.out, reader.precisions)) } else { Err(NotCbor) }
 }
 
 /// Appends the CBOR of `node` if an array in it has floats of less than 64 bits; returns whether it did.
-pub fn write(node: Node<'_>, out: &mut Vec<u8>) -> bool {
+pub fn write(node: DocNode<'_>, out: &mut Vec<u8>) -> bool {
     let before = out.len();
     let is_typed = write_node(node, out);
     if !is_typed {
@@ -46,20 +46,20 @@ pub fn write(node: Node<'_>, out: &mut Vec<u8>) -> bool {
 }
 
 /// Appends a node; returns true if there is an array with such floats in it.
-fn write_node(node: Node<'_>, out: &mut Vec<u8>) -> bool {
+fn write_node(node: DocNode<'_>, out: &mut Vec<u8>) -> bool {
     let mut is_typed = false;
     match node.view() {
-        View::Null => out.push(SIMPLE << 5 | 22),
-        View::Bool(value) => out.push(SIMPLE << 5 | if value { 21 } else { 20 }),
-        View::Int(value) if value < 0 => write_head(out, NEGATIVE, (-1 - value).cast_unsigned()),
-        View::Int(value) => write_head(out, UNSIGNED, value.cast_unsigned()),
-        View::Uint(value) => write_head(out, UNSIGNED, value),
-        View::Float(value) => {
+        FormView::Null => out.push(SIMPLE << 5 | 22),
+        FormView::Bool(value) => out.push(SIMPLE << 5 | if value { 21 } else { 20 }),
+        FormView::Int(value) if value < 0 => write_head(out, NEGATIVE, (-1 - value).cast_unsigned()),
+        FormView::Int(value) => write_head(out, UNSIGNED, value.cast_unsigned()),
+        FormView::Uint(value) => write_head(out, UNSIGNED, value),
+        FormView::Float(value) => {
             out.push(SIMPLE << 5 | 27);
             out.extend_from_slice(&value.to_be_bytes());
         }
-        View::Text(text) => write_text(out, text),
-        View::Array(count) => {
+        FormView::Text(text) => write_text(out, text),
+        FormView::Array(count) => {
             if let Some(precision) = precision::of_array(node) {
                 write_floats(node, precision, count, out);
                 return true;
@@ -67,7 +67,7 @@ fn write_node(node: Node<'_>, out: &mut Vec<u8>) -> bool {
             write_head(out, ARRAY, count as u64);
             node.items().for_each(|item| is_typed |= write_node(item, out));
         }
-        View::Object(count) => {
+        FormView::Object(count) => {
             write_head(out, MAP, count as u64);
             for (name, value) in node.members() {
                 write_text(out, name);
@@ -79,7 +79,7 @@ fn write_node(node: Node<'_>, out: &mut Vec<u8>) -> bool {
 }
 
 /// Appends an array whose items are all floats of `precision`.
-fn write_floats(node: Node<'_>, precision: Precision, count: usize, out: &mut Vec<u8>) {
+fn write_floats(node: DocNode<'_>, precision: Precision, count: usize, out: &mut Vec<u8>) {
     let tag = match precision {
         Precision::Half => 84,
         Precision::Single => 85,
@@ -111,7 +111,7 @@ fn write_head(out: &mut Vec<u8>, kind: u8, number: u64) {
     out.extend_from_slice(bytes.get(8 - width..).unwrap_or_default());
 }
 
-struct Reader<'a> {
+struct CborReader<'a> {
     bytes: &'a [u8],
     out: Vec<u8>,
     // Of each array of floats so far.
@@ -120,7 +120,7 @@ struct Reader<'a> {
 
 /// The length in a head.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Length {
+enum CborLength {
     Known(u64),
     /// Up to a break.
     Open,
@@ -136,7 +136,7 @@ const MAP: u8 = 5;
 const TAG: u8 = 6;
 const SIMPLE: u8 = 7;
 
-impl<'a> Reader<'a> {
+impl<'a> CborReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], NotCbor> {
         let (taken, rest) = self.bytes.split_at_checked(len).ok_or(NotCbor)?;
         self.bytes = rest;
@@ -153,24 +153,24 @@ impl<'a> Reader<'a> {
         self.number::<1>().map(|[byte]| byte)
     }
 
-    fn length(&mut self, low: u8) -> Result<Length, NotCbor> {
-        Ok(Length::Known(match low {
+    fn length(&mut self, low: u8) -> Result<CborLength, NotCbor> {
+        Ok(CborLength::Known(match low {
             0..=23 => u64::from(low),
             24 => u64::from(self.byte()?),
             25 => u64::from(u16::from_be_bytes(self.number()?)),
             26 => u64::from(u32::from_be_bytes(self.number()?)),
             27 => u64::from_be_bytes(self.number()?),
-            31 => return Ok(Length::Open),
+            31 => return Ok(CborLength::Open),
             _ => return Err(NotCbor),
         }))
     }
 
     /// Returns true if `nth` is behind the last part; passes a break.
-    fn is_end(&mut self, nth: u64, length: Length) -> Result<bool, NotCbor> {
+    fn is_end(&mut self, nth: u64, length: CborLength) -> Result<bool, NotCbor> {
         match length {
-            Length::Known(length) => Ok(nth >= length),
-            Length::Open if self.bytes.first() == Some(&BREAK) => self.byte().map(|_| true),
-            Length::Open => Ok(false),
+            CborLength::Known(length) => Ok(nth >= length),
+            CborLength::Open if self.bytes.first() == Some(&BREAK) => self.byte().map(|_| true),
+            CborLength::Open => Ok(false),
         }
     }
 
@@ -186,8 +186,8 @@ impl<'a> Reader<'a> {
         }
         let length = self.length(low)?;
         match (kind, length) {
-            (UNSIGNED, Length::Known(number)) => self.out.extend(number.to_string().into_bytes()),
-            (NEGATIVE, Length::Known(number)) => {
+            (UNSIGNED, CborLength::Known(number)) => self.out.extend(number.to_string().into_bytes()),
+            (NEGATIVE, CborLength::Known(number)) => {
                 let number = i64::try_from(number).map_err(|_| NotCbor)?;
                 self.out.extend((-1 - number).to_string().into_bytes());
             }
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
                 }
                 self.out.push(b'}');
             }
-            (TAG, Length::Known(tag)) => self.numbers(tag)?,
+            (TAG, CborLength::Known(tag)) => self.numbers(tag)?,
             _ => return Err(NotCbor),
         }
         Ok(false)
@@ -235,8 +235,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn text(&mut self, length: Length) -> Result<(), NotCbor> {
-        let Length::Known(len) = length else { return Err(NotCbor) };
+    fn text(&mut self, length: CborLength) -> Result<(), NotCbor> {
+        let CborLength::Known(len) = length else { return Err(NotCbor) };
         let text = self.take(usize::try_from(len).map_err(|_| NotCbor)?)?;
         let text = std::str::from_utf8(text).map_err(|_| NotCbor)?;
         write_string(text.as_bytes(), &mut self.out);
@@ -267,7 +267,9 @@ impl<'a> Reader<'a> {
     /// An array of numbers of one kind.
     fn numbers(&mut self, tag: u64) -> Result<(), NotCbor> {
         let head = self.byte()?;
-        let (BYTES, Length::Known(len)) = (head >> 5, self.length(head & 0x1f)?) else { return Err(NotCbor) };
+        let (BYTES, CborLength::Known(len)) = (head >> 5, self.length(head & 0x1f)?) else {
+            return Err(NotCbor);
+        };
         let bytes = self.take(usize::try_from(len).map_err(|_| NotCbor)?)?;
         match tag {
             64 | 68 => self.list(bytes, |out, [byte]: [u8; 1]| out.extend(byte.to_string().into_bytes())),

@@ -6,8 +6,8 @@ use darter_base::hash::KeyHasher;
 use darter_base::varint;
 use hashbrown::HashTable;
 
-use crate::doc::{Doc, NAMES_MAX, Node};
-use crate::form::{self, Name, View};
+use crate::doc::{Doc, DocNode, NAMES_MAX};
+use crate::form::{self, FormView, MemberName};
 
 /// A table is made only if it saves this part of the document.
 const WORTH_PART: usize = 64;
@@ -57,7 +57,7 @@ pub(crate) struct NameTally {
 
 impl NameTally {
     /// Counts the names of `node`, which is not in pieces, and its bytes.
-    pub fn add(&mut self, node: Node<'_>) {
+    pub fn add(&mut self, node: DocNode<'_>) {
         let mut counts = NameNumbers(HashTable::with_capacity(NAMES_FEW));
         count(node, &mut counts);
         counts.0.into_iter().for_each(|(name, count)| self.add_name(name, count));
@@ -112,8 +112,8 @@ impl NameTable {
     }
 
     /// The form of a name.
-    pub fn written<'n>(&self, name: &'n [u8]) -> Name<'n> {
-        self.place(name).map_or(Name::Own(name), |place| Name::Known(place as u8))
+    pub fn written<'n>(&self, name: &'n [u8]) -> MemberName<'n> {
+        self.place(name).map_or(MemberName::Own(name), |place| MemberName::Known(place as u8))
     }
 
     fn place(&self, name: &[u8]) -> Option<usize> {
@@ -121,7 +121,7 @@ impl NameTable {
     }
 
     /// Appends `node`, which has no table, with the names of this one.
-    pub fn copy(&self, node: Node<'_>, out: &mut Vec<u8>) {
+    pub fn copy(&self, node: DocNode<'_>, out: &mut Vec<u8>) {
         match self.places.is_empty() {
             true => out.extend_from_slice(node.bytes()),
             false => copy(node, &|name| self.place(name), out),
@@ -191,12 +191,12 @@ impl NameCensus {
     }
 }
 
-fn count<'a>(node: Node<'a>, counts: &mut NameNumbers<'a>) {
+fn count<'a>(node: DocNode<'a>, counts: &mut NameNumbers<'a>) {
     match node.view() {
-        View::Array(_) => {
+        FormView::Array(_) => {
             node.items().filter(|item| form::is_container(item.bytes())).for_each(|item| count(item, counts))
         }
-        View::Object(_) => node.members().for_each(|(name, value)| {
+        FormView::Object(_) => node.members().for_each(|(name, value)| {
             *counts.at(name) += 1;
             count(value, counts);
         }),
@@ -204,18 +204,18 @@ fn count<'a>(node: Node<'a>, counts: &mut NameNumbers<'a>) {
     }
 }
 
-fn copy(node: Node<'_>, place_of: &dyn Fn(&[u8]) -> Option<usize>, out: &mut Vec<u8>) {
+fn copy(node: DocNode<'_>, place_of: &dyn Fn(&[u8]) -> Option<usize>, out: &mut Vec<u8>) {
     let start = out.len();
     match node.view() {
-        View::Array(count) => {
+        FormView::Array(count) => {
             node.items().for_each(|item| copy(item, place_of, out));
             form::close(out, start, form::ARRAY, count);
         }
-        View::Object(count) => {
+        FormView::Object(count) => {
             for (name, value) in node.members() {
                 form::write_name(
                     out,
-                    place_of(name).map_or(Name::Own(name), |place| Name::Known(place as u8)),
+                    place_of(name).map_or(MemberName::Own(name), |place| MemberName::Known(place as u8)),
                 );
                 copy(value, place_of, out);
             }

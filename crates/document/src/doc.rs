@@ -8,7 +8,7 @@
 use darter_base::varint;
 use darter_slab::Arena;
 
-use crate::form::{self, Name, View};
+use crate::form::{self, FormView, MemberName};
 use crate::tree::{self, Children, Leaves, NodePlace, PieceSource};
 
 /// The names that members of one document share.
@@ -35,22 +35,22 @@ impl<'a> Names<'a> {
 
     /// The text of a name.
     #[inline]
-    pub fn text(self, name: Name<'a>) -> &'a [u8] {
+    pub fn text(self, name: MemberName<'a>) -> &'a [u8] {
         match name {
-            Name::Own(text) => text,
-            Name::Known(place) => self.iter().nth(usize::from(place)).unwrap_or_default(),
+            MemberName::Own(text) => text,
+            MemberName::Known(place) => self.iter().nth(usize::from(place)).unwrap_or_default(),
         }
     }
 
     /// The form of `text` as a name in this document.
     #[inline]
-    pub fn written<'t>(self, text: &'t [u8]) -> Name<'t> {
+    pub fn written<'t>(self, text: &'t [u8]) -> MemberName<'t> {
         if self.count == 0 {
-            return Name::Own(text);
+            return MemberName::Own(text);
         }
         match self.iter().position(|name| name == text) {
-            Some(place) => Name::Known(place as u8),
-            None => Name::Own(text),
+            Some(place) => MemberName::Known(place as u8),
+            None => MemberName::Own(text),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Doc<'a> {
     }
 
     /// The root.
-    pub fn root(self) -> Node<'a> {
+    pub fn root(self) -> DocNode<'a> {
         self.node(self.root_spot())
     }
 
@@ -143,8 +143,8 @@ impl<'a> Doc<'a> {
 
     /// The node at `spot`, which a path has found.
     #[inline]
-    pub fn node(self, spot: NodePlace) -> Node<'a> {
-        Node {
+    pub fn node(self, spot: NodePlace) -> DocNode<'a> {
+        DocNode {
             names: self.names,
             source: self.source,
             bytes: self.block(spot).get(spot.at as usize..).unwrap_or_default(),
@@ -160,7 +160,7 @@ impl<'a> Doc<'a> {
 
 /// A node to read.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub struct DocNode<'a> {
     /// The names of its document.
     pub names: Names<'a>,
     source: PieceSource<'a>,
@@ -168,15 +168,15 @@ pub struct Node<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Node<'a> {
+impl<'a> DocNode<'a> {
     /// The node that `bytes` starts with, in a document with `names`. It has no pieces.
-    pub fn new(names: Names<'a>, bytes: &'a [u8]) -> Node<'a> {
-        Node { names, source: PieceSource::default(), bytes }
+    pub fn new(names: Names<'a>, bytes: &'a [u8]) -> DocNode<'a> {
+        DocNode { names, source: PieceSource::default(), bytes }
     }
 
     /// The node that `bytes` starts with, whose pieces are in `source`.
-    pub(crate) fn with(names: Names<'a>, source: PieceSource<'a>, bytes: &'a [u8]) -> Node<'a> {
-        Node { names, source, bytes }
+    pub(crate) fn with(names: Names<'a>, source: PieceSource<'a>, bytes: &'a [u8]) -> DocNode<'a> {
+        DocNode { names, source, bytes }
     }
 
     /// The blocks of its pieces.
@@ -197,7 +197,7 @@ impl<'a> Node<'a> {
         }
         let below: usize = self
             .children()
-            .map(|child| Node { bytes: child.bytes, ..self })
+            .map(|child| DocNode { bytes: child.bytes, ..self })
             .map(|node| if form::is_container(node.bytes) { node.size() - node.bytes().len() } else { 0 })
             .sum();
         let leaves = form::branch(self.bytes).into_iter().flat_map(|branch| Leaves::new(self.source, branch));
@@ -211,28 +211,28 @@ impl<'a> Node<'a> {
 
     /// Its content.
     #[inline]
-    pub fn view(self) -> View<'a> {
+    pub fn view(self) -> FormView<'a> {
         form::view(self.bytes)
     }
 
     /// The name of its type as JSON.TYPE answers.
     pub fn kind(self) -> &'static str {
         match self.view() {
-            View::Null => "null",
-            View::Bool(_) => "boolean",
-            View::Int(_) | View::Uint(_) => "integer",
-            View::Float(_) => "number",
-            View::Text(_) => "string",
-            View::Array(_) => "array",
-            View::Object(_) => "object",
+            FormView::Null => "null",
+            FormView::Bool(_) => "boolean",
+            FormView::Int(_) | FormView::Uint(_) => "integer",
+            FormView::Float(_) => "number",
+            FormView::Text(_) => "string",
+            FormView::Array(_) => "array",
+            FormView::Object(_) => "object",
         }
     }
 
     /// Number of children of a container, bytes of a text; `None` for other scalars.
     pub fn len(self) -> Option<usize> {
         match self.view() {
-            View::Text(text) => Some(text.len()),
-            View::Array(count) | View::Object(count) => Some(count),
+            FormView::Text(text) => Some(text.len()),
+            FormView::Array(count) | FormView::Object(count) => Some(count),
             _ => None,
         }
     }
@@ -249,31 +249,31 @@ impl<'a> Node<'a> {
     }
 
     /// The items of an array; nothing for other nodes.
-    pub fn items(self) -> impl Iterator<Item = Node<'a>> {
+    pub fn items(self) -> impl Iterator<Item = DocNode<'a>> {
         self.items_from(0)
     }
 
     /// The items of an array from number `index` on.
-    pub fn items_from(self, index: usize) -> impl Iterator<Item = Node<'a>> {
-        let children = matches!(self.view(), View::Array(_)).then(|| self.children().from(index));
-        children.into_iter().flatten().map(move |child| Node { bytes: child.bytes, ..self })
+    pub fn items_from(self, index: usize) -> impl Iterator<Item = DocNode<'a>> {
+        let children = matches!(self.view(), FormView::Array(_)).then(|| self.children().from(index));
+        children.into_iter().flatten().map(move |child| DocNode { bytes: child.bytes, ..self })
     }
 
     /// The names and values of an object; nothing for other nodes.
-    pub fn members(self) -> impl Iterator<Item = (&'a [u8], Node<'a>)> {
-        let children = matches!(self.view(), View::Object(_)).then(|| self.children());
+    pub fn members(self) -> impl Iterator<Item = (&'a [u8], DocNode<'a>)> {
+        let children = matches!(self.view(), FormView::Object(_)).then(|| self.children());
         let names = self.names;
         children.into_iter().flatten().map(move |child| {
-            (names.text(child.name.unwrap_or(Name::Own(&[]))), Node { bytes: child.bytes, ..self })
+            (names.text(child.name.unwrap_or(MemberName::Own(&[]))), DocNode { bytes: child.bytes, ..self })
         })
     }
 
     /// The value of the member called `name`.
-    pub fn member(self, name: &[u8]) -> Option<Node<'a>> {
-        let View::Object(_) = self.view() else { return None };
+    pub fn member(self, name: &[u8]) -> Option<DocNode<'a>> {
+        let FormView::Object(_) = self.view() else { return None };
         let wanted = self.names.written(name);
         let child = self.children().find(|child| child.name == Some(wanted))?;
-        Some(Node { bytes: child.bytes, ..self })
+        Some(DocNode { bytes: child.bytes, ..self })
     }
 
     /// Levels of containers in it: 0 for a scalar.
@@ -281,6 +281,6 @@ impl<'a> Node<'a> {
         if !form::is_container(self.bytes) {
             return 0;
         }
-        1 + self.children().map(|child| Node { bytes: child.bytes, ..self }.depth()).max().unwrap_or(0)
+        1 + self.children().map(|child| DocNode { bytes: child.bytes, ..self }.depth()).max().unwrap_or(0)
     }
 }

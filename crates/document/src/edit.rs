@@ -1,7 +1,7 @@
 //! Changes of one node, for [`crate::rewrite`].
 
-use crate::doc::{Names, Node};
-use crate::form::{self, Container, InPieces, View};
+use crate::doc::{DocNode, Names};
+use crate::form::{self, Container, FormView, InPieces};
 use crate::stage::{Editor, Old, Splice};
 
 /// A node that is being changed: the end of a buffer, where it may grow or shrink.
@@ -19,13 +19,13 @@ pub struct EditedNode<'s, 'a> {
 pub struct OutOfBounds;
 
 /// Returns true if [`EditedNode::clear`] would change the node.
-pub fn is_clearable(node: View<'_>) -> bool {
+pub fn is_clearable(node: FormView<'_>) -> bool {
     match node {
-        View::Array(count) | View::Object(count) => count > 0,
-        View::Int(value) => value != 0,
-        View::Uint(value) => value != 0,
-        View::Float(value) => value != 0.0,
-        View::Null | View::Bool(_) | View::Text(_) => false,
+        FormView::Array(count) | FormView::Object(count) => count > 0,
+        FormView::Int(value) => value != 0,
+        FormView::Uint(value) => value != 0,
+        FormView::Float(value) => value != 0.0,
+        FormView::Null | FormView::Bool(_) | FormView::Text(_) => false,
     }
 }
 
@@ -36,12 +36,12 @@ impl<'a> EditedNode<'_, 'a> {
     }
 
     /// The node.
-    pub fn node(&self) -> Node<'_> {
-        Node::with(self.names, self.editor.source(), self.bytes())
+    pub fn node(&self) -> DocNode<'_> {
+        DocNode::with(self.names, self.editor.source(), self.bytes())
     }
 
     /// Its content.
-    pub fn view(&self) -> View<'_> {
+    pub fn view(&self) -> FormView<'_> {
         form::view(self.bytes())
     }
 
@@ -84,7 +84,7 @@ impl<'a> EditedNode<'_, 'a> {
         };
         let (from, to) = (place(splice.at), place(splice.at + splice.removed));
         let count = match form::view(&old) {
-            View::Array(count) | View::Object(count) => count + splice.count - splice.removed,
+            FormView::Array(count) | FormView::Object(count) => count + splice.count - splice.removed,
             _ => 0,
         };
         if splice.old == Old::Dropped && splice.removed > 0 {
@@ -109,7 +109,7 @@ impl<'a> EditedNode<'_, 'a> {
 
     /// Adds a member to an object; returns false if the node is not an object. The name must be new.
     pub fn add_member(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let View::Object(at) = self.view() else { return false };
+        let FormView::Object(at) = self.view() else { return false };
         let mut run = Vec::new();
         form::write_name(&mut run, self.names.written(name));
         self.cut(value, &mut run);
@@ -119,7 +119,7 @@ impl<'a> EditedNode<'_, 'a> {
 
     /// Appends to a text; returns its new length in bytes, `None` if the node is not a text.
     pub fn append_text(&mut self, more: &[u8]) -> Option<usize> {
-        let View::Text(text) = self.view() else { return None };
+        let FormView::Text(text) = self.view() else { return None };
         let text = [text, more].concat();
         self.out.truncate(self.start);
         form::write_text(self.out, &text);
@@ -128,7 +128,7 @@ impl<'a> EditedNode<'_, 'a> {
 
     /// Inverts a boolean; returns its new value, `None` if the node is not a boolean.
     pub fn toggle(&mut self) -> Option<bool> {
-        let View::Bool(old) = self.view() else { return None };
+        let FormView::Bool(old) = self.view() else { return None };
         self.replace(&[if old { form::FALSE } else { form::TRUE }]);
         Some(!old)
     }
@@ -136,10 +136,10 @@ impl<'a> EditedNode<'_, 'a> {
     /// Empties a container, or sets a number to 0; returns false for other nodes.
     pub fn clear(&mut self) -> bool {
         let tag = match self.view() {
-            View::Array(_) => Some(form::ARRAY),
-            View::Object(_) => Some(form::OBJECT),
-            View::Int(_) | View::Uint(_) | View::Float(_) => None,
-            View::Null | View::Bool(_) | View::Text(_) => return false,
+            FormView::Array(_) => Some(form::ARRAY),
+            FormView::Object(_) => Some(form::OBJECT),
+            FormView::Int(_) | FormView::Uint(_) | FormView::Float(_) => None,
+            FormView::Null | FormView::Bool(_) | FormView::Text(_) => return false,
         };
         self.replace(&[]);
         match tag {
@@ -154,7 +154,7 @@ impl<'a> EditedNode<'_, 'a> {
     ///
     /// Errors: the index is out of bounds.
     pub fn insert(&mut self, index: i64, nodes: &[Vec<u8>]) -> Option<Result<usize, OutOfBounds>> {
-        let View::Array(count) = self.view() else { return None };
+        let FormView::Array(count) = self.view() else { return None };
         let len = count as i64;
         let place = if index < 0 { index.saturating_add(len) } else { index };
         if !(0..=len).contains(&place) {
@@ -174,14 +174,14 @@ impl<'a> EditedNode<'_, 'a> {
 
     /// Appends nodes to an array; returns the new length, `None` if the node is not an array.
     pub fn append(&mut self, nodes: &[Vec<u8>]) -> Option<usize> {
-        let View::Array(count) = self.view() else { return None };
+        let FormView::Array(count) = self.view() else { return None };
         self.insert(count as i64, nodes)?.ok()
     }
 
     /// Removes an item of an array (negative from the end; out of range means the nearest item) and returns what `show`
     /// makes of it. `None`: not an array; `Some(None)`: an empty one.
-    pub fn pop<R>(&mut self, index: i64, show: impl FnOnce(Node<'_>) -> R) -> Option<Option<R>> {
-        let View::Array(count) = self.view() else { return None };
+    pub fn pop<R>(&mut self, index: i64, show: impl FnOnce(DocNode<'_>) -> R) -> Option<Option<R>> {
+        let FormView::Array(count) = self.view() else { return None };
         let len = count as i64;
         if len == 0 {
             return Some(None);
@@ -195,7 +195,7 @@ impl<'a> EditedNode<'_, 'a> {
     /// Keeps items `first..=last` of an array (negative from the end); returns the new length, `None` if the node is
     /// not an array.
     pub fn trim(&mut self, first: i64, last: i64) -> Option<usize> {
-        let View::Array(count) = self.view() else { return None };
+        let FormView::Array(count) = self.view() else { return None };
         let len = count as i64;
         let place = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
         let (first, end) = (place(first).min(len), place(last).saturating_add(1).min(len));
@@ -212,6 +212,6 @@ impl<'a> EditedNode<'_, 'a> {
     /// Puts the patch of RFC 7396 over the node: a node that is written with the names of the document.
     pub fn merge(&mut self, patch: &[u8]) {
         let old = self.out.split_off(self.start);
-        crate::merge::merge(self.editor, self.names, Some(&old), Node::new(self.names, patch), self.out);
+        crate::merge::merge(self.editor, self.names, Some(&old), DocNode::new(self.names, patch), self.out);
     }
 }

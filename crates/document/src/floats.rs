@@ -5,8 +5,8 @@
 
 use darter_base::varint;
 
-use crate::doc::{Doc, Node};
-use crate::form::{self, View};
+use crate::doc::{Doc, DocNode};
+use crate::form::{self, FormView};
 use crate::precision::{Precision, Unfit};
 
 /// Runs of floats of one format. Floats behind the last run have 64 bits.
@@ -104,10 +104,10 @@ impl FloatRuns {
 }
 
 /// Appends `node`, which is not in pieces, with the format that `next` names for each float.
-fn node_in(node: Node<'_>, next: &mut dyn FnMut() -> Precision, out: &mut Vec<u8>) -> Result<(), Unfit> {
+fn node_in(node: DocNode<'_>, next: &mut dyn FnMut() -> Precision, out: &mut Vec<u8>) -> Result<(), Unfit> {
     match node.view() {
-        View::Float(value) => return form::write_float_in(out, next(), value),
-        View::Array(_) | View::Object(_) => {}
+        FormView::Float(value) => return form::write_float_in(out, next(), value),
+        FormView::Array(_) | FormView::Object(_) => {}
         _ => {
             out.extend_from_slice(node.bytes());
             return Ok(());
@@ -120,7 +120,7 @@ fn node_in(node: Node<'_>, next: &mut dyn FnMut() -> Precision, out: &mut Vec<u8
         if let Some(name) = child.name {
             form::write_name(out, name);
         }
-        node_in(Node::new(node.names, child.bytes), next, out)?;
+        node_in(DocNode::new(node.names, child.bytes), next, out)?;
     }
     form::close(out, start, kind.tag(), count);
     Ok(())
@@ -130,7 +130,7 @@ fn node_in(node: Node<'_>, next: &mut dyn FnMut() -> Precision, out: &mut Vec<u8
 mod tests {
     use super::*;
     use crate::precision::parse_in;
-    use crate::{Printing, Style, parse};
+    use crate::{PrintStyle, Printing, parse};
 
     /// The text of a document in steps of `bytes_max`, and the runs behind each step.
     fn printed(bytes: &[u8], bytes_max: usize) -> (Vec<u8>, FloatRuns) {
@@ -139,7 +139,7 @@ mod tests {
         let (mut text, mut runs) = (Vec::new(), FloatRuns::default());
         loop {
             let until = text.len() + bytes_max;
-            let is_end = printing.step(doc, Style::default(), &mut text, until);
+            let is_end = printing.step(doc, PrintStyle::default(), &mut text, until);
             let mut written = Vec::new();
             if printing.take_floats(&mut written) {
                 runs.add(&written).expect("what was written");

@@ -62,7 +62,7 @@ const EXPONENT_MAX: u32 = 8;
 
 /// A scalar, or the children of a container.
 #[derive(Clone, Copy, Debug)]
-pub enum View<'a> {
+pub enum FormView<'a> {
     /// Null.
     Null,
     /// A boolean.
@@ -107,7 +107,7 @@ impl Container {
 
     /// The name of the child that `bytes` starts with, and its length: 0 for an item.
     #[inline]
-    pub fn name(self, bytes: &[u8]) -> (Option<Name<'_>>, usize) {
+    pub fn name(self, bytes: &[u8]) -> (Option<MemberName<'_>>, usize) {
         match self {
             Container::Array => (None, 0),
             Container::Object => {
@@ -142,7 +142,7 @@ pub(crate) enum BlockRef {
 
 /// A name of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Name<'a> {
+pub enum MemberName<'a> {
     /// The name itself.
     Own(&'a [u8]),
     /// Its place in the table of names.
@@ -206,34 +206,34 @@ pub(crate) fn node_len(bytes: &[u8]) -> usize {
 
 /// The node that `bytes` starts with.
 #[inline]
-pub(crate) fn view(bytes: &[u8]) -> View<'_> {
+pub(crate) fn view(bytes: &[u8]) -> FormView<'_> {
     let (head, body) = extent(bytes);
     let rest = bytes.get(head..head + body).unwrap_or_default();
     match bytes.first().copied().unwrap_or(NULL) {
-        NULL => View::Null,
-        FALSE => View::Bool(false),
-        TRUE => View::Bool(true),
-        UINT => View::Uint(u64::from_le_bytes(eight_of(rest))),
-        FLOAT => View::Float(f64::from_le_bytes(eight_of(rest))),
-        HALF => View::Float(Precision::Half.shortest(Precision::Half.read(rest))),
-        BRAIN => View::Float(Precision::Brain.shortest(Precision::Brain.read(rest))),
-        SINGLE => View::Float(Precision::Single.shortest(Precision::Single.read(rest))),
+        NULL => FormView::Null,
+        FALSE => FormView::Bool(false),
+        TRUE => FormView::Bool(true),
+        UINT => FormView::Uint(u64::from_le_bytes(eight_of(rest))),
+        FLOAT => FormView::Float(f64::from_le_bytes(eight_of(rest))),
+        HALF => FormView::Float(Precision::Half.shortest(Precision::Half.read(rest))),
+        BRAIN => FormView::Float(Precision::Brain.shortest(Precision::Brain.read(rest))),
+        SINGLE => FormView::Float(Precision::Single.shortest(Precision::Single.read(rest))),
         tag @ DECIMAL..=DECIMAL_LAST => {
             let exponent = u32::from((tag - DECIMAL) >> 2) + 1;
-            View::Float(int_of(rest) as f64 / 10f64.powi(exponent as i32))
+            FormView::Float(int_of(rest) as f64 / 10f64.powi(exponent as i32))
         }
-        tag @ SMALL..=SMALL_LAST => View::Int(i64::from(tag - SMALL) + SMALL_MIN),
-        SHORT..=SHORT_LAST | TEXT => View::Text(rest),
+        tag @ SMALL..=SMALL_LAST => FormView::Int(i64::from(tag - SMALL) + SMALL_MIN),
+        SHORT..=SHORT_LAST | TEXT => FormView::Text(rest),
         tag @ ARRAY..=CONTAINER_LAST => {
             let count = branch(bytes).map_or_else(|| count_of(rest), |branch| branch.count);
-            if tag & OBJECT_BIT == 0 { View::Array(count) } else { View::Object(count) }
+            if tag & OBJECT_BIT == 0 { FormView::Array(count) } else { FormView::Object(count) }
         }
-        _ => View::Int(int_of(rest)),
+        _ => FormView::Int(int_of(rest)),
     }
 }
 
 /// The content of the node at `start`.
-pub fn view_at(bytes: &[u8], start: usize) -> View<'_> {
+pub fn view_at(bytes: &[u8], start: usize) -> FormView<'_> {
     view(bytes.get(start..).unwrap_or_default())
 }
 
@@ -300,28 +300,28 @@ pub(crate) fn inner(bytes: &[u8]) -> (usize, usize) {
 
 /// The name that `bytes` starts with, and its length.
 #[inline]
-pub(crate) fn name(bytes: &[u8]) -> (Name<'_>, usize) {
+pub(crate) fn name(bytes: &[u8]) -> (MemberName<'_>, usize) {
     match bytes.first() {
-        Some(&known @ NAME_KNOWN..) => (Name::Known(known & !NAME_KNOWN), 1),
+        Some(&known @ NAME_KNOWN..) => (MemberName::Known(known & !NAME_KNOWN), 1),
         Some(&NAME_LONG) => {
             let (len, width) = number_at(bytes, 1);
             let end = 1 + width + len;
-            (Name::Own(bytes.get(1 + width..end).unwrap_or_default()), end)
+            (MemberName::Own(bytes.get(1 + width..end).unwrap_or_default()), end)
         }
         Some(&len) => {
             let end = 1 + usize::from(len);
-            (Name::Own(bytes.get(1..end).unwrap_or_default()), end)
+            (MemberName::Own(bytes.get(1..end).unwrap_or_default()), end)
         }
-        None => (Name::Own(&[]), 0),
+        None => (MemberName::Own(&[]), 0),
     }
 }
 
 /// Bytes of a name.
-pub(crate) fn name_len(name: Name<'_>) -> usize {
+pub(crate) fn name_len(name: MemberName<'_>) -> usize {
     match name {
-        Name::Known(_) => 1,
-        Name::Own(text) if text.len() < usize::from(NAME_LONG) => 1 + text.len(),
-        Name::Own(text) => 1 + varint::len(text.len() as u64) + text.len(),
+        MemberName::Known(_) => 1,
+        MemberName::Own(text) if text.len() < usize::from(NAME_LONG) => 1 + text.len(),
+        MemberName::Own(text) => 1 + varint::len(text.len() as u64) + text.len(),
     }
 }
 
@@ -417,10 +417,10 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Appends a name.
-pub(crate) fn write_name(out: &mut Vec<u8>, name: Name<'_>) {
+pub(crate) fn write_name(out: &mut Vec<u8>, name: MemberName<'_>) {
     match name {
-        Name::Known(place) => out.push(NAME_KNOWN | place),
-        Name::Own(text) => {
+        MemberName::Known(place) => out.push(NAME_KNOWN | place),
+        MemberName::Own(text) => {
             if text.len() < usize::from(NAME_LONG) {
                 out.push(text.len() as u8);
             } else {
@@ -490,7 +490,7 @@ mod tests {
                 let mut out = Vec::new();
                 write_int(&mut out, value);
                 assert_eq!(node_len(&out), out.len());
-                assert!(matches!(view(&out), View::Int(back) if back == value), "{value}");
+                assert!(matches!(view(&out), FormView::Int(back) if back == value), "{value}");
             }
         }
         for (value, len) in
@@ -499,11 +499,14 @@ mod tests {
             let mut out = Vec::new();
             write_float(&mut out, value);
             assert_eq!(out.len(), len, "{value}");
-            assert!(matches!(view(&out), View::Float(back) if back.to_bits() == value.to_bits()), "{value}");
+            assert!(
+                matches!(view(&out), FormView::Float(back) if back.to_bits() == value.to_bits()),
+                "{value}"
+            );
         }
         let mut out = Vec::new();
         write_uint(&mut out, u64::MAX);
-        assert!(matches!(view(&out), View::Uint(u64::MAX)));
+        assert!(matches!(view(&out), FormView::Uint(u64::MAX)));
     }
 
     #[test]
@@ -513,10 +516,10 @@ mod tests {
             let mut out = Vec::new();
             write_text(&mut out, &text);
             assert_eq!(node_len(&out), out.len());
-            assert!(matches!(view(&out), View::Text(back) if back == text));
+            assert!(matches!(view(&out), FormView::Text(back) if back == text));
             out.clear();
-            write_name(&mut out, Name::Own(&text));
-            assert_eq!(name(&out), (Name::Own(&text), out.len()));
+            write_name(&mut out, MemberName::Own(&text));
+            assert_eq!(name(&out), (MemberName::Own(&text), out.len()));
         }
     }
 }

@@ -27,15 +27,15 @@ pub mod storing;
 mod tests;
 pub mod tree;
 
-pub use doc::{Doc, Node};
+pub use doc::{Doc, DocNode};
 pub use floats::{BadRuns, FloatRuns};
-pub use form::View;
+pub use form::FormView;
 pub use parse::{Invalid, parse, parse_into};
 pub use parsing::{Parsed, Parsing};
-pub use path::{Path, Trace};
-pub use print::Style;
+pub use path::{JsonPath, Trace};
+pub use print::PrintStyle;
 pub use printing::Printing;
-pub use rewrite::{Change, Rewritten, remove, rewrite};
+pub use rewrite::{DocChange, Rewritten, remove, rewrite};
 pub use storing::Storing;
 pub use tree::NodePlace;
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::doc::{Names, Node};
+use crate::doc::{DocNode, Names};
 use crate::edit::EditedNode;
-use crate::form::{self, Container, InPieces, Name, View};
+use crate::form::{self, Container, FormView, InPieces, MemberName};
 use crate::stage::{Editor, Old, Splice};
 
 /// Appends the result of applying `patch` to `target`. Both belong to documents with the same names, as does the
@@ -13,11 +13,11 @@ pub(crate) fn merge<'a>(
     editor: &mut Editor<'a>,
     names: Names<'a>,
     target: Option<&[u8]>,
-    patch: Node<'_>,
+    patch: DocNode<'_>,
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
-    let View::Object(_) = patch.view() else {
+    let FormView::Object(_) = patch.view() else {
         target.into_iter().for_each(|target| editor.discard(target));
         out.extend_from_slice(patch.bytes());
         return editor.settle(out, start);
@@ -32,13 +32,13 @@ pub(crate) fn merge<'a>(
 /// The members of a patch: the value of each name, as it is written.
 type Changes<'p> = HashMap<Vec<u8>, &'p [u8]>;
 
-fn changes_of(patch: Node<'_>) -> Changes<'_> {
+fn changes_of(patch: DocNode<'_>) -> Changes<'_> {
     patch.children().map(|child| (written(child.name), child.bytes)).collect()
 }
 
-fn written(name: Option<Name<'_>>) -> Vec<u8> {
+fn written(name: Option<MemberName<'_>>) -> Vec<u8> {
     let mut out = Vec::new();
-    form::write_name(&mut out, name.unwrap_or(Name::Own(&[])));
+    form::write_name(&mut out, name.unwrap_or(MemberName::Own(&[])));
     out
 }
 
@@ -46,7 +46,7 @@ fn merge_inline<'a>(
     editor: &mut Editor<'a>,
     names: Names<'a>,
     target: Option<&[u8]>,
-    patch: Node<'_>,
+    patch: DocNode<'_>,
     out: &mut Vec<u8>,
 ) {
     let (start, mut count) = (out.len(), 0);
@@ -55,7 +55,7 @@ fn merge_inline<'a>(
         editor.discard(other);
     }
     let mut changes = changes_of(patch);
-    for child in object.into_iter().flat_map(|object| Node::new(names, object).children()) {
+    for child in object.into_iter().flat_map(|object| DocNode::new(names, object).children()) {
         let value = child.bytes.get(..form::node_len(child.bytes)).unwrap_or_default();
         let name = written(child.name);
         let change = changes.remove(&name);
@@ -65,7 +65,7 @@ fn merge_inline<'a>(
         }
         out.extend_from_slice(&name);
         match change {
-            Some(change) => merge(editor, names, Some(value), Node::new(names, change), out),
+            Some(change) => merge(editor, names, Some(value), DocNode::new(names, change), out),
             None => out.extend_from_slice(value),
         }
         count += 1;
@@ -78,7 +78,7 @@ fn merge_inline<'a>(
 fn append_new<'a>(
     editor: &mut Editor<'a>,
     names: Names<'a>,
-    patch: Node<'_>,
+    patch: DocNode<'_>,
     changes: &Changes<'_>,
     out: &mut Vec<u8>,
 ) -> usize {
@@ -87,7 +87,7 @@ fn append_new<'a>(
         let name = written(child.name);
         if changes.contains_key(&name) && !is_null(child.bytes) {
             out.extend_from_slice(&name);
-            merge(editor, names, None, Node::new(names, child.bytes), out);
+            merge(editor, names, None, DocNode::new(names, child.bytes), out);
             count += 1;
         }
     }
@@ -120,7 +120,7 @@ fn merge_branch<'a>(
     editor: &mut Editor<'a>,
     names: Names<'a>,
     branch: InPieces,
-    patch: Node<'_>,
+    patch: DocNode<'_>,
     out: &mut Vec<u8>,
 ) {
     let mut target = Vec::with_capacity(form::BRANCH_BYTES);
@@ -141,7 +141,7 @@ fn merge_branch<'a>(
         if is_null(change) {
             splice(editor, Splice { at, removed: 1, old: Old::Dropped, run: &[], count: 0 });
         } else {
-            merge(editor, names, Some(&value), Node::new(names, change), &mut run);
+            merge(editor, names, Some(&value), DocNode::new(names, change), &mut run);
             splice(editor, Splice { at, removed: 1, old: Old::Reused, run: &run, count: 1 });
         }
     }
@@ -149,5 +149,5 @@ fn merge_branch<'a>(
 }
 
 fn is_null(bytes: &[u8]) -> bool {
-    matches!(form::view(bytes), View::Null)
+    matches!(form::view(bytes), FormView::Null)
 }

@@ -1,6 +1,6 @@
 //! Arithmetic on numbers of a document.
 
-use crate::form::{self, View};
+use crate::form::{self, FormView};
 use crate::print::print_scalar;
 
 /// A number.
@@ -16,7 +16,7 @@ pub enum Number {
 
 /// An operation on two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+pub enum NumberOperation {
     /// Their sum.
     Add,
     /// Their product.
@@ -36,11 +36,11 @@ pub enum NoResult {
 
 impl Number {
     /// The number that a node holds.
-    pub fn of(value: View<'_>) -> Option<Number> {
+    pub fn of(value: FormView<'_>) -> Option<Number> {
         match value {
-            View::Int(value) => Some(Number::Int(value)),
-            View::Uint(value) => Some(Number::Uint(value)),
-            View::Float(value) => Some(Number::Float(value)),
+            FormView::Int(value) => Some(Number::Int(value)),
+            FormView::Uint(value) => Some(Number::Uint(value)),
+            FormView::Float(value) => Some(Number::Float(value)),
             _ => None,
         }
     }
@@ -66,22 +66,22 @@ impl Number {
     /// Combines two numbers: two integers to an integer, all others (those past 2^63 too) to a float.
     ///
     /// Errors: the integer does not fit, or there is no finite result.
-    pub fn combine(self, operation: Operation, other: Number) -> Result<Number, NoResult> {
+    pub fn combine(self, operation: NumberOperation, other: Number) -> Result<Number, NoResult> {
         if let (Number::Int(a), Number::Int(b)) = (self, other)
-            && !(operation == Operation::Power && b < 0)
+            && !(operation == NumberOperation::Power && b < 0)
         {
             let exact = match operation {
-                Operation::Add => a.checked_add(b),
-                Operation::Multiply => a.checked_mul(b),
-                Operation::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+                NumberOperation::Add => a.checked_add(b),
+                NumberOperation::Multiply => a.checked_mul(b),
+                NumberOperation::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
             };
             return exact.map(Number::Int).ok_or(NoResult::Overflow);
         }
         let (a, b) = (self.as_float(), other.as_float());
         let value = match operation {
-            Operation::Add => a + b,
-            Operation::Multiply => a * b,
-            Operation::Power => a.powf(b),
+            NumberOperation::Add => a + b,
+            NumberOperation::Multiply => a * b,
+            NumberOperation::Power => a.powf(b),
         };
         if value.is_finite() { Ok(Number::Float(value)) } else { Err(NoResult::NotFinite) }
     }
@@ -89,9 +89,9 @@ impl Number {
     /// Appends the text of the number.
     pub fn print(self, out: &mut Vec<u8>) {
         let view = match self {
-            Number::Int(value) => View::Int(value),
-            Number::Uint(value) => View::Uint(value),
-            Number::Float(value) => View::Float(value),
+            Number::Int(value) => FormView::Int(value),
+            Number::Uint(value) => FormView::Uint(value),
+            Number::Float(value) => FormView::Float(value),
         };
         print_scalar(view, out);
     }

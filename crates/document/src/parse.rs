@@ -8,7 +8,7 @@ use serde_core::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess,
 use crate::DEPTH_MAX;
 use crate::dictionary::{self, NameCensus};
 use crate::doc::{Doc, Names};
-use crate::form::{self, Name};
+use crate::form::{self, MemberName};
 
 /// An error in a JSON text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub fn parse_into(text: &[u8], names: Names<'_>, out: &mut Vec<u8>) -> Result<()
 pub(crate) fn parse_part(text: &[u8], levels_left: usize, out: &mut Vec<u8>) -> Result<(), NotJson> {
     let mut source = serde_json::Deserializer::from_slice(text);
     source.disable_recursion_limit();
-    let sink = Sink { out, names: Names::default(), census: None, levels_left };
+    let sink = DocSink { out, names: Names::default(), census: None, levels_left };
     sink.deserialize(&mut source).map_err(|_| NotJson)?;
     source.end().map_err(|_| NotJson)
 }
@@ -62,7 +62,7 @@ pub(crate) fn parse_part(text: &[u8], levels_left: usize, out: &mut Vec<u8>) -> 
 /// Errors: it is no such text.
 pub(crate) fn parse_name(text: &[u8], out: &mut Vec<u8>) -> Result<(), NotJson> {
     let mut source = serde_json::Deserializer::from_slice(text);
-    let sink = Sink { out, names: Names::default(), census: None, levels_left: 0 };
+    let sink = DocSink { out, names: Names::default(), census: None, levels_left: 0 };
     NameSink(sink).deserialize(&mut source).map_err(|_| NotJson)?;
     source.end().map_err(|_| NotJson)
 }
@@ -83,34 +83,34 @@ fn read(
     let mut source = serde_json::Deserializer::from_str(text);
     // The visitor counts levels itself, for those of the document that a node comes into.
     source.disable_recursion_limit();
-    Sink { out, names, census, levels_left: DEPTH_MAX }.deserialize(&mut source).map_err(invalid)?;
+    DocSink { out, names, census, levels_left: DEPTH_MAX }.deserialize(&mut source).map_err(invalid)?;
     source.end().map_err(invalid)
 }
 
 /// The destination of the next node.
-struct Sink<'o> {
+struct DocSink<'o> {
     out: &'o mut Vec<u8>,
     names: Names<'o>,
     census: Option<&'o mut NameCensus>,
     levels_left: usize,
 }
 
-impl Sink<'_> {
+impl DocSink<'_> {
     /// The same, one level below.
     ///
     /// Errors: a document has no further level.
-    fn below<E: Error>(&mut self) -> Result<Sink<'_>, E> {
+    fn below<E: Error>(&mut self) -> Result<DocSink<'_>, E> {
         let levels_left = self.levels_left.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))?;
-        Ok(Sink { levels_left, ..self.again() })
+        Ok(DocSink { levels_left, ..self.again() })
     }
 
-    fn again(&mut self) -> Sink<'_> {
+    fn again(&mut self) -> DocSink<'_> {
         let census = self.census.as_deref_mut();
-        Sink { out: self.out, names: self.names, census, levels_left: self.levels_left }
+        DocSink { out: self.out, names: self.names, census, levels_left: self.levels_left }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Sink<'_> {
+impl<'de> DeserializeSeed<'de> for DocSink<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
@@ -118,7 +118,7 @@ impl<'de> DeserializeSeed<'de> for Sink<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Sink<'_> {
+impl<'de> Visitor<'de> for DocSink<'_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for Sink<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
         let mut below = self.below::<A::Error>()?;
         let (start, mut count) = (below.out.len(), 0);
-        let mut seen = Seen::default();
+        let mut seen = SeenNames::default();
         loop {
             let at = below.out.len();
             let name = NameSink(below.again());
@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for Sink<'_> {
                     .ok_or_else(|| A::Error::custom("a damaged object"))?
             {
                 count -= 1;
-                seen = Seen::of(below.out, start, count);
+                seen = SeenNames::of(below.out, start, count);
             }
         }
         form::close(below.out, start, form::OBJECT, count);
@@ -192,7 +192,7 @@ impl<'de> Visitor<'de> for Sink<'_> {
 }
 
 /// Writes a name.
-struct NameSink<'o>(Sink<'o>);
+struct NameSink<'o>(DocSink<'o>);
 
 impl<'de> DeserializeSeed<'de> for NameSink<'_> {
     type Value = ();
@@ -210,7 +210,7 @@ impl Visitor<'_> for NameSink<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        let NameSink(Sink { out, names, census, .. }) = self;
+        let NameSink(DocSink { out, names, census, .. }) = self;
         form::write_name(out, names.written(text.as_bytes()));
         if let Some(census) = census {
             census.note(text.as_bytes());
@@ -221,12 +221,12 @@ impl Visitor<'_> for NameSink<'_> {
 
 /// The names of an object that is being written.
 #[derive(Default)]
-struct Seen {
+struct SeenNames {
     starts: [usize; FEW_MEMBERS],
     many: HashSet<Box<[u8]>>,
 }
 
-impl Seen {
+impl SeenNames {
     /// Notes the name at `at`, the last one in `out`. Returns true if the object, which begins at `start` and has
     /// `count` members, has that name already.
     fn note(&mut self, out: &[u8], start: usize, at: usize, count: usize) -> bool {
@@ -248,8 +248,8 @@ impl Seen {
     }
 
     /// The names of an object of `count` members that begins at `start`.
-    fn of(out: &[u8], start: usize, count: usize) -> Seen {
-        let mut seen = Seen::default();
+    fn of(out: &[u8], start: usize, count: usize) -> SeenNames {
+        let mut seen = SeenNames::default();
         let body = out.get(start..).unwrap_or_default();
         let mut n = 0;
         each_member(body, count, |own, at, _| {
@@ -285,7 +285,7 @@ fn replace_repeated(out: &mut Vec<u8>, start: usize, at: usize) -> Option<bool> 
     let mut place = start;
     while place < at {
         let rest = out.get(place..)?;
-        let (name, own_width): (Name<'_>, usize) = form::name(rest);
+        let (name, own_width): (MemberName<'_>, usize) = form::name(rest);
         let end = place + own_width + form::node_len(rest.get(own_width..)?);
         if name == wanted {
             out.truncate(at);

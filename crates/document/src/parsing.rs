@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use crate::DEPTH_MAX;
 use crate::dictionary::{NameTable, NameTally, hash_of_name};
-use crate::doc::{Doc, Names, Node};
-use crate::form::{self, Container, Name};
+use crate::doc::{Doc, DocNode, Names};
+use crate::form::{self, Container, MemberName};
 use crate::parse::{NotJson, parse_name, parse_part};
 use crate::stage::{Editor, Filling, INLINE_BYTES_MAX, StagedPieces};
 
@@ -232,7 +232,7 @@ impl Parsing {
     fn member_name(&mut self, quoted: &[u8]) -> Result<(), Unsliced> {
         let mut own = Vec::with_capacity(quoted.len());
         parse_name(quoted, &mut own)?;
-        let (Name::Own(name), _) = form::name(&own) else { return Err(Unsliced) };
+        let (MemberName::Own(name), _) = form::name(&own) else { return Err(Unsliced) };
         let open = self.open.last_mut().ok_or(Unsliced)?;
         if !open.names.insert(hash_of_name(name)) {
             return Err(Unsliced);
@@ -270,7 +270,7 @@ impl Parsing {
         let mut plain = Vec::new();
         parse_part(text.get(self.at..end).ok_or(Unsliced)?, DEPTH_MAX - self.open.len(), &mut plain)?;
         self.at = end;
-        let node = Node::new(Names::default(), &plain);
+        let node = DocNode::new(Names::default(), &plain);
         if !form::is_container(&plain) {
             self.child(&plain, editor);
             return Ok(());

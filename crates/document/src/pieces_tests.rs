@@ -5,9 +5,9 @@ use darter_slab::{Arena, Handle, Past};
 use serde_json::{Value, json};
 
 use crate::edit::EditedNode;
-use crate::print::{Style, print, print_styled};
+use crate::print::{PrintStyle, print, print_styled};
 use crate::stage::{Doomed, cut};
-use crate::{Change, Doc, Path, Printing, Rewritten, parse, parse_into, remove, rewrite};
+use crate::{Doc, DocChange, JsonPath, Printing, Rewritten, parse, parse_into, remove, rewrite};
 
 /// A document in pieces.
 struct Stored {
@@ -53,10 +53,10 @@ impl Stored {
     }
 
     fn change(&mut self, path: &str, mut change: impl FnMut(&mut EditedNode<'_, '_>)) {
-        let path = Path::parse(path.as_bytes()).expect("a path");
+        let path = JsonPath::parse(path.as_bytes()).expect("a path");
         let done = rewrite(self.doc(), &path.trace(self.doc()), |_, slot| {
             change(slot);
-            Ok::<_, ()>(Change::Keep)
+            Ok::<_, ()>(DocChange::Keep)
         });
         self.apply(done.expect("no fault"));
     }
@@ -103,7 +103,7 @@ fn a_large_document_reads_as_one_of_one_block() {
         let stored = Stored::new(&value);
         assert_eq!(stored.text(), value.to_string());
         assert_eq!(stored.held, stored.arena.used_bytes());
-        for style in [Style::default(), Style { indent: b" ", newline: b"\n", space: b" " }] {
+        for style in [PrintStyle::default(), PrintStyle { indent: b" ", newline: b"\n", space: b" " }] {
             let (mut text, mut all) = (Vec::new(), Vec::new());
             let mut printing = Printing::new(stored.doc().root_spot(), 0);
             loop {
@@ -130,7 +130,7 @@ fn a_large_document_reads_as_one_of_one_block() {
             "$..*",
             "$.rows[?@.id>90].name",
         ] {
-            let path = Path::parse(path.as_bytes()).expect("a path");
+            let path = JsonPath::parse(path.as_bytes()).expect("a path");
             let shown = |doc: Doc<'_>| {
                 let mut out = Vec::new();
                 for spot in path.find(doc) {
@@ -221,7 +221,7 @@ fn step(rng: &mut Rng, value: &mut Value, stored: &mut Stored) {
             each_id(value);
         }
         8 => {
-            let path = Path::parse(format!("$.rows[{at}:{}]", at + 40).as_bytes()).expect("a path");
+            let path = JsonPath::parse(format!("$.rows[{at}:{}]", at + 40).as_bytes()).expect("a path");
             let (done, count) = remove(stored.doc(), &path.trace(stored.doc()));
             stored.apply(done);
             let mut all = rows(value);
@@ -280,12 +280,12 @@ fn a_fault_in_the_middle_leaves_everything() {
     let mut rng = Rng::new(23);
     let value = large(&mut rng);
     let stored = Stored::new(&value);
-    let path = Path::parse(b"$..id").expect("a path");
+    let path = JsonPath::parse(b"$..id").expect("a path");
     let mut left = 20;
     let done = rewrite(stored.doc(), &path.trace(stored.doc()), |_, slot| {
         left -= 1;
         slot.replace(&[0x41]);
-        if left == 0 { Err(()) } else { Ok(Change::Keep) }
+        if left == 0 { Err(()) } else { Ok(DocChange::Keep) }
     });
     assert_eq!(done, Err(()));
     assert_eq!(stored.value(), value);
@@ -299,10 +299,10 @@ fn a_full_arena_leaves_everything() {
     let text = format!("\"{}\"", "y".repeat(70 << 20));
     let mut node = Vec::new();
     parse_into(text.as_bytes(), stored.doc().names, &mut node).expect("JSON");
-    let path = Path::parse(b"$[100].text").expect("a path");
+    let path = JsonPath::parse(b"$[100].text").expect("a path");
     let done = rewrite(stored.doc(), &path.trace(stored.doc()), |_, slot| {
         slot.replace(&node);
-        Ok::<_, ()>(Change::Keep)
+        Ok::<_, ()>(DocChange::Keep)
     });
     let Ok(Rewritten::Pieces { mut first, stage }) = done else { panic!("pieces") };
     let full = stage.store(&mut first, &mut stored.arena, &mut Doomed::default());
@@ -324,7 +324,7 @@ fn a_write_in_a_large_document_copies_little_and_leaves_the_past() {
     let past = stored.arena.end_past().expect("it was kept");
     assert!(past.bytes() < 4096, "{} bytes kept", past.bytes());
     let price = |doc: Doc<'_>| {
-        let spot = Path::parse(b"$.rows[31234].price").expect("a path").find(doc)[0];
+        let spot = JsonPath::parse(b"$.rows[31234].price").expect("a path").find(doc)[0];
         let mut out = Vec::new();
         print(doc.node(spot), &mut out);
         String::from_utf8(out).expect("UTF-8")

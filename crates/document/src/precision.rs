@@ -2,8 +2,8 @@
 //!
 //! A float of less than 64 bits reads as the float with the fewest digits that means the same in its format.
 
-use crate::doc::{Doc, Node};
-use crate::form::{self, View};
+use crate::doc::{Doc, DocNode};
+use crate::form::{self, FormView};
 use crate::{Invalid, parse};
 
 /// A format of floats.
@@ -183,7 +183,7 @@ pub(crate) fn document_in(
 ///
 /// Errors: a float is out of range.
 pub fn node_in(
-    node: Node<'_>,
+    node: DocNode<'_>,
     next: &mut dyn FnMut() -> Option<Precision>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unfit> {
@@ -199,9 +199,9 @@ pub fn node_in(
         if let Some(name) = child.name {
             form::write_name(out, name);
         }
-        let child = Node::new(node.names, child.bytes);
+        let child = DocNode::new(node.names, child.bytes);
         match (precision, child.view()) {
-            (Some(precision), View::Float(value)) => form::write_float_in(out, precision, value)?,
+            (Some(precision), FormView::Float(value)) => form::write_float_in(out, precision, value)?,
             _ => node_in(child, next, out)?,
         }
     }
@@ -210,23 +210,23 @@ pub fn node_in(
 }
 
 /// Returns true if `node` is an array of floats, and not empty.
-pub(crate) fn is_of_floats(node: Node<'_>) -> bool {
-    matches!(node.view(), View::Array(count) if count > 0)
-        && node.items().all(|item| matches!(item.view(), View::Float(_)))
+pub(crate) fn is_of_floats(node: DocNode<'_>) -> bool {
+    matches!(node.view(), FormView::Array(count) if count > 0)
+        && node.items().all(|item| matches!(item.view(), FormView::Float(_)))
 }
 
 /// The precision of all items of an array, below 64 bits.
-pub(crate) fn of_array(node: Node<'_>) -> Option<Precision> {
+pub(crate) fn of_array(node: DocNode<'_>) -> Option<Precision> {
     let mut items = node.items().map(|item| form::precision(item.bytes()));
     let first = items.next()??;
     items.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Returns true if an array below `node` has floats of less than 64 bits. Cost: a look at each node.
-pub fn has_short(node: Node<'_>) -> bool {
+pub fn has_short(node: DocNode<'_>) -> bool {
     match node.view() {
-        View::Array(_) => of_array(node).is_some() || node.items().any(has_short),
-        View::Object(_) => node.members().any(|(_, value)| has_short(value)),
+        FormView::Array(_) => of_array(node).is_some() || node.items().any(has_short),
+        FormView::Object(_) => node.members().any(|(_, value)| has_short(value)),
         _ => false,
     }
 }

@@ -2,13 +2,13 @@
 
 use darter_base::number;
 
-use crate::doc::{Names, Node};
-use crate::form::{self, Name, View};
+use crate::doc::{DocNode, Names};
+use crate::form::{self, FormView, MemberName};
 use crate::tree::{Children, NodePlace, PieceSource};
 
 /// The blanks between the parts of containers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Style<'a> {
+pub struct PrintStyle<'a> {
     /// Repeated for each level at the beginning of a line.
     pub indent: &'a [u8],
     /// Behind each child and each opening bracket.
@@ -17,7 +17,7 @@ pub struct Style<'a> {
     pub space: &'a [u8],
 }
 
-impl Style<'_> {
+impl PrintStyle<'_> {
     fn is_plain(&self) -> bool {
         self.indent.is_empty() && self.newline.is_empty() && self.space.is_empty()
     }
@@ -32,12 +32,12 @@ impl Style<'_> {
 }
 
 /// Appends the text of `node`.
-pub fn print(node: Node<'_>, out: &mut Vec<u8>) {
-    print_styled(node, Style::default(), 0, out);
+pub fn print(node: DocNode<'_>, out: &mut Vec<u8>) {
+    print_styled(node, PrintStyle::default(), 0, out);
 }
 
 /// Appends the text of `node`, whose container is at `level`.
-pub fn print_styled(node: Node<'_>, style: Style<'_>, level: usize, out: &mut Vec<u8>) {
+pub fn print_styled(node: DocNode<'_>, style: PrintStyle<'_>, level: usize, out: &mut Vec<u8>) {
     let names = if form::is_container(node.bytes()) { node.names.all() } else { Vec::new() };
     let printer = Printer {
         names: &names,
@@ -53,15 +53,15 @@ struct Printer<'a> {
     names: &'a [&'a [u8]],
     table: Names<'a>,
     source: PieceSource<'a>,
-    style: Style<'a>,
+    style: PrintStyle<'a>,
     is_plain: bool,
 }
 
 impl Printer<'_> {
     fn node(&self, bytes: &[u8], level: usize, out: &mut Vec<u8>) {
         let (open, close) = match form::view(bytes) {
-            View::Array(_) => (b'[', b']'),
-            View::Object(_) => (b'{', b'}'),
+            FormView::Array(_) => (b'[', b']'),
+            FormView::Object(_) => (b'{', b'}'),
             scalar => return print_scalar(scalar, out),
         };
         out.push(open);
@@ -79,9 +79,9 @@ impl Printer<'_> {
         out.push(close);
     }
 
-    fn name<'n>(&'n self, name: Name<'n>) -> &'n [u8] {
+    fn name<'n>(&'n self, name: MemberName<'n>) -> &'n [u8] {
         match name {
-            Name::Known(place) => self.names.get(usize::from(place)).copied().unwrap_or_default(),
+            MemberName::Known(place) => self.names.get(usize::from(place)).copied().unwrap_or_default(),
             own => self.table.text(own),
         }
     }
@@ -103,16 +103,16 @@ impl Printer<'_> {
 }
 
 /// Appends the text of a scalar; nothing for a container.
-pub fn print_scalar(scalar: View<'_>, out: &mut Vec<u8>) {
+pub fn print_scalar(scalar: FormView<'_>, out: &mut Vec<u8>) {
     match scalar {
-        View::Null => out.extend_from_slice(b"null"),
-        View::Bool(true) => out.extend_from_slice(b"true"),
-        View::Bool(false) => out.extend_from_slice(b"false"),
-        View::Int(value) => number::write_i64(out, value),
-        View::Uint(value) => number::write_u64(out, value),
-        View::Float(value) => write_float(value, out),
-        View::Text(text) => write_string(text, out),
-        View::Array(_) | View::Object(_) => {}
+        FormView::Null => out.extend_from_slice(b"null"),
+        FormView::Bool(true) => out.extend_from_slice(b"true"),
+        FormView::Bool(false) => out.extend_from_slice(b"false"),
+        FormView::Int(value) => number::write_i64(out, value),
+        FormView::Uint(value) => number::write_u64(out, value),
+        FormView::Float(value) => write_float(value, out),
+        FormView::Text(text) => write_string(text, out),
+        FormView::Array(_) | FormView::Object(_) => {}
     }
 }
 

@@ -4,8 +4,8 @@
 
 use crate::doc::Doc;
 use crate::floats::FloatRuns;
-use crate::form::{self, BlockRef, Container, Name, View};
-use crate::print::{Style, print_scalar, write_string};
+use crate::form::{self, BlockRef, Container, FormView, MemberName};
+use crate::print::{PrintStyle, print_scalar, write_string};
 use crate::tree::{self, NodePlace};
 
 /// The text of one node, in progress.
@@ -58,7 +58,7 @@ impl Printing {
     }
 
     /// Appends text until `out` has `bytes_max` bytes or a value more. Returns true if that was the end.
-    pub fn step(&mut self, doc: Doc<'_>, style: Style<'_>, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+    pub fn step(&mut self, doc: Doc<'_>, style: PrintStyle<'_>, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let names = doc.names.all();
         if let Some(spot) = self.start.take() {
             self.value(doc, spot, out);
@@ -67,7 +67,7 @@ impl Printing {
             let level = self.level + self.open.len();
             let Some(open) = self.open.last_mut() else { return true };
             let Some((name, spot)) = open.next(doc) else {
-                let is_plain = open.is_empty || style == Style::default();
+                let is_plain = open.is_empty || style == PrintStyle::default();
                 let close = if open.kind == Container::Object { b'}' } else { b']' };
                 self.open.pop();
                 if !is_plain {
@@ -79,15 +79,15 @@ impl Printing {
             if !std::mem::replace(&mut open.is_empty, false) {
                 out.push(b',');
             }
-            if style != Style::default() {
+            if style != PrintStyle::default() {
                 style.line(out, level);
             }
             if let Some(name) = name {
                 let text = match name {
-                    Name::Known(place) => names.get(usize::from(place)).copied().unwrap_or_default(),
-                    Name::Own(text) => text,
+                    MemberName::Known(place) => names.get(usize::from(place)).copied().unwrap_or_default(),
+                    MemberName::Own(text) => text,
                 };
-                self.passed_bytes += if matches!(name, Name::Own(_)) { 1 + text.len() } else { 1 };
+                self.passed_bytes += if matches!(name, MemberName::Own(_)) { 1 + text.len() } else { 1 };
                 write_string(text, out);
                 out.push(b':');
                 out.extend_from_slice(style.space);
@@ -103,7 +103,7 @@ impl Printing {
         if !form::is_container(node.bytes()) {
             let view = node.view();
             self.passed_bytes += node.bytes().len();
-            if let (Some(floats), View::Float(_)) = (&mut self.floats, view) {
+            if let (Some(floats), FormView::Float(_)) = (&mut self.floats, view) {
                 floats.note(node.bytes());
             }
             return print_scalar(view, out);
@@ -157,7 +157,7 @@ impl PrintFrame {
         }
     }
 
-    fn next<'a>(&mut self, doc: Doc<'a>) -> Option<(Option<Name<'a>>, NodePlace)> {
+    fn next<'a>(&mut self, doc: Doc<'a>) -> Option<(Option<MemberName<'a>>, NodePlace)> {
         while self.at >= self.end {
             let (raw, at) = self.inner.last_mut()?;
             let block = doc.source().block(BlockRef::Kept(*raw));

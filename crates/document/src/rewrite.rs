@@ -12,7 +12,7 @@ use crate::tree::{self, Children, NodePlace};
 
 /// The result for a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum DocChange {
     /// It stays, in its present form.
     Keep,
     /// It is removed from its container.
@@ -52,10 +52,10 @@ pub enum Rewritten {
 pub fn rewrite<E>(
     doc: Doc<'_>,
     trace: &Trace,
-    mut change: impl FnMut(usize, &mut EditedNode<'_, '_>) -> Result<Change, E>,
+    mut change: impl FnMut(usize, &mut EditedNode<'_, '_>) -> Result<DocChange, E>,
 ) -> Result<Rewritten, E> {
     let editor = Editor::new(doc.source());
-    let mut pass = Pass { doc, trace, editor, change: &mut change, removed: None };
+    let mut pass = RewritePass { doc, trace, editor, change: &mut change, removed: None };
     if let &[spot] = trace.spots()
         && spot.block == 0
         && !form::is_container(doc.node(spot).bytes())
@@ -69,17 +69,17 @@ pub fn rewrite<E>(
 /// Removes the nodes that `trace` leads to; of those within others, only the outer ones. Returns their number.
 pub fn remove(doc: Doc<'_>, trace: &Trace) -> (Rewritten, usize) {
     let editor = Editor::new(doc.source());
-    let change: &mut ChangeOne<'_, '_, std::convert::Infallible> = &mut |_, _| Ok(Change::Remove);
-    let mut pass = Pass { doc, trace, editor, change, removed: Some(0) };
+    let change: &mut ChangeOne<'_, '_, std::convert::Infallible> = &mut |_, _| Ok(DocChange::Remove);
+    let mut pass = RewritePass { doc, trace, editor, change, removed: Some(0) };
     let Ok(done) = pass.run();
     let removed = pass.removed.unwrap_or(0);
     (done, removed)
 }
 
 /// Changes one node.
-type ChangeOne<'c, 'a, E> = dyn FnMut(usize, &mut EditedNode<'_, 'a>) -> Result<Change, E> + 'c;
+type ChangeOne<'c, 'a, E> = dyn FnMut(usize, &mut EditedNode<'_, 'a>) -> Result<DocChange, E> + 'c;
 
-struct Pass<'a, 'c, E> {
+struct RewritePass<'a, 'c, E> {
     doc: Doc<'a>,
     trace: &'a Trace,
     editor: Editor<'a>,
@@ -88,16 +88,16 @@ struct Pass<'a, 'c, E> {
     removed: Option<usize>,
 }
 
-impl<'a, E> Pass<'a, '_, E> {
+impl<'a, E> RewritePass<'a, '_, E> {
     fn scalar(&mut self, spot: NodePlace) -> Result<Rewritten, E> {
         let old = self.doc.node(spot).bytes();
         let mut new = old.to_vec();
         let done = self.change_at(0, &mut new, 0)?;
-        if done == Change::Keep && new == old {
+        if done == DocChange::Keep && new == old {
             return Ok(Rewritten::Same);
         }
         let at = spot.at as usize;
-        if done == Change::Keep && new.len() == old.len() {
+        if done == DocChange::Keep && new.len() == old.len() {
             return Ok(Rewritten::Patch { at, bytes: new });
         }
         // The node has been changed already: a pass over the document puts the result there.
@@ -106,7 +106,7 @@ impl<'a, E> Pass<'a, '_, E> {
             slot.replace(&new);
             Ok(done)
         };
-        Pass { doc: self.doc, trace: self.trace, editor, change: &mut put, removed: None }.run()
+        RewritePass { doc: self.doc, trace: self.trace, editor, change: &mut put, removed: None }.run()
     }
 
     fn run(&mut self) -> Result<Rewritten, E> {
@@ -117,7 +117,7 @@ impl<'a, E> Pass<'a, '_, E> {
         let bytes = doc.bytes();
         let mut out = Vec::with_capacity(bytes.len() + 64);
         out.extend_from_slice(bytes.get(..root_at).unwrap_or_default());
-        if self.node(bytes, doc.root_spot(), &mut out)? == Change::Remove {
+        if self.node(bytes, doc.root_spot(), &mut out)? == DocChange::Remove {
             return Ok(Rewritten::Gone);
         }
         if doc.is_pieced() {
@@ -127,21 +127,21 @@ impl<'a, E> Pass<'a, '_, E> {
         Ok(if out == bytes { Rewritten::Same } else { Rewritten::Whole(out) })
     }
 
-    fn change_at(&mut self, number: usize, out: &mut Vec<u8>, start: usize) -> Result<Change, E> {
+    fn change_at(&mut self, number: usize, out: &mut Vec<u8>, start: usize) -> Result<DocChange, E> {
         let level = self.trace.level(number);
         let mut slot = EditedNode { out, start, names: self.doc.names, editor: &mut self.editor, level };
         (self.change)(number, &mut slot)
     }
 
     /// Appends the node at `spot` of `block`, changed.
-    fn node(&mut self, block: &'a [u8], spot: NodePlace, out: &mut Vec<u8>) -> Result<Change, E> {
+    fn node(&mut self, block: &'a [u8], spot: NodePlace, out: &mut Vec<u8>) -> Result<DocChange, E> {
         let rest = block.get(spot.at as usize..).unwrap_or_default();
         let node = rest.get(..form::node_len(rest)).unwrap_or_default();
         let own = self.trace.number_of(spot);
         if let (Some(_), Some(removed)) = (own, &mut self.removed) {
             *removed += 1;
             self.editor.discard(node);
-            return Ok(Change::Remove);
+            return Ok(DocChange::Remove);
         }
         let start = out.len();
         if form::is_container(node) && self.trace.leads_into(spot, node.len()) {
@@ -151,11 +151,11 @@ impl<'a, E> Pass<'a, '_, E> {
         }
         let done = match own {
             Some(number) => self.change_at(number, out, start)?,
-            None => Change::Keep,
+            None => DocChange::Keep,
         };
         match done {
-            Change::Keep => self.editor.settle(out, start),
-            Change::Remove => self.editor.discard(out.get(start..).unwrap_or_default()),
+            DocChange::Keep => self.editor.settle(out, start),
+            DocChange::Remove => self.editor.discard(out.get(start..).unwrap_or_default()),
         }
         Ok(done)
     }
@@ -211,7 +211,7 @@ impl<'a, E> Pass<'a, '_, E> {
                 out.extend_from_slice(block.get(copied..place).unwrap_or_default());
                 let before = out.len();
                 out.extend_from_slice(block.get(place..child.spot.at as usize).unwrap_or_default());
-                if self.node(block, child.spot, out)? == Change::Remove {
+                if self.node(block, child.spot, out)? == DocChange::Remove {
                     out.truncate(before);
                 } else {
                     count += 1;

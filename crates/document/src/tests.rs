@@ -5,10 +5,10 @@ use crate::compare::is_equal;
 use crate::dictionary::share;
 use crate::doc::{Doc, Names};
 use crate::edit::{EditedNode, OutOfBounds};
-use crate::number::{Number, Operation};
-use crate::path::{Path, PathQuery};
-use crate::print::{Style, print, print_styled};
-use crate::{Change, Rewritten, Trace, parse, parse_into, remove, rewrite};
+use crate::number::{Number, NumberOperation};
+use crate::path::{JsonPath, PathQuery};
+use crate::print::{PrintStyle, print, print_styled};
+use crate::{DocChange, Rewritten, Trace, parse, parse_into, remove, rewrite};
 
 fn text_of(bytes: &[u8]) -> String {
     let mut out = Vec::new();
@@ -106,7 +106,7 @@ fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
         let (bytes, mut all) = (doc(&value), Vec::new());
         places(&value, "$", "", &mut all);
         let (path, pointer) = &all[(rng.next_u64() % all.len() as u64) as usize];
-        let path = Path::parse(path.as_bytes()).expect("a path");
+        let path = JsonPath::parse(path.as_bytes()).expect("a path");
         let found = path.find(Doc::new(&bytes));
         let trace = path.trace(Doc::new(&bytes));
         assert_eq!(found, trace.spots(), "{path:?} in {value}");
@@ -121,7 +121,7 @@ fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
         parse_into(new.to_string().as_bytes(), Doc::new(&bytes).names, &mut node).expect("JSON");
         let done = rewrite(Doc::new(&bytes), &trace, |_, slot| {
             slot.replace(&node);
-            Ok::<_, ()>(Change::Keep)
+            Ok::<_, ()>(DocChange::Keep)
         });
         let mut expected = value.clone();
         *expected.pointer_mut(pointer).expect("a node") = new;
@@ -160,11 +160,11 @@ fn applied(bytes: &[u8], done: Rewritten) -> Vec<u8> {
 /// The document after a change of the root.
 fn changed(bytes: &[u8], change: impl FnOnce(&mut EditedNode<'_, '_>)) -> Vec<u8> {
     let (doc, mut change) = (Doc::new(bytes), Some(change));
-    let done = rewrite(doc, &Path::root().trace(doc), |_, slot| {
+    let done = rewrite(doc, &JsonPath::root().trace(doc), |_, slot| {
         if let Some(change) = change.take() {
             change(slot);
         }
-        Ok::<_, ()>(Change::Keep)
+        Ok::<_, ()>(DocChange::Keep)
     });
     applied(bytes, done.expect("no fault"))
 }
@@ -173,7 +173,7 @@ fn found(value: &Value, path: &str) -> String {
     let bytes = doc(value);
     let doc = Doc::new(&bytes);
     let mut out = Vec::new();
-    for at in Path::parse(path.as_bytes()).expect("a path").find(doc) {
+    for at in JsonPath::parse(path.as_bytes()).expect("a path").find(doc) {
         print(doc.node(at), &mut out);
         out.push(b' ');
     }
@@ -237,7 +237,7 @@ fn computed(value: &Value, text: &str) -> String {
     let PathQuery::Computed(computed) = PathQuery::parse(text.as_bytes()).expect("an expression") else {
         panic!("{text} is a path")
     };
-    let shown = |node: &Vec<u8>| crate::Node::new(doc.names, node).view_text();
+    let shown = |node: &Vec<u8>| crate::DocNode::new(doc.names, node).view_text();
     computed.values(doc).iter().map(shown).collect::<Vec<_>>().join(" ")
 }
 
@@ -313,7 +313,7 @@ fn expressions_compute_values() {
     assert_eq!(found(&json!({"a+1": 7, "-$x": 8, "a~b": 5}), "-$x"), "8");
     assert_eq!(found(&json!({"a+1": 7, "-$x": 8, "a~b": 5}), "$[\"a~b\"]"), "5");
     assert_eq!(found(&json!({"x": {"x": 1}}), "($..x)"), "{\"x\":1} 1");
-    assert!(Path::parse(b"$.a + 1").expect_err("computed").text.contains("only supported by JSON.GET"));
+    assert!(JsonPath::parse(b"$.a + 1").expect_err("computed").text.contains("only supported by JSON.GET"));
     for wrong in ["$.a +", "$.arr.length(", "($.a", "$.a * * 2", "$.obj.keys()~", "$.a~b", "$.a~~"] {
         assert!(PathQuery::parse(wrong.as_bytes()).is_err(), "{wrong}");
     }
@@ -382,16 +382,16 @@ fn a_wrong_path_is_refused_with_its_place() {
         "$[1:2:0]",
         "",
     ] {
-        assert!(Path::parse(path.as_bytes()).is_err(), "{path}");
+        assert!(JsonPath::parse(path.as_bytes()).is_err(), "{path}");
     }
-    let text = Path::parse(b"$.a[&]").expect_err("wrong").text;
+    let text = JsonPath::parse(b"$.a[&]").expect_err("wrong").text;
     assert!(
         text.starts_with("Error occurred on position 4, \"$.a[ ---->>>> &]\", expected one of"),
         "{text}"
     );
-    assert!(Path::parse("$.a".repeat(70_000).as_bytes()).is_err());
-    assert!(Path::parse(format!("$[?{}@.a{}]", "(".repeat(5000), ")".repeat(5000)).as_bytes()).is_err());
-    assert!(Path::parse(format!("$[?{}@.a]", "!".repeat(5000)).as_bytes()).is_err());
+    assert!(JsonPath::parse("$.a".repeat(70_000).as_bytes()).is_err());
+    assert!(JsonPath::parse(format!("$[?{}@.a{}]", "(".repeat(5000), ")".repeat(5000)).as_bytes()).is_err());
+    assert!(JsonPath::parse(format!("$[?{}@.a]", "!".repeat(5000)).as_bytes()).is_err());
 }
 
 #[test]
@@ -401,11 +401,11 @@ fn a_repeated_name_keeps_its_first_place_and_its_last_value() {
     let many: String = (0..100).map(|n| format!("\"k{}\":{n},", n % 60)).collect();
     let bytes = parse(format!("{{{}\"z\":0}}", many).as_bytes()).expect("JSON");
     assert_eq!(Doc::new(&bytes).root().len(), Some(61));
-    let k5 = Path::parse(b"$.k5").expect("a path").find(Doc::new(&bytes));
+    let k5 = JsonPath::parse(b"$.k5").expect("a path").find(Doc::new(&bytes));
     assert_eq!(Doc::new(&bytes).node(k5[0]).view_text(), "65");
 }
 
-impl crate::Node<'_> {
+impl crate::DocNode<'_> {
     fn view_text(self) -> String {
         let mut out = Vec::new();
         print(self, &mut out);
@@ -436,7 +436,7 @@ fn a_deep_text_is_refused_and_the_deepest_allowed_is_printed() {
     assert_eq!(parse(b"\"\xff\"").expect_err("no UTF-8").reason, "Couldn't parse as UTF-8 string");
     let doc = Doc::new(&deep);
     let path = format!("$.{}", "[0]".repeat(100));
-    let trace: Trace = Path::parse(path.as_bytes()).expect("a path").trace(doc);
+    let trace: Trace = JsonPath::parse(path.as_bytes()).expect("a path").trace(doc);
     assert_eq!((trace.spots().len(), trace.level(0)), (1, 100));
 }
 
@@ -452,7 +452,7 @@ fn texts_are_refused_as_serde_json_refuses_them() {
 fn blanks_are_put_where_they_are_asked_for() {
     let bytes = doc(&json!({"a": [1, {}, []], "b": {"c": "d"}}));
     let mut out = Vec::new();
-    let style = Style { indent: b"  ", newline: b"\n", space: b" " };
+    let style = PrintStyle { indent: b"  ", newline: b"\n", space: b" " };
     print_styled(Doc::new(&bytes).root(), style, 0, &mut out);
     let wanted = "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b\": {\n    \"c\": \"d\"\n  }\n}";
     assert_eq!(String::from_utf8(out).expect("UTF-8"), wanted);
@@ -502,7 +502,7 @@ fn arrays_are_edited_by_places_from_both_ends() {
         parse_into(b"\"x\"", Default::default(), &mut node).expect("JSON");
         vec![node]
     };
-    let text = |node: crate::Node<'_>| node.view_text();
+    let text = |node: crate::DocNode<'_>| node.view_text();
     let all = changed(&start, |slot| {
         assert_eq!(slot.insert(-1, &one), Some(Ok(5)));
         assert_eq!(text(slot.node()), "[0,1,2,\"x\",3]");
@@ -535,11 +535,11 @@ fn arrays_are_edited_by_places_from_both_ends() {
 #[test]
 fn numbers_stay_integers_while_they_fit() {
     let int = Number::Int;
-    assert_eq!(int(2).combine(Operation::Add, int(3)), Ok(int(5)));
-    assert_eq!(int(i64::MAX).combine(Operation::Add, int(1)), Err(crate::number::NoResult::Overflow));
-    assert_eq!(int(2).combine(Operation::Multiply, Number::Float(2.5)), Ok(Number::Float(5.0)));
-    assert!(Number::Float(1e308).combine(Operation::Multiply, int(10)).is_err());
-    assert_eq!(int(2).combine(Operation::Power, int(10)), Ok(int(1024)));
+    assert_eq!(int(2).combine(NumberOperation::Add, int(3)), Ok(int(5)));
+    assert_eq!(int(i64::MAX).combine(NumberOperation::Add, int(1)), Err(crate::number::NoResult::Overflow));
+    assert_eq!(int(2).combine(NumberOperation::Multiply, Number::Float(2.5)), Ok(Number::Float(5.0)));
+    assert!(Number::Float(1e308).combine(NumberOperation::Multiply, int(10)).is_err());
+    assert_eq!(int(2).combine(NumberOperation::Power, int(10)), Ok(int(1024)));
 }
 
 #[test]

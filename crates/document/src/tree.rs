@@ -11,7 +11,7 @@ use std::fmt;
 
 use darter_slab::{Arena, Handle};
 
-use crate::form::{self, BlockRef, Container, InPieces, Name};
+use crate::form::{self, BlockRef, Container, InPieces, MemberName};
 
 /// Bytes before the children of a leaf.
 pub(crate) const LEAF_HEAD: usize = 8;
@@ -165,7 +165,7 @@ impl NodePlace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child<'a> {
     /// Its name, if it is a member.
-    pub name: Option<Name<'a>>,
+    pub name: Option<MemberName<'a>>,
     /// The place of its value.
     pub spot: NodePlace,
     /// Its value, and the bytes after it.

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use darter_persist::files::Files;
 
-use super::segment::{Segment, Way};
-use super::{Fsync, Journal, Slot, lock};
+use super::segment::{DiskSegment, WriteMode};
+use super::{Fsync, Journal, JournalSlot, lock};
 
 impl<F: Files> Journal<F> {
     /// Makes those of `generation`, which a base is about to begin.
@@ -40,7 +40,7 @@ impl<F: Files> Journal<F> {
     /// Errors: of the files. What was not made is made when it is needed.
     pub(super) fn make_ahead(&self, generation: u64, fsync: Fsync) -> io::Result<()> {
         let mut made = Vec::new();
-        let done = self.make_missing(generation, Way::of(fsync), &mut made);
+        let done = self.make_missing(generation, WriteMode::of(fsync), &mut made);
         if done.is_err() {
             // So that the next attempt can make them.
             made.iter().for_each(|(_, segment)| segment.remove());
@@ -52,7 +52,12 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    fn make_missing(&self, generation: u64, way: Way, made: &mut Vec<(u16, Segment<F>)>) -> io::Result<()> {
+    fn make_missing(
+        &self,
+        generation: u64,
+        way: WriteMode,
+        made: &mut Vec<(u16, DiskSegment<F>)>,
+    ) -> io::Result<()> {
         let dir = self.dir().ok_or(io::ErrorKind::NotFound)?;
         let foreign = self.slots.len() - 1;
         for (slot, place) in (0..).zip(&self.slots) {
@@ -60,7 +65,7 @@ impl<F: Files> Journal<F> {
             let is_wanted = usize::from(slot) < foreign || !lock(&place.files).is_empty();
             let is_there = || lock(&place.ahead).iter().any(|ahead| ahead.generation == generation);
             if is_wanted && !is_there() {
-                made.push((slot, Segment::make(self, slot, generation, way)?));
+                made.push((slot, DiskSegment::make(self, slot, generation, way)?));
             }
         }
         if made.is_empty() {
@@ -80,11 +85,11 @@ impl<F: Files> Journal<F> {
 
     /// Those that nobody has taken are not wanted any more.
     pub(super) fn close_ahead(&self) {
-        self.slots.iter().for_each(Slot::close_ahead);
+        self.slots.iter().for_each(JournalSlot::close_ahead);
     }
 }
 
-impl<F: Files> Slot<F> {
+impl<F: Files> JournalSlot<F> {
     /// The same for one thread. The files stay, for the manifest names them.
     pub(super) fn close_ahead(&self) {
         for mut unused in std::mem::take(&mut *lock(&self.ahead)) {

@@ -16,7 +16,7 @@ use darter_persist::journal::ending::{Ending, forget_unsynced, rename_aside};
 use darter_persist::journal::manifest::Manifest;
 use darter_persist::journal::{folder, tail};
 
-use super::{Fsync, IsOnDisk, Journal, JournalHost, Listed, NONE, lock};
+use super::{Fsync, IsOnDisk, Journal, JournalHost, ListedSegments, NONE, lock};
 
 /// State of rewrites.
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub struct Rewrite {
 
 /// Where the segments of a new base begin.
 #[derive(Default, Debug)]
-pub struct Cut {
+pub struct BaseCut {
     sequence: AtomicU64,
     clock_ms: AtomicU64,
     // The generation was taken when it came to be made.
@@ -270,7 +270,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Begins a generation: all shards are held, and the base shows what is there at `clock_ms`.
-    pub fn cut(&self, generation: u64, clock_ms: u64, cut: &Cut) {
+    pub fn cut(&self, generation: u64, clock_ms: u64, cut: &BaseCut) {
         let begun = self.generation.compare_exchange(generation - 1, generation, SeqCst, SeqCst);
         cut.is_late.store(begun.is_err(), Relaxed);
         cut.sequence.store(self.next.load(SeqCst), Relaxed);
@@ -297,7 +297,7 @@ impl<F: Files> Journal<F> {
     pub fn adopt_base(
         &self,
         generation: u64,
-        cut: &Cut,
+        cut: &BaseCut,
         written: Result<(&str, u64), String>,
         host: &impl JournalHost,
     ) -> Result<bool, String> {
@@ -366,7 +366,12 @@ impl<F: Files> Journal<F> {
     }
 
     /// Has the manifest name a base.
-    fn name_base(&self, generation: u64, cut: &Cut, name: &str) -> Result<std::sync::Arc<PathBuf>, String> {
+    fn name_base(
+        &self,
+        generation: u64,
+        cut: &BaseCut,
+        name: &str,
+    ) -> Result<std::sync::Arc<PathBuf>, String> {
         let sequence = cut.sequence.load(Relaxed);
         let mut listed = lock(&self.listed);
         // Gaps before its first record are no part of it.
@@ -383,7 +388,7 @@ impl<F: Files> Journal<F> {
         };
         let dir = self.dir().ok_or("there is no folder")?;
         manifest.store(&self.files, &dir).map_err(|error| at_dir(&dir, &error))?;
-        *listed = Listed { manifest, is_on_disk: true };
+        *listed = ListedSegments { manifest, is_on_disk: true };
         Ok(dir)
     }
 

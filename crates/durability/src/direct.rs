@@ -21,10 +21,10 @@ pub struct Direct<F: Files> {
     // What no write has begun with.
     gathered: Mutex<Pages>,
     // Taken before `gathered`, and held while a group is on its way.
-    writer: Mutex<Writer>,
+    writer: Mutex<DirectWriter>,
 }
 
-struct Writer {
+struct DirectWriter {
     spare: Pages,
     // The file is so long.
     end: u64,
@@ -50,7 +50,7 @@ impl<F: Files> Direct<F> {
             file: direct,
             reserved: AtomicU64::new(F::SIZES.reserve),
             gathered: Mutex::new(gathered),
-            writer: Mutex::new(Writer { spare: Pages::new(F::SIZES.longer), end: 0, is_broken: false }),
+            writer: Mutex::new(DirectWriter { spare: Pages::new(F::SIZES.longer), end: 0, is_broken: false }),
         })
     }
 

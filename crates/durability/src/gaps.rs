@@ -9,7 +9,7 @@ use darter_persist::journal::part;
 use super::crash::files::FOLDER;
 use super::crash::machine::Machine;
 use super::log::ThreadLog;
-use super::scenario::{QuietHost, THREADS, Writing, word_of};
+use super::scenario::{QuietHost, ScenarioWriting, THREADS, word_of};
 use super::*;
 
 fn note(journal: &Journal<Machine>, log: &mut ThreadLog<Machine>, word: &str) {
@@ -40,7 +40,7 @@ fn found(files: &Machine) -> (Vec<String>, u64) {
 #[test]
 fn a_gap_that_is_behind_the_end_of_the_row_is_forgotten() {
     let files = Machine::new(1);
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, vec![(2, 1), (7, 1)]);
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, vec![(2, 1), (7, 1)]);
     note(&journal, &mut logs[0], "first");
     let mut gathering = ThreadLog::new(THREADS);
     note(&journal, &mut gathering, "lost");
@@ -53,7 +53,7 @@ fn a_gap_that_is_behind_the_end_of_the_row_is_forgotten() {
 fn a_reply_waits_for_a_record_whose_segment_cannot_be_made_yet() {
     let files = Machine::new(1);
     files.state().keeps_blocks = false;
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
     note(&journal, &mut logs[0], "first");
     assert!(!waits(&journal, &mut logs[0]), "no other thread has noted anything");
     files.state().failing_syncs = 1;
@@ -70,7 +70,7 @@ fn a_reply_waits_for_a_record_whose_segment_cannot_be_made_yet() {
 #[test]
 fn a_gathered_record_that_is_lost_ends_the_row_though_a_ring_thread_is_amid_a_turn() {
     let files = Machine::new(2);
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
     note(&journal, &mut logs[0], "amid a turn");
     // A thread that has not ended a turn gathers, as with `always`.
     let mut gathering = ThreadLog::new(THREADS);
@@ -84,7 +84,7 @@ fn a_gathered_record_that_is_lost_ends_the_row_though_a_ring_thread_is_amid_a_tu
 #[test]
 fn a_reply_waits_for_a_ring_thread_amid_a_record_while_another_gathers() {
     let files = Machine::new(3);
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
     let mut gathering = ThreadLog::new(THREADS);
     note(&journal, &mut gathering, "gathered");
     gathering.end_turn(&journal);
@@ -99,7 +99,7 @@ fn a_reply_waits_for_a_ring_thread_amid_a_record_while_another_gathers() {
 #[test]
 fn a_hole_from_before_a_thread_gathers_loses_nothing_that_was_answered() {
     let files = Machine::new(4);
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
     logs[0].die_in_append(&journal);
     note(&journal, &mut logs[1], "answered");
     assert!(!waits(&journal, &mut logs[1]));
@@ -114,13 +114,13 @@ fn a_hole_from_before_a_thread_gathers_loses_nothing_that_was_answered() {
 #[test]
 fn a_thread_that_has_a_ring_again_is_waited_for_no_more() {
     let files = Machine::new(5);
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
     logs.push(ThreadLog::new(THREADS));
     note(&journal, &mut logs[3], "gathered");
     assert!(!waits(&journal, &mut logs[3]), "the change of the setting wrote it");
-    let mut writing = Writing { journal, logs, words: Vec::new() };
+    let mut writing = ScenarioWriting { journal, logs, words: Vec::new() };
     writing.begin(9);
-    let Writing { journal, mut logs, .. } = writing;
+    let ScenarioWriting { journal, mut logs, .. } = writing;
     note(&journal, &mut logs[3], "in a ring");
     assert!(!waits(&journal, &mut logs[3]));
     logs[0].die_in_append(&journal);
@@ -135,10 +135,10 @@ fn a_thread_that_has_a_ring_again_is_waited_for_no_more() {
 #[test]
 fn a_thread_amid_a_turn_announces_its_record_in_the_generation_that_has_begun() {
     let files = Machine::new(7);
-    let mut writing = Writing::fresh(&files, Vec::new());
+    let mut writing = ScenarioWriting::fresh(&files, Vec::new());
     note(&writing.journal, &mut writing.logs[0], "in the base");
     writing.begin(9);
-    let Writing { journal, mut logs, .. } = writing;
+    let ScenarioWriting { journal, mut logs, .. } = writing;
     let dir = Path::new(FOLDER);
     let manifest = Manifest::load(&files, dir).expect("readable").expect("a manifest").expect("sound");
     Manifest { generation: 9, sequence: 2, ..manifest }.store(&files, dir).expect("room");
@@ -152,7 +152,7 @@ fn a_thread_amid_a_turn_announces_its_record_in_the_generation_that_has_begun() 
 #[test]
 fn a_record_that_found_no_room_ends_the_row() {
     let files = Machine::new(6);
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
     note(&journal, &mut logs[0], "amid a turn");
     note(&journal, &mut logs[2], "there");
     files.state().disk.room = 0;

@@ -5,16 +5,16 @@ use std::cell::Cell;
 use darter_persist::journal::part;
 
 use super::crash::machine::Machine;
-use super::log::{Held, HeldFor};
-use super::scenario::{QuietHost, Writing};
+use super::log::{HeldFor, HeldLog};
+use super::scenario::{QuietHost, ScenarioWriting};
 use super::*;
 
 #[test]
 fn members_are_sent_what_is_on_disk_before_it_is_committed() {
     let files = Machine::new(1);
     let leader = QuietHost { fsync: Fsync::Always, committed: Some(Cell::new(1)) };
-    let Writing { journal, mut logs, .. } = Writing::fresh(&files, Vec::new());
-    let (mut member, mut client) = (Held::default(), Held::default());
+    let ScenarioWriting { journal, mut logs, .. } = ScenarioWriting::fresh(&files, Vec::new());
+    let (mut member, mut client) = (HeldLog::default(), HeldLog::default());
     let set = |out: &mut Vec<u8>| part::write_command(out, 0, 2, [b"set".as_slice(), b"word"].into_iter());
     logs[0].append(&journal, 7, set);
     // The other thread has a byte about that record for each of two connections, and the disk has not got the record.

@@ -16,7 +16,7 @@ use super::lock;
 #[derive(Debug)]
 pub struct Intake {
     is_on: AtomicBool,
-    queue: Mutex<Queue>,
+    queue: Mutex<IntakeQueue>,
     wake: Condvar,
     room: Condvar,
     bytes_max: usize,
@@ -24,8 +24,8 @@ pub struct Intake {
 
 /// What was handed over and not taken.
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: Waiting,
+struct IntakeQueue {
+    waiting: WaitingRecords,
     // bytes of `waiting.records`
     bytes: usize,
     // bytes taken that wait elsewhere for older records
@@ -50,7 +50,7 @@ pub struct NotedRecords {
 
 /// Records that are taken at once.
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct WaitingRecords {
     /// Records, those of a thread in their order.
     pub records: VecDeque<NotedRecords>,
     /// Sequences that nobody is given: from, to.
@@ -69,11 +69,11 @@ const LONG_REST_MAX: Duration = Duration::from_millis(250);
 /// Bytes taken at once, but for the piece that goes beyond it.
 const TAKEN_BYTES_MAX: usize = 4 << 20;
 
-impl Queue {
+impl IntakeQueue {
     /// Forgets all but who waits; returns what waited.
-    fn empty(&mut self) -> Waiting {
-        let Queue { takers, resting, .. } = *self;
-        std::mem::replace(self, Queue { takers, resting, ..Queue::default() }).waiting
+    fn empty(&mut self) -> WaitingRecords {
+        let IntakeQueue { takers, resting, .. } = *self;
+        std::mem::replace(self, IntakeQueue { takers, resting, ..IntakeQueue::default() }).waiting
     }
 
     fn taken_room(&self) -> usize {
@@ -143,17 +143,17 @@ impl Intake {
         is_full
     }
 
-    /// Waits until half of the room is free, for [`REST_MAX`] or [`LONG_REST_MAX`] at most. The caller holds no shard.
+    /// Waits until half of the room is free, for 10 ms at most, or 250 ms if it is nearly full. The caller holds no shard.
     pub fn rest(&self) {
         let mut queue = lock(&self.queue);
         queue.resting += 1;
-        let is_full = |queue: &mut Queue| !queue.is_lost && self.is_full(queue);
+        let is_full = |queue: &mut IntakeQueue| !queue.is_lost && self.is_full(queue);
         let rest_max = if queue.taken_room() > self.bytes_max / 4 * 3 { LONG_REST_MAX } else { REST_MAX };
         let waited = self.room.wait_timeout_while(queue, rest_max, is_full);
         waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.resting -= 1;
     }
 
-    fn wake_taker(&self, queue: MutexGuard<'_, Queue>) {
+    fn wake_taker(&self, queue: MutexGuard<'_, IntakeQueue>) {
         let waits = queue.takers > 0;
         drop(queue);
         if waits {
@@ -161,7 +161,7 @@ impl Intake {
         }
     }
 
-    fn is_full(&self, queue: &Queue) -> bool {
+    fn is_full(&self, queue: &IntakeQueue) -> bool {
         queue.taken_room() > self.bytes_max / 2
     }
 
@@ -194,7 +194,7 @@ impl Intake {
 
     /// Waits until something was handed over or somebody has poked, for up to `patience`.
     pub fn wait(&self, patience: Duration) {
-        let is_idle = |queue: &mut Queue| queue.is_empty() && !queue.is_poked && !queue.is_lost;
+        let is_idle = |queue: &mut IntakeQueue| queue.is_empty() && !queue.is_poked && !queue.is_lost;
         let mut queue = lock(&self.queue);
         queue.takers += 1;
         let waited = self.wake.wait_timeout_while(queue, patience, is_idle);
@@ -210,13 +210,13 @@ impl Intake {
 
     /// Takes some of what was handed over. `held_bytes` were taken before and wait for older records; they count. Who
     /// takes has to bring it into the stream before anybody else takes more.
-    pub fn take(&self, held_bytes: usize) -> Waiting {
+    pub fn take(&self, held_bytes: usize) -> WaitingRecords {
         let mut queue = lock(&self.queue);
         queue.held_bytes = held_bytes;
-        let mut taken = Waiting {
+        let mut taken = WaitingRecords {
             jumps: std::mem::take(&mut queue.waiting.jumps),
             is_lost: queue.is_lost,
-            ..Waiting::default()
+            ..WaitingRecords::default()
         };
         let mut taken_bytes = 0;
         while taken_bytes < TAKEN_BYTES_MAX {

@@ -38,7 +38,7 @@ use darter_persist::journal::manifest::Manifest;
 
 use self::base::Rewrite;
 use self::log::ThreadLog;
-use self::segment::{Segment, SegmentFile};
+use self::segment::{DiskSegment, SegmentFile};
 
 /// When what was written is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +96,11 @@ pub struct Journal<F: Files = Disk> {
     /// The generation with which it was switched on while the server ran, until it has a base since; `NONE` then.
     since: AtomicU64,
     /// One for each thread, and one for work on threads that serve nobody.
-    slots: Vec<Slot<F>>,
+    slots: Vec<JournalSlot<F>>,
     foreign: Mutex<ThreadLog<F>>,
     /// Its folder; another one only from one time it is switched on to the next.
     dir: Mutex<Option<Arc<PathBuf>>>,
-    listed: Mutex<Listed>,
+    listed: Mutex<ListedSegments>,
     /// Threads whose records are in memory of the process until their turns end, though replies wait for no sync.
     plain_threads: AtomicUsize,
     /// Threads that have noted anything.
@@ -137,7 +137,7 @@ pub struct Journal<F: Files = Disk> {
 
 /// How far one thread's records have come. Each has cache lines of its own.
 #[repr(align(128))]
-struct Slot<F: Files> {
+struct JournalSlot<F: Files> {
     /// No record of this thread that is not in its file has a smaller sequence; `NONE` when all are there.
     unwritten: AtomicU64,
     /// The last one that is in its file.
@@ -149,7 +149,7 @@ struct Slot<F: Files> {
     /// Its files with records that are perhaps not synced; the last is the one it appends to.
     files: Mutex<Vec<Arc<SegmentFile<F>>>>,
     /// Its segments that nobody has written to: of the next generation, or of this one until its first record.
-    ahead: Mutex<Vec<Segment<F>>>,
+    ahead: Mutex<Vec<DiskSegment<F>>>,
     /// One of `plain_threads`.
     is_plain: AtomicBool,
     /// One of `used_threads`.
@@ -162,7 +162,7 @@ struct Slot<F: Files> {
 
 /// The manifest, as it is on disk if it is there.
 #[derive(Default)]
-struct Listed {
+struct ListedSegments {
     manifest: Manifest,
     is_on_disk: bool,
 }
@@ -198,7 +198,7 @@ impl<F: Files> Journal<F> {
             is_on: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             since: AtomicU64::new(NONE),
-            slots: (0..=threads).map(|_| Slot::new()).collect(),
+            slots: (0..=threads).map(|_| JournalSlot::new()).collect(),
             foreign: Mutex::new(ThreadLog::new(threads as u16)),
             dir: Mutex::default(),
             listed: Mutex::default(),
@@ -303,7 +303,7 @@ impl<F: Files> Journal<F> {
     /// first is seen in one place or another.
     pub fn durable_before(&self) -> u64 {
         let end = self.next.load(Ordering::SeqCst);
-        self.slots.iter().map(Slot::unsynced_from).fold(end, u64::min)
+        self.slots.iter().map(JournalSlot::unsynced_from).fold(end, u64::min)
     }
 
     /// Every record with a smaller sequence than this survives a kill of the process. While writes fail they are refused,
@@ -314,12 +314,12 @@ impl<F: Files> Journal<F> {
             return NONE;
         }
         let end = self.next.load(Ordering::SeqCst);
-        self.slots.iter().map(Slot::unwritten_from).fold(end, u64::min)
+        self.slots.iter().map(JournalSlot::unwritten_from).fold(end, u64::min)
     }
 
     /// What the manifest says from now on, and whether it is on disk.
     fn set_listed(&self, manifest: Manifest, is_on_disk: IsOnDisk) {
-        *lock(&self.listed) = Listed { manifest, is_on_disk: is_on_disk == IsOnDisk::Yes };
+        *lock(&self.listed) = ListedSegments { manifest, is_on_disk: is_on_disk == IsOnDisk::Yes };
     }
 
     /// Has the manifest name segments that are on disk.
@@ -390,9 +390,9 @@ impl<F: Files> Journal<F> {
     }
 }
 
-impl<F: Files> Slot<F> {
-    fn new() -> Slot<F> {
-        Slot {
+impl<F: Files> JournalSlot<F> {
+    fn new() -> JournalSlot<F> {
+        JournalSlot {
             unwritten: AtomicU64::new(NONE),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use darter_persist::files::{Disk, Files};
 use darter_persist::journal::part;
-use darter_persist::journal::record::{self, Draft, HEAD_BYTES, Head};
+use darter_persist::journal::record::{self, HEAD_BYTES, RecordDraft, RecordHead};
 use darter_persist::journal::tail::STUCK;
 
 use super::intake::NotedRecords;
-use super::segment::{Segment, Way};
+use super::segment::{DiskSegment, WriteMode};
 use super::{Fsync, Journal, JournalHost, NONE, lock};
 
 /// A thread's records that are not in its file yet, and that file.
@@ -36,7 +36,7 @@ pub struct ThreadLog<F: Files = Disk> {
     last: u64,
     /// No record since it was opened has a smaller sequence.
     begun: u64,
-    segment: Option<Segment<F>>,
+    segment: Option<DiskSegment<F>>,
     /// The body of a transaction or script that is running: one record.
     group: Option<Vec<u8>>,
     is_spoiled: bool,
@@ -55,7 +55,7 @@ pub struct ThreadLog<F: Files = Disk> {
     /// Something was written that no sync was asked for.
     has_written: bool,
     /// How records are to come into new segments.
-    way: Way,
+    way: WriteMode,
     retry_at: Option<Instant>,
     /// Records that replication has not been given yet, and the sequence of the last.
     fed: Vec<u8>,
@@ -96,7 +96,7 @@ impl<F: Files> ThreadLog<F> {
             has_news: false,
             has_written: false,
             // Until a turn has told.
-            way: Way::Direct,
+            way: WriteMode::Direct,
             retry_at: None,
             fed: Vec::new(),
             fed_last: 0,
@@ -180,7 +180,7 @@ impl<F: Files> ThreadLog<F> {
         }
         if !journal.is_on() {
             // For replicas alone, who need no checksum.
-            let draft = Draft::begin(&mut self.fed);
+            let draft = RecordDraft::begin(&mut self.fed);
             write(&mut self.fed);
             let sequence = journal.next.fetch_add(1, SeqCst);
             self.fed_last = sequence;
@@ -190,7 +190,7 @@ impl<F: Files> ThreadLog<F> {
             self.open_current(journal);
         }
         let begin = self.buffer.len();
-        let draft = Draft::begin(&mut self.buffer);
+        let draft = RecordDraft::begin(&mut self.buffer);
         write(&mut self.buffer);
         let sequence = journal.next.fetch_add(1, SeqCst);
         #[cfg(test)]
@@ -228,9 +228,9 @@ impl<F: Files> ThreadLog<F> {
         let Some((head, _)) = self.fed.get(begin..).and_then(<[u8]>::split_first_chunk::<HEAD_BYTES>) else {
             return;
         };
-        let head = Head::read(head);
+        let head = RecordHead::read(head);
         self.fed.truncate(begin);
-        let draft = Draft::begin(&mut self.fed);
+        let draft = RecordDraft::begin(&mut self.fed);
         part::write_message(&mut self.fed, args);
         draft.end_counted(&mut self.fed, (head.sequence, head.clock_ms), resp_bytes);
     }
@@ -253,7 +253,7 @@ impl<F: Files> ThreadLog<F> {
     #[cold]
     fn hand_over_slowly(&mut self, journal: &Journal<F>) {
         self.is_quick = false;
-        if self.segment.as_ref().is_some_and(Segment::is_ringed) {
+        if self.segment.as_ref().is_some_and(DiskSegment::is_ringed) {
             self.try_write(journal);
             if !self.is_open {
                 self.open(journal);
@@ -285,7 +285,7 @@ impl<F: Files> ThreadLog<F> {
                 self.note_ways(journal, Ways { gathers: false, is_plain: true });
             }
         }
-        if self.way != Way::Direct {
+        if self.way != WriteMode::Direct {
             self.give_to_kernel(journal);
         }
         let unwritten = &journal.slots[usize::from(self.slot)].unwritten;
@@ -368,7 +368,7 @@ impl<F: Files> ThreadLog<F> {
 
     /// Appends to the segment of a generation, which is made if need be.
     fn write(&mut self, journal: &Journal<F>, generation: u64, records: &[u8]) -> io::Result<()> {
-        let first = records.first_chunk().map_or(self.begun, |head| Head::read(head).sequence);
+        let first = records.first_chunk().map_or(self.begun, |head| RecordHead::read(head).sequence);
         let written = self.segment_of(journal, generation, Some(first))?.append(journal, records);
         self.note_way(journal);
         written?;
@@ -383,13 +383,13 @@ impl<F: Files> ThreadLog<F> {
         journal: &Journal<F>,
         generation: u64,
         first: Option<u64>,
-    ) -> io::Result<&mut Segment<F>> {
+    ) -> io::Result<&mut DiskSegment<F>> {
         if self.segment.as_ref().is_none_or(|segment| segment.generation != generation) {
             // What is in a ring moves to its file with the next sync.
             if let Some(old) = self.segment.as_mut().filter(|old| old.gathers()) {
                 old.finish(journal)?;
             }
-            let new = Segment::open(journal, self.slot, generation, self.way)?;
+            let new = DiskSegment::open(journal, self.slot, generation, self.way)?;
             if self.is_open {
                 // Not behind the last record, which may be on its way into this segment.
                 new.announce(self.begun);
@@ -409,7 +409,7 @@ impl<F: Files> ThreadLog<F> {
 
     /// Says whether records are in memory of the process alone until a turn ends.
     fn note_way(&self, journal: &Journal<F>) {
-        let gathers = self.segment.as_ref().is_some_and(Segment::gathers);
+        let gathers = self.segment.as_ref().is_some_and(DiskSegment::gathers);
         let is_plain = self.segment.as_ref().is_some_and(|segment| !segment.is_ringed());
         self.note_ways(journal, Ways { gathers, is_plain });
     }
@@ -461,13 +461,13 @@ impl<F: Files> ThreadLog<F> {
     pub fn commit(&mut self, journal: &Journal<F>, fsync: Fsync, host: &impl JournalHost) {
         self.feed(journal);
         self.rest(journal);
-        let wait = Wait::of(journal, fsync);
-        self.way = Way::of(fsync);
-        if (self.holds || self.is_open) && wait != Wait::Sync {
+        let wait = SyncWait::of(journal, fsync);
+        self.way = WriteMode::of(fsync);
+        if (self.holds || self.is_open) && wait != SyncWait::Sync {
             self.give_to_kernel(journal);
         }
         let waits_for_others = host.committed_before().is_some();
-        self.holds = wait != Wait::Nothing || waits_for_others;
+        self.holds = wait != SyncWait::Nothing || waits_for_others;
         self.frees |= !self.holds;
         if !self.is_open && !self.holds {
             self.has_written = false;
@@ -478,12 +478,12 @@ impl<F: Files> ThreadLog<F> {
         let slot = &journal.slots[usize::from(self.slot)];
         if std::mem::take(&mut self.has_written) {
             match wait {
-                Wait::Sync => journal.sync_for_replies(host, slot),
+                SyncWait::Sync => journal.sync_for_replies(host, slot),
                 // Looked at again: another thread may have begun to wait for this one since.
-                Wait::Write | Wait::Nothing if journal.plain_threads.load(SeqCst) > 0 => {
+                SyncWait::Write | SyncWait::Nothing if journal.plain_threads.load(SeqCst) > 0 => {
                     journal.announce(host)
                 }
-                Wait::Write | Wait::Nothing => {}
+                SyncWait::Write | SyncWait::Nothing => {}
             }
         }
         if self.holds {
@@ -499,7 +499,7 @@ impl<F: Files> ThreadLog<F> {
     }
 
     /// Asks how far the disk is, and how far others are.
-    fn look(&mut self, journal: &Journal<F>, wait: Wait, host: &impl JournalHost) {
+    fn look(&mut self, journal: &Journal<F>, wait: SyncWait, host: &impl JournalHost) {
         self.own = wait.is_over_before(journal);
         self.durable = self.own.min(host.committed_before().unwrap_or(NONE));
     }
@@ -519,7 +519,7 @@ impl<F: Files> ThreadLog<F> {
 
 /// What replies wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
+enum SyncWait {
     Nothing,
     /// Until all older records are with the kernel: some thread gathers its own, and after a kill a record that is missing
     /// may be one of these.
@@ -528,25 +528,25 @@ enum Wait {
     Sync,
 }
 
-impl Wait {
+impl SyncWait {
     #[inline]
-    fn of<F: Files>(journal: &Journal<F>, fsync: Fsync) -> Wait {
+    fn of<F: Files>(journal: &Journal<F>, fsync: Fsync) -> SyncWait {
         match fsync {
-            _ if !journal.is_on() => Wait::Nothing,
-            Fsync::Always => Wait::Sync,
+            _ if !journal.is_on() => SyncWait::Nothing,
+            Fsync::Always => SyncWait::Sync,
             _ if journal.plain_threads.load(SeqCst) > 0 && journal.used_threads.load(SeqCst) > 1 => {
-                Wait::Write
+                SyncWait::Write
             }
-            _ => Wait::Nothing,
+            _ => SyncWait::Nothing,
         }
     }
 
     /// For records with smaller sequences nobody waits any more.
     fn is_over_before<F: Files>(self, journal: &Journal<F>) -> u64 {
         match self {
-            Wait::Nothing => NONE,
-            Wait::Write => journal.written_before(),
-            Wait::Sync => journal.durable_before(),
+            SyncWait::Nothing => NONE,
+            SyncWait::Write => journal.written_before(),
+            SyncWait::Sync => journal.durable_before(),
         }
     }
 }
@@ -568,7 +568,7 @@ impl<F: Files> ThreadLog<F> {
         (clock_ms, fsync): (u64, Fsync),
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.way = Way::of(fsync);
+        self.way = WriteMode::of(fsync);
         self.append(journal, clock_ms, write);
         self.write_now(journal, fsync);
     }
@@ -580,7 +580,7 @@ impl<F: Files> ThreadLog<F> {
         (clock_ms, fsync): (u64, Fsync),
         args: &[&[u8]],
     ) {
-        self.way = Way::of(fsync);
+        self.way = WriteMode::of(fsync);
         self.append_message(journal, clock_ms, args);
         self.write_now(journal, fsync);
     }
@@ -599,7 +599,7 @@ impl<F: Files> ThreadLog<F> {
         if self.fed.len() >= EARLY_BYTES {
             self.feed(journal);
         }
-        let is_copied = self.segment.as_ref().is_some_and(Segment::is_copied);
+        let is_copied = self.segment.as_ref().is_some_and(DiskSegment::is_copied);
         if self.buffer.len() >= if is_copied { EARLY_BYTES_COPIED } else { EARLY_BYTES } {
             self.try_write(journal);
         }
@@ -639,14 +639,14 @@ impl<F: Files> ThreadLog<F> {
         }
     }
 
-    /// How many bytes of a connection's output may go out now. `held` is what waits there, see [`Held`].
-    pub fn may_send(&self, held: &mut Held, output_len: usize, is_failing: bool, wait: HeldFor) -> usize {
+    /// How many bytes of a connection's output may go out now. `held` is what waits there, see [`HeldLog`].
+    pub fn may_send(&self, held: &mut HeldLog, output_len: usize, is_failing: bool, wait: HeldFor) -> usize {
         let durable = match wait {
             HeldFor::All => self.durable,
             HeldFor::Own => self.own,
         };
         if held.before != 0 && durable >= held.before {
-            *held = Held { before: 0, end: 0, free: held.end };
+            *held = HeldLog { before: 0, end: 0, free: held.end };
         }
         if held.before == 0 && output_len > held.free {
             // While nothing can be written, writes are refused: what is said now tells of nothing that waits.
@@ -654,7 +654,7 @@ impl<F: Files> ThreadLog<F> {
             if durable >= self.mark || waits_for_nothing {
                 held.free = output_len;
             } else {
-                *held = Held { before: self.mark, end: output_len, free: held.free };
+                *held = HeldLog { before: self.mark, end: output_len, free: held.free };
             }
         }
         held.free.min(output_len)
@@ -679,14 +679,14 @@ pub enum HeldFor {
 
 /// Which part of a connection's output waits for the journal.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Held {
+pub struct HeldLog {
     // 0: nothing waits; else the bytes free..end wait for all records with smaller sequences
     before: u64,
     end: usize,
     free: usize,
 }
 
-impl Held {
+impl HeldLog {
     /// Returns true if a reply waits.
     pub fn is_waiting(self) -> bool {
         self.before != 0

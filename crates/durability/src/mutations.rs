@@ -7,15 +7,15 @@ use std::path::Path;
 
 use darter_base::rng::Rng;
 use darter_persist::check::check;
-use darter_persist::file::{Options, Writer};
+use darter_persist::file::{FileOptions, FileWriter};
 use darter_persist::files::{OpenFile, OpenMode};
-use darter_persist::journal::folder::{self, Fault};
+use darter_persist::journal::folder::{self, FolderFault};
 use darter_persist::journal::manifest::{self, Manifest};
-use darter_persist::storage::name::Format;
+use darter_persist::storage::name::NameFormat;
 
 use super::crash::files::FOLDER;
 use super::crash::machine::Machine;
-use super::scenario::{Writing, word_of};
+use super::scenario::{ScenarioWriting, word_of};
 use super::*;
 
 const BASE: &str = "base.1.darter";
@@ -38,8 +38,9 @@ fn names(files: &Machine) -> Vec<String> {
 }
 
 fn base() -> Vec<u8> {
-    let options = Options { format: Format::Native, packs: true, has_checksum: true, now_ms: 7, id: 5 };
-    let mut writer = Writer::new(Vec::new(), options).expect("memory");
+    let options =
+        FileOptions { format: NameFormat::Native, packs: true, has_checksum: true, now_ms: 7, id: 5 };
+    let mut writer = FileWriter::new(Vec::new(), options).expect("memory");
     writer.entries(0, 0, 1, b"\0\x03key\x05value").expect("entries");
     writer.finish().expect("memory").0
 }
@@ -61,7 +62,7 @@ fn set(seed: u64) -> Set {
     };
     first.store(&files, dir).expect("a manifest");
     for life in 0..3 {
-        let (mut writing, is_sound) = Writing::start(&files, dir);
+        let (mut writing, is_sound) = ScenarioWriting::start(&files, dir);
         assert!(is_sound);
         writing.write(250, &mut rng);
         if life == 2 {
@@ -74,7 +75,7 @@ fn set(seed: u64) -> Set {
         writing.logs[0].die_in_append(&writing.journal);
         writing.write_but(&[0, 1], 10, &mut rng);
     }
-    let Read::All(words) = read(&files) else { panic!("nothing is damaged") };
+    let ReadResult::All(words) = read(&files) else { panic!("nothing is damaged") };
     let files = names(&files).into_iter().map(|name| {
         let bytes = files.read(&dir.join(&name)).expect("readable");
         (name, bytes)
@@ -84,31 +85,31 @@ fn set(seed: u64) -> Set {
     Set { files, words }
 }
 
-enum Read {
+enum ReadResult {
     All(Vec<(u64, Vec<u8>)>),
     Named(String),
 }
 
 /// What a start finds.
-fn read(files: &Machine) -> Read {
+fn read(files: &Machine) -> ReadResult {
     let dir = Path::new(FOLDER);
     let mut journal = match folder::open(files, dir) {
         Ok(Some(journal)) => journal,
         Ok(None) => {
             let orphans = folder::orphaned_bases(files, dir).expect("readable");
             return if orphans.is_empty() {
-                Read::All(Vec::new())
+                ReadResult::All(Vec::new())
             } else {
-                Read::Named("no manifest".to_owned())
+                ReadResult::Named("no manifest".to_owned())
             };
         }
-        Err(Fault::Io(path, error)) => panic!("{}: {error}", path.display()),
-        Err(fault) => return Read::Named(fault.to_string()),
+        Err(FolderFault::Io(path, error)) => panic!("{}: {error}", path.display()),
+        Err(fault) => return ReadResult::Named(fault.to_string()),
     };
     let base = journal.manifest.base.clone().expect("a base");
     match files.open(&dir.join(base), OpenMode::Read).map(|file| check(&file).is_good()) {
         Ok(true) => {}
-        _ => return Read::Named("the base".to_owned()),
+        _ => return ReadResult::Named("the base".to_owned()),
     }
     let mut words = Vec::new();
     while let Some((head, body)) = journal.next_record().expect("readable") {
@@ -116,9 +117,9 @@ fn read(files: &Machine) -> Read {
     }
     let ending = journal.end().expect("readable");
     if ending.is_sound() {
-        Read::All(words)
+        ReadResult::All(words)
     } else {
-        Read::Named(format!("{:?} {:?}", ending.broken, ending.torn))
+        ReadResult::Named(format!("{:?} {:?}", ending.broken, ending.torn))
     }
 }
 
@@ -192,11 +193,11 @@ fn whatever_is_mutated_all_is_read_or_the_damage_is_named() {
                 None => files.remove(&dir.join(name)).expect("it is there"),
             }
             match read(&files) {
-                Read::Named(why) => {
+                ReadResult::Named(why) => {
                     assert!(!why.is_empty());
                     named += 1;
                 }
-                Read::All(words) => {
+                ReadResult::All(words) => {
                     let there = words.len();
                     let first = words.iter().zip(&set.words).position(|(read, wanted)| read != wanted);
                     assert!(

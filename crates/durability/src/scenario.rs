@@ -5,7 +5,7 @@ use std::path::Path;
 
 use darter_base::rng::Rng;
 use darter_persist::journal::folder;
-use darter_persist::journal::part::{self, Part, Parts};
+use darter_persist::journal::part::{self, Parts, RecordPart};
 
 use super::log::ThreadLog;
 use super::*;
@@ -17,7 +17,7 @@ use crate::crash::machine::Machine;
 pub const THREADS: u16 = 3;
 
 /// A process that writes a journal.
-pub struct Writing {
+pub struct ScenarioWriting {
     pub journal: Journal<Machine>,
     pub logs: Vec<ThreadLog<Machine>>,
     /// What a start would have to find, with sequences.
@@ -57,19 +57,19 @@ impl JournalHost for QuietHost {
     fn has_base(&self) {}
 }
 
-impl Writing {
+impl ScenarioWriting {
     /// Starts a process on an empty journal whose manifest names these gaps. Its threads have rings if the files keep their
     /// blocks.
-    pub fn fresh(files: &Machine, gaps: Vec<(u64, u64)>) -> Writing {
+    pub fn fresh(files: &Machine, gaps: Vec<(u64, u64)>) -> ScenarioWriting {
         let dir = Path::new(FOLDER);
         let segments = Some(Vec::new());
         let first = Manifest { generation: 1, sequence: 1, segments, gaps, ..Manifest::default() };
         files.create_dir(dir).and_then(|()| first.store(files, dir)).expect("room");
-        Writing::start(files, dir).0
+        ScenarioWriting::start(files, dir).0
     }
 
     /// A process that goes on with what is in `dir`, and whether that was sound.
-    pub fn start(files: &Machine, dir: &Path) -> (Writing, bool) {
+    pub fn start(files: &Machine, dir: &Path) -> (ScenarioWriting, bool) {
         let mut journal = folder::open(files, dir).expect("readable").expect("a journal");
         let mut words = Vec::new();
         while let Some((head, body)) = journal.next_record().expect("readable") {
@@ -84,7 +84,7 @@ impl Writing {
         journal.set_on();
         assert!(aside.is_empty() || !ending.is_sound());
         let logs = (0..THREADS).map(ThreadLog::new).collect();
-        (Writing { journal, logs, words }, ending.is_sound())
+        (ScenarioWriting { journal, logs, words }, ending.is_sound())
     }
 
     /// Begins a generation whose segments are made now.
@@ -138,6 +138,6 @@ impl Writing {
 
 /// The second word of the command in a record.
 pub fn word_of(body: &[u8]) -> Vec<u8> {
-    let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else { panic!("a command") };
+    let Ok(Some(RecordPart::Command { args, .. })) = Parts::new(body).try_next() else { panic!("a command") };
     args.iter().nth(1).expect("a word").to_vec()
 }

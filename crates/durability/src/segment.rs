@@ -17,16 +17,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use darter_persist::ReadAt;
-use darter_persist::files::{Files, Layout, OpenFile, OpenMode, Pushed, RingPusher, RingTaker};
+use darter_persist::files::{Files, OpenFile, OpenMode, Pushed, RingLayout, RingPusher, RingTaker};
 use darter_persist::journal::ending::close_segment;
-use darter_persist::journal::segment::{FileHead, Kind};
+use darter_persist::journal::segment::{FileHead, SegmentKind};
 use darter_persist::journal::{folder, tail};
 
 use super::direct::Direct;
 use super::{Fsync, Journal, NONE, lock};
 
 /// The side of the thread that appends.
-pub struct Segment<F: Files> {
+pub struct DiskSegment<F: Files> {
     /// Which segments it belongs to.
     pub generation: u64,
     file: Arc<SegmentFile<F>>,
@@ -39,7 +39,7 @@ pub struct Segment<F: Files> {
 
 /// How records come into a new segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum WriteMode {
     /// Each is given to the kernel by itself.
     Plain,
     /// Copied into a ring, where there may be one.
@@ -78,18 +78,23 @@ struct Tail<F: Files> {
     is_short: bool,
 }
 
-impl Way {
+impl WriteMode {
     /// How records come into new segments with this setting.
-    pub fn of(fsync: Fsync) -> Way {
-        if fsync == Fsync::Always { Way::Direct } else { Way::Mapped }
+    pub fn of(fsync: Fsync) -> WriteMode {
+        if fsync == Fsync::Always { WriteMode::Direct } else { WriteMode::Mapped }
     }
 }
 
-impl<F: Files> Segment<F> {
+impl<F: Files> DiskSegment<F> {
     /// The segment of a thread for a generation: the one that was made ahead, or a new one.
     ///
     /// Errors: of the files.
-    pub fn open(journal: &Journal<F>, slot: u16, generation: u64, way: Way) -> io::Result<Segment<F>> {
+    pub fn open(
+        journal: &Journal<F>,
+        slot: u16,
+        generation: u64,
+        way: WriteMode,
+    ) -> io::Result<DiskSegment<F>> {
         let place = &journal.slots[usize::from(slot)];
         let found = {
             let mut ahead = lock(&place.ahead);
@@ -98,7 +103,7 @@ impl<F: Files> Segment<F> {
         };
         let segment = match found {
             Some(made) => made,
-            None => Segment::make_late(journal, slot, generation, way)?,
+            None => DiskSegment::make_late(journal, slot, generation, way)?,
         };
         lock(&place.files).push(segment.file.clone());
         journal.bytes.fetch_add(segment.len, Relaxed);
@@ -107,9 +112,14 @@ impl<F: Files> Segment<F> {
 
     /// Makes a segment that is needed now.
     #[cold]
-    fn make_late(journal: &Journal<F>, slot: u16, generation: u64, way: Way) -> io::Result<Segment<F>> {
+    fn make_late(
+        journal: &Journal<F>,
+        slot: u16,
+        generation: u64,
+        way: WriteMode,
+    ) -> io::Result<DiskSegment<F>> {
         let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
-        let segment = Segment::make(journal, slot, generation, way)?;
+        let segment = DiskSegment::make(journal, slot, generation, way)?;
         let listed = journal.files.sync_dir(&dir).and_then(|()| journal.list(&[(generation, slot)]));
         listed.inspect_err(|_| segment.remove())?;
         Ok(segment)
@@ -119,38 +129,43 @@ impl<F: Files> Segment<F> {
     /// caller has the folder synced and the manifest name it before it is used.
     ///
     /// Errors: of the files.
-    pub(super) fn make(journal: &Journal<F>, slot: u16, generation: u64, way: Way) -> io::Result<Segment<F>> {
+    pub(super) fn make(
+        journal: &Journal<F>,
+        slot: u16,
+        generation: u64,
+        way: WriteMode,
+    ) -> io::Result<DiskSegment<F>> {
         let dir = journal.dir().ok_or(io::ErrorKind::NotFound)?;
         let path = dir.join(folder::segment_name(generation, slot));
         let files = &journal.files;
         let file = files.open(&path, OpenMode::New)?;
         // Only on file systems that do not move a file's blocks with each change.
         let suits = file.keeps_blocks();
-        if !suits && way == Way::Direct {
+        if !suits && way == WriteMode::Direct {
             journal.tell_plain(&"the file system is neither ext4 nor XFS");
         }
-        let way = if suits { way } else { Way::Plain };
+        let way = if suits { way } else { WriteMode::Plain };
         let since = Some(journal.since.load(SeqCst)).filter(|since| *since != NONE);
         let mut head =
             FileHead { thread: slot, generation, since, made_ms: files.clock_ms(), ..FileHead::default() };
-        head.kind = Kind::Ringed;
-        let mapped = (way == Way::Mapped).then(|| Tail::open(files, &file, &path, &head)).flatten();
+        head.kind = SegmentKind::Ringed;
+        let mapped = (way == WriteMode::Mapped).then(|| Tail::open(files, &file, &path, &head)).flatten();
         if mapped.is_none() {
             // Without the blocks of an attempt that ran out of room.
             let _ = file.set_len(0);
         }
         let (pusher, tail) = mapped.unzip();
-        head.kind = Kind::Direct;
-        let direct = (way == Way::Direct).then(|| Direct::open(files, &file, &path, &head.to_bytes()));
+        head.kind = SegmentKind::Direct;
+        let direct = (way == WriteMode::Direct).then(|| Direct::open(files, &file, &path, &head.to_bytes()));
         let direct = direct.and_then(|made| made.inspect_err(|error| journal.tell_plain(error)).ok());
-        if way == Way::Direct && direct.is_none() {
+        if way == WriteMode::Direct && direct.is_none() {
             let _ = file.set_len(0);
         }
         let direct = direct.map(Arc::new);
         head.kind = match () {
-            () if pusher.is_some() => Kind::Ringed,
-            () if direct.is_some() => Kind::Direct,
-            () => Kind::Plain,
+            () if pusher.is_some() => SegmentKind::Ringed,
+            () if direct.is_some() => SegmentKind::Direct,
+            () => SegmentKind::Plain,
         };
         let bytes = head.to_bytes();
         let len = bytes.len() as u64;
@@ -166,7 +181,7 @@ impl<F: Files> Segment<F> {
             tail,
             direct: direct_side,
         };
-        let segment = Segment { generation, file: Arc::new(file), path, pusher, direct, len };
+        let segment = DiskSegment { generation, file: Arc::new(file), path, pusher, direct, len };
         let written = segment.file.file.write_at(0, &bytes).and_then(|()| segment.file.file.sync());
         // So that the next attempt can make it.
         written.inspect_err(|_| segment.remove())?;
@@ -392,7 +407,7 @@ impl<F: Files> SegmentFile<F> {
 
     /// Its head as it should be in the file now.
     fn head_now(&self) -> FileHead {
-        let kind = if self.is_plain.load(Relaxed) { Kind::Plain } else { self.head.kind };
+        let kind = if self.is_plain.load(Relaxed) { SegmentKind::Plain } else { self.head.kind };
         let waits_from = Some(self.waits_from.load(Relaxed)).filter(|sequence| *sequence != 0);
         FileHead { kind, waits_from, ..self.head }
     }
@@ -459,7 +474,7 @@ impl<F: Files> Tail<F> {
         file.reserve(0, F::SIZES.reserve).ok()?;
         let path = tail::path_of(path);
         let mapped = files.open(&path, OpenMode::Emptied).ok()?;
-        let layout = Layout {
+        let layout = RingLayout {
             end_at: tail::END_AT,
             taken_at: tail::TAKEN_AT,
             begun_at: tail::BEGUN_AT,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use darter_persist::files::Files;
 
 use super::segment::SegmentFile;
-use super::{Fsync, Journal, JournalHost, Slot, lock};
+use super::{Fsync, Journal, JournalHost, JournalSlot, lock};
 
 /// What the thread is asked for.
 #[derive(Default)]
@@ -122,7 +122,7 @@ const GATHERING_STEPS: u32 = 4;
 
 /// What syncs the records that a turn has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
+enum SyncRequests {
     /// The turn syncs its own file: no other turn waits.
     Alone,
     /// The turn syncs all files: it is the last one that the others wait for.
@@ -135,13 +135,13 @@ enum Asked {
 
 impl Wishes {
     /// Decides for a turn that has written what replies wait for; `next` is the next sequence.
-    fn ask(&mut self, next: u64, is_quick: bool) -> Asked {
+    fn ask(&mut self, next: u64, is_quick: bool) -> SyncRequests {
         let are_back = next >= self.enough;
         if are_back && is_quick && !self.is_under_way {
-            return if std::mem::take(&mut self.replies) { Asked::Last } else { Asked::Alone };
+            return if std::mem::take(&mut self.replies) { SyncRequests::Last } else { SyncRequests::Alone };
         }
         let is_first = !std::mem::replace(&mut self.replies, true);
-        if are_back || is_first { Asked::Thread } else { Asked::Later }
+        if are_back || is_first { SyncRequests::Thread } else { SyncRequests::Later }
     }
 
     /// Notes that a sync has covered these sequences; `next` is the next one. The clients of the covered records send
@@ -172,14 +172,14 @@ impl<F: Files> Journal<F> {
     }
 
     /// Syncs what a turn has just written to its file, now or together with what other turns write meanwhile.
-    pub(super) fn sync_for_replies(&self, host: &impl JournalHost, slot: &Slot<F>) {
+    pub(super) fn sync_for_replies(&self, host: &impl JournalHost, slot: &JournalSlot<F>) {
         let is_quick = self.sync_ns.load(Relaxed) <= QUICK_NS;
         let asked = lock(&self.wishes).ask(self.next.load(SeqCst), is_quick);
         match asked {
-            Asked::Alone => self.release_after(host, |journal| journal.sync_slot(slot)),
-            Asked::Last => self.release_after(host, Journal::sync_together),
-            Asked::Thread => self.wake.notify_one(),
-            Asked::Later => {}
+            SyncRequests::Alone => self.release_after(host, |journal| journal.sync_slot(slot)),
+            SyncRequests::Last => self.release_after(host, Journal::sync_together),
+            SyncRequests::Thread => self.wake.notify_one(),
+            SyncRequests::Later => {}
         }
     }
 
@@ -230,7 +230,7 @@ impl<F: Files> Journal<F> {
 
     /// Syncs the files of all threads, several at a time.
     fn sync_together(&self) {
-        let due: Vec<&Slot<F>> = self.slots.iter().filter(|slot| slot.is_unsynced()).collect();
+        let due: Vec<&JournalSlot<F>> = self.slots.iter().filter(|slot| slot.is_unsynced()).collect();
         let mut parts = due.chunks(due.len().div_ceil(F::SIZES.syncs_together).max(1));
         let own = parts.next().unwrap_or_default();
         std::thread::scope(|scope| {
@@ -245,7 +245,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Syncs the files of one thread. It does nothing if the thread has not written since its last sync.
-    pub(super) fn sync_slot(&self, slot: &Slot<F>) {
+    pub(super) fn sync_slot(&self, slot: &JournalSlot<F>) {
         let written = slot.written.load(SeqCst);
         // A sync that failed is not tried again: the next one would succeed without what the first has lost.
         if !slot.is_unsynced() || self.has_failed_sync() {
@@ -325,17 +325,17 @@ mod tests {
     #[test]
     fn the_turn_that_sees_the_last_one_come_syncs_for_all() {
         let mut wishes = Wishes { enough: 12, ..Wishes::default() };
-        assert_eq!(wishes.ask(10, true), Asked::Thread);
-        assert_eq!(wishes.ask(11, true), Asked::Later);
-        assert_eq!((wishes.ask(12, true), wishes.replies), (Asked::Last, false));
-        assert_eq!(wishes.ask(13, true), Asked::Alone);
+        assert_eq!(wishes.ask(10, true), SyncRequests::Thread);
+        assert_eq!(wishes.ask(11, true), SyncRequests::Later);
+        assert_eq!((wishes.ask(12, true), wishes.replies), (SyncRequests::Last, false));
+        assert_eq!(wishes.ask(13, true), SyncRequests::Alone);
         assert_eq!(
             (wishes.ask(14, false), wishes.replies),
-            (Asked::Thread, true),
+            (SyncRequests::Thread, true),
             "a slow disk is the thread's"
         );
         wishes.is_under_way = true;
-        assert_eq!(wishes.ask(15, true), Asked::Thread);
+        assert_eq!(wishes.ask(15, true), SyncRequests::Thread);
     }
 
     #[test]

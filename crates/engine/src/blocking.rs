@@ -6,19 +6,19 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use darter_command::{Marks, Spec, Wait};
+use darter_command::{BlockingWait, Marks, Spec};
 use darter_latch::Grant;
 use darter_store::change::Listeners;
 use darter_txn::waiters::{Missed, Parked, Ticket};
-use darter_txn::{LockSet, Part, ShardSet};
+use darter_txn::{LockSet, ShardPart, ShardSet};
 use darter_wire::{Args, OwnedArgs};
 
-use crate::commit::{self, ChangedBy, Ran, Sinks};
+use crate::commit::{self, ChangedBy, RanCommand, Sinks};
 use crate::lease;
 use crate::plan::{lock_set, set_of};
 
 /// A command that waits, as its ticket carries it: `O` is its origin, `E` its row.
-pub struct Waiting<O, E> {
+pub struct BlockedKeys<O, E> {
     /// The client that asked, and where.
     pub origin: O,
     /// Which command.
@@ -34,7 +34,7 @@ pub struct Waiting<O, E> {
 
 const NEVER: u64 = u64::MAX;
 
-impl<O, E> Waiting<O, E> {
+impl<O, E> BlockedKeys<O, E> {
     /// The position of its destination among its arguments; 0: it has none.
     pub fn dest(&self) -> usize {
         self.dest
@@ -88,40 +88,49 @@ pub trait Blocking: Sinks<Entry: Send + Sync + 'static> {
     fn now_ms(&self) -> u64;
 
     /// Ends a wait that may not go on: its client has gone, or lost a right. Returns true if it has ended.
-    fn ends(&mut self, ticket: &Parked, waiting: &Waiting<Self::Origin, Self::Entry>) -> bool;
+    fn ends(&mut self, ticket: &Parked, waiting: &BlockedKeys<Self::Origin, Self::Entry>) -> bool;
 
     /// Runs the body once more; `only_key` is the key that is ready, `None` means all. `None`: it has nothing to answer yet.
     fn try_again<'a>(
         &'a mut self,
         set: ShardSet<'a>,
-        waiting: &Waiting<Self::Origin, Self::Entry>,
+        waiting: &BlockedKeys<Self::Origin, Self::Entry>,
         only_key: Option<&'a [u8]>,
         out: &mut Vec<u8>,
     ) -> Option<Self::Effort>;
 
     /// Counts a run that served, and sends its reply.
-    fn answer(&mut self, waiting: &Waiting<Self::Origin, Self::Entry>, effort: Self::Effort, reply: Vec<u8>);
+    fn answer(
+        &mut self,
+        waiting: &BlockedKeys<Self::Origin, Self::Entry>,
+        effort: Self::Effort,
+        reply: Vec<u8>,
+    );
 
     /// Remembers the keys of a command for its client's cache.
-    fn remember(&mut self, grant: &mut Grant<Part, Self::Job>, waiting: &Waiting<Self::Origin, Self::Entry>);
+    fn remember(
+        &mut self,
+        grant: &mut Grant<ShardPart, Self::Job>,
+        waiting: &BlockedKeys<Self::Origin, Self::Entry>,
+    );
 
     /// Sends a whole command through the inboxes of its shards: with all of them held it is looked at by [`serve_ticket`].
     fn post(&mut self, origin: Self::Origin, ticket: Parked, wanted: LockSet);
 }
 
 /// The command of a ticket.
-pub fn waiting_of<O: 'static, E: 'static>(ticket: &Parked) -> Option<&Waiting<O, E>> {
+pub fn waiting_of<O: 'static, E: 'static>(ticket: &Parked) -> Option<&BlockedKeys<O, E>> {
     ticket.what.downcast_ref()
 }
 
 /// Puts a command into the queues of its keys, whose shards are held.
 pub fn park<B: Blocking>(
     local: &B,
-    grant: &mut Grant<Part, B::Job>,
+    grant: &mut Grant<ShardPart, B::Job>,
     origin: B::Origin,
     entry: B::Entry,
     args: OwnedArgs,
-    wait: &Wait,
+    wait: &BlockingWait,
 ) -> Parked {
     let mut keys = Vec::new();
     B::spec(entry).each_key(args.args(), &mut |at| {
@@ -130,9 +139,9 @@ pub fn park<B: Blocking>(
         }
     });
     let ready_at_ms = AtomicU64::new(wait.ready_at_ms.unwrap_or(NEVER));
-    let ticket: Parked = Ticket::new(Waiting { origin, entry, args, keys, dest: wait.dest, ready_at_ms });
+    let ticket: Parked = Ticket::new(BlockedKeys { origin, entry, args, keys, dest: wait.dest, ready_at_ms });
     let router = local.router();
-    for name in waiting_of::<B::Origin, B::Entry>(&ticket).into_iter().flat_map(Waiting::names) {
+    for name in waiting_of::<B::Origin, B::Entry>(&ticket).into_iter().flat_map(BlockedKeys::names) {
         if let Some(part) = grant.get_mut(router.shard_of(router.key(name).hash)) {
             part.waiters.add(B::db(origin), name, ticket.clone());
             part.shard.changes.listen(Listeners::WAITERS, true);
@@ -142,13 +151,13 @@ pub fn park<B: Blocking>(
 }
 
 /// Serves the clients that wait for the key `name`, in the order they came, as far as it has something for them.
-pub fn serve<B: Blocking>(local: &mut B, grant: &mut Grant<Part, B::Job>, db: usize, name: &[u8]) {
+pub fn serve<B: Blocking>(local: &mut B, grant: &mut Grant<ShardPart, B::Job>, db: usize, name: &[u8]) {
     let router = local.router();
     let key = router.key(name);
     let id = router.shard_of(key.hash);
     let Some(part) = grant.get_mut(id) else { return };
     let tickets = part.waiters.waiting(db, name);
-    let is_there = |local: &B, grant: &Grant<Part, B::Job>| {
+    let is_there = |local: &B, grant: &Grant<ShardPart, B::Job>| {
         grant.get(id).is_some_and(|part| part.shard.peek(db, key, local.now_ms()).is_some())
     };
     // Thousands may wait for what the first of them takes: they are not looked at one by one then.
@@ -177,7 +186,7 @@ pub fn serve<B: Blocking>(local: &mut B, grant: &mut Grant<Part, B::Job>, db: us
 }
 
 /// Looks at a whole waiting command again, with the shards of all its keys held.
-pub fn serve_ticket<B: Blocking>(local: &mut B, grant: &mut Grant<Part, B::Job>, ticket: &Parked) {
+pub fn serve_ticket<B: Blocking>(local: &mut B, grant: &mut Grant<ShardPart, B::Job>, ticket: &Parked) {
     let Some(waiting) = waiting_of::<B::Origin, B::Entry>(ticket) else { return };
     if !ticket.begin() {
         return;
@@ -191,7 +200,11 @@ pub fn serve_ticket<B: Blocking>(local: &mut B, grant: &mut Grant<Part, B::Job>,
 }
 
 /// Sends the whole command of a ticket through the inboxes of its shards.
-pub fn look_again_later<B: Blocking>(local: &mut B, waiting: &Waiting<B::Origin, B::Entry>, ticket: &Parked) {
+pub fn look_again_later<B: Blocking>(
+    local: &mut B,
+    waiting: &BlockedKeys<B::Origin, B::Entry>,
+    ticket: &Parked,
+) {
     let wanted = lock_set(B::spec(waiting.entry), waiting.args(), local.router());
     local.post(waiting.origin, ticket.clone(), wanted);
 }
@@ -224,9 +237,9 @@ enum Attempt {
 /// Runs a waiting command's body once more, over the held shards and its destination's, and answers it.
 fn attempt<B: Blocking>(
     local: &mut B,
-    grant: &mut Grant<Part, B::Job>,
+    grant: &mut Grant<ShardPart, B::Job>,
     ticket: &Parked,
-    waiting: &Waiting<B::Origin, B::Entry>,
+    waiting: &BlockedKeys<B::Origin, B::Entry>,
     only_key: Option<&[u8]>,
 ) -> Attempt {
     let (router, args) = (local.router(), waiting.args());
@@ -248,7 +261,7 @@ fn attempt<B: Blocking>(
         return Attempt::Nothing;
     };
     let (entry, db) = (waiting.entry, B::db(waiting.origin));
-    let ran = Ran { entry, args, db, served: Some(only_key), reply: &reply };
+    let ran = RanCommand { entry, args, db, served: Some(only_key), reply: &reply };
     local.note(set_of(router, grant), Some(ran));
     // Before the changes are passed on, so that the client hears of its own ones after its reply.
     ticket.finish();
@@ -287,7 +300,7 @@ mod tests {
         let (args, mut out) = (owned(line), Vec::new());
         let wait = run_body(set_of(router(), &mut grant), name(line), args.args(), None, &mut out);
         let ticket = wait.map(|wait| park(engine, &mut grant, client, name(line), args.clone(), &wait));
-        let ran = Ran { entry: name(line), args: args.args(), db: 0, served: None, reply: &out };
+        let ran = RanCommand { entry: name(line), args: args.args(), db: 0, served: None, reply: &out };
         commit::command(engine, &mut grant, ChangedBy(client), ran);
         lease::release(engine, grant);
         ticket

@@ -6,7 +6,7 @@
 
 use darter_latch::{Grant, Held};
 use darter_store::change::{Change, Class, Listeners};
-use darter_txn::{Part, Router, ShardSet};
+use darter_txn::{Router, ShardPart, ShardSet};
 use darter_wire::Args;
 
 use crate::lease::{self, Thread};
@@ -23,7 +23,7 @@ impl ChangedBy {
 
 /// A command that has just run; `E` is its row.
 #[derive(Clone, Copy)]
-pub struct Ran<'a, E> {
+pub struct RanCommand<'a, E> {
     /// Which.
     pub entry: E,
     /// With which arguments.
@@ -45,21 +45,21 @@ pub trait Sinks: Thread {
     fn router(&self) -> &'static Router;
 
     /// The journal: what a command did, and what the server took away by itself. `None`: the latter alone.
-    fn note(&mut self, set: ShardSet<'_>, ran: Option<Ran<'_, Self::Entry>>);
+    fn note(&mut self, set: ShardSet<'_>, ran: Option<RanCommand<'_, Self::Entry>>);
 
     /// The journal: keys of `names` as they are now.
     fn note_values<'k>(
         &mut self,
-        grant: &mut Grant<Part, Self::Job>,
+        grant: &mut Grant<ShardPart, Self::Job>,
         db: usize,
         names: impl Iterator<Item = &'k [u8]>,
     );
 
     /// Memory: makes room for what the shard has grown by, beyond its quota.
-    fn make_room(&mut self, held: &mut Held<Part, Self::Job>);
+    fn make_room(&mut self, held: &mut Held<ShardPart, Self::Job>);
 
     /// Memory: the same for all shards of a grant.
-    fn make_room_in(&mut self, grant: &mut Grant<Part, Self::Job>);
+    fn make_room_in(&mut self, grant: &mut Grant<ShardPart, Self::Job>);
 
     /// Subscribers of keyspace events.
     fn publish(&mut self, changes: &[Change]);
@@ -68,28 +68,32 @@ pub trait Sinks: Thread {
     fn has_caches(&self) -> bool;
 
     /// Clients' caches.
-    fn invalidate(&mut self, grant: &mut Grant<Part, Self::Job>, changes: &[Change], by: ChangedBy);
+    fn invalidate(&mut self, grant: &mut Grant<ShardPart, Self::Job>, changes: &[Change], by: ChangedBy);
 
     /// Changes with a smaller number have been sent to clients' caches, in the middle of an EXEC or a script.
     fn sent_before(&mut self) -> &mut u64;
 
     /// Serves the clients that wait for a key.
-    fn serve(&mut self, grant: &mut Grant<Part, Self::Job>, db: usize, key: &[u8]);
+    fn serve(&mut self, grant: &mut Grant<ShardPart, Self::Job>, db: usize, key: &[u8]);
 }
 
 /// Commits a command of `by` that has run over granted shards.
 pub fn command<S: Sinks>(
     local: &mut S,
-    grant: &mut Grant<Part, S::Job>,
+    grant: &mut Grant<ShardPart, S::Job>,
     by: ChangedBy,
-    ran: Ran<'_, S::Entry>,
+    ran: RanCommand<'_, S::Entry>,
 ) {
     note(local, grant, Some(ran));
     growth(local, grant, by);
 }
 
 /// Has the journal note what happened in shards that are held, if it listens to one of them.
-pub fn note<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, ran: Option<Ran<'_, S::Entry>>) {
+pub fn note<S: Sinks>(
+    local: &mut S,
+    grant: &mut Grant<ShardPart, S::Job>,
+    ran: Option<RanCommand<'_, S::Entry>>,
+) {
     if grant.iter_mut().any(|held| held.shard.changes.is_journalled()) {
         local.note(set_of(local.router(), grant), ran);
     }
@@ -97,7 +101,12 @@ pub fn note<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, ran: Optio
 
 /// Commits a command about one key, and releases its shard.
 #[inline(never)]
-pub fn single<S: Sinks>(local: &mut S, mut held: Held<Part, S::Job>, by: ChangedBy, ran: Ran<'_, S::Entry>) {
+pub fn single<S: Sinks>(
+    local: &mut S,
+    mut held: Held<ShardPart, S::Job>,
+    by: ChangedBy,
+    ran: RanCommand<'_, S::Entry>,
+) {
     if held.shard.changes.is_journalled() {
         let id = held.id();
         local.note(ShardSet::one(local.router(), id, &mut held), Some(ran));
@@ -117,7 +126,7 @@ pub fn single<S: Sinks>(local: &mut S, mut held: Held<Part, S::Job>, by: Changed
 /// Commits keys that were changed by a command that Redis lacks: the journal gets their values.
 pub fn values<'k, S: Sinks>(
     local: &mut S,
-    grant: &mut Grant<Part, S::Job>,
+    grant: &mut Grant<ShardPart, S::Job>,
     by: ChangedBy,
     db: usize,
     names: impl Iterator<Item = &'k [u8]>,
@@ -128,7 +137,7 @@ pub fn values<'k, S: Sinks>(
 }
 
 /// Makes room for what has grown, and publishes what has changed.
-pub fn growth<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, by: ChangedBy) {
+pub fn growth<S: Sinks>(local: &mut S, grant: &mut Grant<ShardPart, S::Job>, by: ChangedBy) {
     local.make_room_in(grant);
     if grant.iter_mut().any(|held| held.shard.changes.has_pending()) {
         changes(local, grant, by);
@@ -138,7 +147,7 @@ pub fn growth<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, by: Chan
 /// Publishes what just changed in shards that are still held. Serving a waiting client may change more, so this repeats
 /// until nothing is left.
 #[cold]
-pub fn changes<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, by: ChangedBy) {
+pub fn changes<S: Sinks>(local: &mut S, grant: &mut Grant<ShardPart, S::Job>, by: ChangedBy) {
     loop {
         note(local, grant, None);
         let mut changes: Vec<Change> = Vec::new();
@@ -168,7 +177,7 @@ pub fn changes<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, by: Cha
 /// a client that is served before others. Called before a read of a client that tracks: the value it reads is newer than
 /// these changes, and must not be invalidated by them later.
 #[cold]
-pub fn caches<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, by: ChangedBy) {
+pub fn caches<S: Sinks>(local: &mut S, grant: &mut Grant<ShardPart, S::Job>, by: ChangedBy) {
     if !local.has_caches() {
         return;
     }
@@ -185,7 +194,7 @@ pub fn caches<S: Sinks>(local: &mut S, grant: &mut Grant<Part, S::Job>, by: Chan
     }
 }
 
-fn touch_watches(part: &mut Part) -> Vec<Change> {
+fn touch_watches(part: &mut ShardPart) -> Vec<Change> {
     let changes = part.shard.changes.take();
     // A read that misses is published, but it changes nothing.
     for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
@@ -212,7 +221,7 @@ mod tests {
 
     const SET: Event = Event::new(Class::STRING, "set");
 
-    fn engine() -> (Engine, Grant<Part, crate::testing::Task>) {
+    fn engine() -> (Engine, Grant<ShardPart, crate::testing::Task>) {
         let engine = Engine::new(cells(2));
         let mut grant = lease::take(&engine, &LockSet::all(2)).unwrap_or_else(|_| panic!("free"));
         for held in grant.iter_mut() {
@@ -222,14 +231,14 @@ mod tests {
         (engine, grant)
     }
 
-    fn change(grant: &mut Grant<Part, crate::testing::Task>, id: u16, key: &str) {
+    fn change(grant: &mut Grant<ShardPart, crate::testing::Task>, id: u16, key: &str) {
         let part = grant.get_mut(id).expect("it is held");
         part.shard.changes.push(0, key.as_bytes(), SET);
     }
 
-    fn commit(engine: &mut Engine, grant: &mut Grant<Part, crate::testing::Task>) {
+    fn commit(engine: &mut Engine, grant: &mut Grant<ShardPart, crate::testing::Task>) {
         let args = OwnedArgs::from_slices(&[b"mset"]);
-        let ran = Ran { entry: "mset", args: args.args(), db: 0, served: None, reply: b"+OK\r\n" };
+        let ran = RanCommand { entry: "mset", args: args.args(), db: 0, served: None, reply: b"+OK\r\n" };
         command(engine, grant, ChangedBy(7), ran);
     }
 

@@ -7,26 +7,26 @@
 use std::time::Duration;
 
 use darter_latch::{
-    Cell, Grant, Held, Job, Runner, Waiter, acquire, drive, drive_one, drive_waiting, queue_for,
+    Cell, Grant, Held, LatchJob, Runner, Waiter, acquire, drive, drive_one, drive_waiting, queue_for,
 };
-use darter_txn::{LockSet, Part};
+use darter_txn::{LockSet, ShardPart};
 
 /// A thread that takes shards, and runs the jobs that wait for those it releases.
 pub trait Thread: Runner<Self::Job> {
     /// The jobs that wait for a shard.
-    type Job: Job<Shard = Part>;
+    type Job: LatchJob<Shard = ShardPart>;
 
     /// All shards.
-    fn cells(&self) -> &'static [Cell<Part, Self::Job>];
+    fn cells(&self) -> &'static [Cell<ShardPart, Self::Job>];
 }
 
 /// The way to the shards and to threads, for callers that run no jobs themselves.
 pub trait Post {
     /// The jobs that wait for a shard.
-    type Job: Job<Shard = Part>;
+    type Job: LatchJob<Shard = ShardPart>;
 
     /// All shards.
-    fn cells(&self) -> &'static [Cell<Part, Self::Job>];
+    fn cells(&self) -> &'static [Cell<ShardPart, Self::Job>];
 
     /// Sends a job that has its shards to the thread it belongs to.
     fn send_home(&self, job: Box<Waiter<Self::Job>>);
@@ -40,7 +40,10 @@ pub const BUDGET: u32 = 64;
 
 /// Takes the shards of `wanted`. Errors: one is busy; the shards taken so far wait with the caller's job.
 #[inline]
-pub fn take<T: Thread>(local: &T, wanted: &LockSet) -> Result<Grant<Part, T::Job>, Grant<Part, T::Job>> {
+pub fn take<T: Thread>(
+    local: &T,
+    wanted: &LockSet,
+) -> Result<Grant<ShardPart, T::Job>, Grant<ShardPart, T::Job>> {
     take_all(local.cells(), wanted, SPINS)
 }
 
@@ -50,16 +53,16 @@ pub fn take_patiently<P: Post>(
     post: &P,
     wanted: &LockSet,
     spins: u32,
-) -> Result<Grant<Part, P::Job>, Grant<Part, P::Job>> {
+) -> Result<Grant<ShardPart, P::Job>, Grant<ShardPart, P::Job>> {
     take_all(post.cells(), wanted, spins)
 }
 
 #[inline]
-fn take_all<J: Job<Shard = Part>>(
-    cells: &'static [Cell<Part, J>],
+fn take_all<J: LatchJob<Shard = ShardPart>>(
+    cells: &'static [Cell<ShardPart, J>],
     wanted: &LockSet,
     spins: u32,
-) -> Result<Grant<Part, J>, Grant<Part, J>> {
+) -> Result<Grant<ShardPart, J>, Grant<ShardPart, J>> {
     let mut grant = Grant::empty();
     match acquire(cells, wanted.ids(), &mut grant, spins) {
         Ok(()) => Ok(grant),
@@ -69,36 +72,36 @@ fn take_all<J: Job<Shard = Part>>(
 
 /// Takes the shard of a command about one key; `None` if it is busy.
 #[inline(always)]
-pub fn take_one<J>(cell: &'static Cell<Part, J>) -> Option<Held<Part, J>> {
+pub fn take_one<J>(cell: &'static Cell<ShardPart, J>) -> Option<Held<ShardPart, J>> {
     cell.take_spinning(SPINS)
 }
 
 /// As [`take_one`], with `spins` looks.
 #[inline(always)]
-pub fn take_one_patiently<J>(cell: &'static Cell<Part, J>, spins: u32) -> Option<Held<Part, J>> {
+pub fn take_one_patiently<J>(cell: &'static Cell<ShardPart, J>, spins: u32) -> Option<Held<ShardPart, J>> {
     cell.take_spinning(spins)
 }
 
 /// Takes a shard if it is free this moment: for work that may as well come later.
 #[inline(always)]
-pub fn try_one<J>(cell: &'static Cell<Part, J>) -> Option<Held<Part, J>> {
+pub fn try_one<J>(cell: &'static Cell<ShardPart, J>) -> Option<Held<ShardPart, J>> {
     cell.try_take()
 }
 
 /// Releases shards; the jobs that wait for them run now.
 #[inline]
-pub fn release<T: Thread>(local: &mut T, grant: Grant<Part, T::Job>) {
+pub fn release<T: Thread>(local: &mut T, grant: Grant<ShardPart, T::Job>) {
     drive(local.cells(), grant, local, BUDGET);
 }
 
 /// Releases shards while the caller holds others: the jobs that wait for them run on their own threads.
-pub fn release_among_others<T: Thread>(local: &mut T, grant: Grant<Part, T::Job>) {
+pub fn release_among_others<T: Thread>(local: &mut T, grant: Grant<ShardPart, T::Job>) {
     drive(local.cells(), grant, local, 0);
 }
 
 /// Releases one shard; the jobs that wait for it run now.
 #[inline(always)]
-pub fn release_one<T: Thread>(local: &mut T, held: Held<Part, T::Job>) {
+pub fn release_one<T: Thread>(local: &mut T, held: Held<ShardPart, T::Job>) {
     if let Some((held, job)) = held.release() {
         drive_waiting(local.cells(), held, job, local, BUDGET);
     }
@@ -106,7 +109,7 @@ pub fn release_one<T: Thread>(local: &mut T, held: Held<Part, T::Job>) {
 
 /// Releases several shards, and runs the jobs that wait once all of them are free.
 #[inline]
-pub fn release_each<T: Thread>(local: &mut T, shards: &mut Vec<Held<Part, T::Job>>) {
+pub fn release_each<T: Thread>(local: &mut T, shards: &mut Vec<Held<ShardPart, T::Job>>) {
     let mut waiting = Vec::new();
     while let Some(held) = shards.pop() {
         waiting.extend(held.release());
@@ -122,7 +125,7 @@ pub fn queue<P: Post>(post: &P, job: P::Job) -> Option<Box<Waiter<P::Job>>> {
 }
 
 /// Takes a shard for a thread that serves nobody, which sleeps while others have it.
-pub fn take_asleep<J>(cell: &'static Cell<Part, J>) -> Held<Part, J> {
+pub fn take_asleep<J>(cell: &'static Cell<ShardPart, J>) -> Held<ShardPart, J> {
     let mut nap = Duration::from_micros(20);
     loop {
         if let Some(held) = cell.take_spinning(1000) {
@@ -135,10 +138,10 @@ pub fn take_asleep<J>(cell: &'static Cell<Part, J>) -> Held<Part, J> {
 }
 
 /// Releases a shard on behalf of a caller that runs no commands: jobs that wait for it are sent to their threads.
-pub fn release_as_stranger<P: Post>(post: &P, held: Held<Part, P::Job>) {
+pub fn release_as_stranger<P: Post>(post: &P, held: Held<ShardPart, P::Job>) {
     struct Postman<'a, P>(&'a P);
     impl<P: Post> Runner<P::Job> for Postman<'_, P> {
-        fn run(&mut self, job: Box<Waiter<P::Job>>) -> Grant<Part, P::Job> {
+        fn run(&mut self, job: Box<Waiter<P::Job>>) -> Grant<ShardPart, P::Job> {
             self.hand_over(job);
             Grant::empty()
         }

@@ -3,8 +3,8 @@
 //! Called before a lease, and for each command of a script or transaction whose shards are held. It takes no shard.
 
 use darter_command::{Reach, Spec};
-use darter_latch::{Grant, Job};
-use darter_txn::{LockSet, Part, Router, ShardSet};
+use darter_latch::{Grant, LatchJob};
+use darter_txn::{LockSet, Router, ShardPart, ShardSet};
 use darter_wire::Args;
 
 /// The shards `spec` needs for `args`.
@@ -51,11 +51,11 @@ fn add_linked(spec: &Spec, args: Args<'_>, router: &Router, set: &mut LockSet, a
 
 /// The shards that a command needs beside those of `grant`, which it has taken: what its keys name may have changed while
 /// it waited for them. While the shards of the keys are held it stands still.
-pub fn lacks<J: Job<Shard = Part>>(
+pub fn lacks<J: LatchJob<Shard = ShardPart>>(
     spec: &Spec,
     args: Args<'_>,
     router: &Router,
-    grant: &Grant<Part, J>,
+    grant: &Grant<ShardPart, J>,
 ) -> Option<LockSet> {
     if !matches!(spec.reach, Reach::Linked(..)) || !router.links().is_any() {
         return None;
@@ -65,7 +65,10 @@ pub fn lacks<J: Job<Shard = Part>>(
 }
 
 /// The shards of a grant as commands see them.
-pub fn set_of<'a, J: Job<Shard = Part>>(router: &'a Router, grant: &'a mut Grant<Part, J>) -> ShardSet<'a> {
+pub fn set_of<'a, J: LatchJob<Shard = ShardPart>>(
+    router: &'a Router,
+    grant: &'a mut Grant<ShardPart, J>,
+) -> ShardSet<'a> {
     let is_one = grant.len() == 1;
     let mut held = grant.iter_mut().map(|held| (held.id(), &mut **held));
     match held.next() {

@@ -6,34 +6,34 @@ use std::sync::OnceLock;
 
 use darter_base::hash::KeyHasher;
 use darter_command::{Ctx, Env, FAMILIES, Spec};
-use darter_latch::{Cell, Grant, Held, Job, Runner, Waiter};
+use darter_latch::{Cell, Grant, Held, LatchJob, Runner, Waiter};
 use darter_store::Shard;
 use darter_store::change::{Change, Class, Event};
 use darter_txn::waiters::Parked;
-use darter_txn::{LockSet, Part, Router, ShardSet};
+use darter_txn::{LockSet, Router, ShardPart, ShardSet};
 use darter_wire::{Args, Reply};
 
-use crate::blocking::{self, Blocking, Waiting};
-use crate::commit::{ChangedBy, Ran, Sinks};
+use crate::blocking::{self, BlockedKeys, Blocking};
+use crate::commit::{ChangedBy, RanCommand, Sinks};
 use crate::lease::{self, Post, Thread};
 
 /// A job that waits for shards and counts a change in each of them.
 pub struct Task {
     name: &'static str,
     wanted: LockSet,
-    grant: Grant<Part, Task>,
+    grant: Grant<ShardPart, Task>,
 }
 
 impl Task {
-    pub fn new(name: &'static str, wanted: &LockSet, grant: Grant<Part, Task>) -> Task {
+    pub fn new(name: &'static str, wanted: &LockSet, grant: Grant<ShardPart, Task>) -> Task {
         Task { name, wanted: wanted.clone(), grant }
     }
 }
 
-impl Job for Task {
-    type Shard = Part;
+impl LatchJob for Task {
+    type Shard = ShardPart;
 
-    fn need(&mut self) -> (&[u16], &mut Grant<Part, Task>) {
+    fn need(&mut self) -> (&[u16], &mut Grant<ShardPart, Task>) {
         (self.wanted.ids(), &mut self.grant)
     }
 }
@@ -47,19 +47,19 @@ pub fn router() -> &'static Router {
 }
 
 /// Shards that are free.
-pub fn cells(len: u16) -> &'static [Cell<Part, Task>] {
+pub fn cells(len: u16) -> &'static [Cell<ShardPart, Task>] {
     let cell = |id: u16| {
         let hasher = router().hasher();
         let mut shard = Shard::new(1, u64::from(id), *hasher).expect("address space for a shard");
         shard.share_links(std::sync::Arc::clone(router().links()));
-        Cell::new(id, Part::new(shard, *hasher))
+        Cell::new(id, ShardPart::new(shard, *hasher))
     };
     Box::leak((0..len).map(cell).collect())
 }
 
 /// A thread whose sinks write down what they hear.
 pub struct Engine {
-    cells: &'static [Cell<Part, Task>],
+    cells: &'static [Cell<ShardPart, Task>],
     /// What happened, a line each.
     pub log: Vec<String>,
     /// Jobs that others have sent home.
@@ -75,7 +75,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new(cells: &'static [Cell<Part, Task>]) -> Engine {
+    pub fn new(cells: &'static [Cell<ShardPart, Task>]) -> Engine {
         Engine {
             cells,
             log: Vec::new(),
@@ -98,7 +98,7 @@ impl Engine {
 }
 
 impl Runner<Task> for Engine {
-    fn run(&mut self, mut job: Box<Waiter<Task>>) -> Grant<Part, Task> {
+    fn run(&mut self, mut job: Box<Waiter<Task>>) -> Grant<ShardPart, Task> {
         let mut grant = std::mem::take(&mut job.grant);
         let ids: Vec<String> = job.wanted.ids().iter().map(u16::to_string).collect();
         self.log.push(format!("run {} over {}", job.name, ids.join(" ")));
@@ -115,7 +115,7 @@ impl Runner<Task> for Engine {
 impl Thread for Engine {
     type Job = Task;
 
-    fn cells(&self) -> &'static [Cell<Part, Task>] {
+    fn cells(&self) -> &'static [Cell<ShardPart, Task>] {
         self.cells
     }
 }
@@ -123,7 +123,7 @@ impl Thread for Engine {
 impl Post for Engine {
     type Job = Task;
 
-    fn cells(&self) -> &'static [Cell<Part, Task>] {
+    fn cells(&self) -> &'static [Cell<ShardPart, Task>] {
         self.cells
     }
 
@@ -146,25 +146,25 @@ impl Sinks for Engine {
         router()
     }
 
-    fn note(&mut self, mut set: ShardSet<'_>, ran: Option<Ran<'_, &'static str>>) {
+    fn note(&mut self, mut set: ShardSet<'_>, ran: Option<RanCommand<'_, &'static str>>) {
         set.each_mut(|_, part| drop(part.shard.changes.take_notes()));
         self.log.push(format!("journal {}", ran.map_or("-", |ran| ran.entry)));
     }
 
     fn note_values<'k>(
         &mut self,
-        _: &mut Grant<Part, Task>,
+        _: &mut Grant<ShardPart, Task>,
         _: usize,
         names: impl Iterator<Item = &'k [u8]>,
     ) {
         self.log.push(format!("values {}", names.count()));
     }
 
-    fn make_room(&mut self, _: &mut Held<Part, Task>) {
+    fn make_room(&mut self, _: &mut Held<ShardPart, Task>) {
         self.log.push("room".to_owned());
     }
 
-    fn make_room_in(&mut self, _: &mut Grant<Part, Task>) {
+    fn make_room_in(&mut self, _: &mut Grant<ShardPart, Task>) {
         self.log.push("room".to_owned());
     }
 
@@ -176,7 +176,7 @@ impl Sinks for Engine {
         true
     }
 
-    fn invalidate(&mut self, _: &mut Grant<Part, Task>, changes: &[Change], by: ChangedBy) {
+    fn invalidate(&mut self, _: &mut Grant<ShardPart, Task>, changes: &[Change], by: ChangedBy) {
         self.log.push(format!("invalidate {} by {}", keys(changes), by.0));
     }
 
@@ -184,7 +184,7 @@ impl Sinks for Engine {
         &mut self.sent_before
     }
 
-    fn serve(&mut self, grant: &mut Grant<Part, Task>, _: usize, key: &[u8]) {
+    fn serve(&mut self, grant: &mut Grant<ShardPart, Task>, _: usize, key: &[u8]) {
         let key = String::from_utf8_lossy(key).into_owned();
         self.log.push(format!("serve {key}"));
         blocking::serve(self, grant, 0, key.as_bytes());
@@ -209,7 +209,7 @@ pub fn run_body<'a>(
     args: Args<'_>,
     only_key: Option<&'a [u8]>,
     out: &mut Vec<u8>,
-) -> Option<Box<darter_command::Wait>> {
+) -> Option<Box<darter_command::BlockingWait>> {
     static ENV: OnceLock<Env> = OnceLock::new();
     let mut ctx = Ctx::new(set, ENV.get_or_init(Env::default), 0, 1, NOW_MS, None);
     ctx.only_key = only_key;
@@ -240,7 +240,7 @@ impl Blocking for Engine {
         NOW_MS
     }
 
-    fn ends(&mut self, ticket: &Parked, waiting: &Waiting<u64, &'static str>) -> bool {
+    fn ends(&mut self, ticket: &Parked, waiting: &BlockedKeys<u64, &'static str>) -> bool {
         let is_refused = self.refused.contains(&waiting.origin);
         if is_refused {
             self.log.push(format!("refuse {}", waiting.origin));
@@ -252,19 +252,19 @@ impl Blocking for Engine {
     fn try_again<'a>(
         &'a mut self,
         set: ShardSet<'a>,
-        waiting: &Waiting<u64, &'static str>,
+        waiting: &BlockedKeys<u64, &'static str>,
         only_key: Option<&'a [u8]>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         run_body(set, waiting.entry, waiting.args(), only_key, out).is_none().then_some(())
     }
 
-    fn answer(&mut self, waiting: &Waiting<u64, &'static str>, (): (), reply: Vec<u8>) {
+    fn answer(&mut self, waiting: &BlockedKeys<u64, &'static str>, (): (), reply: Vec<u8>) {
         let reply = String::from_utf8_lossy(&reply).replace("\r\n", " ");
         self.log.push(format!("answer {}: {}", waiting.origin, reply.trim_end()));
     }
 
-    fn remember(&mut self, _: &mut Grant<Part, Task>, _: &Waiting<u64, &'static str>) {}
+    fn remember(&mut self, _: &mut Grant<ShardPart, Task>, _: &BlockedKeys<u64, &'static str>) {}
 
     fn post(&mut self, origin: u64, ticket: Parked, wanted: LockSet) {
         self.log.push(format!("later {origin}"));

@@ -5,7 +5,7 @@
 //! (less the loop: `nothing`) for `valgrind --tool=callgrind --toggle-collect='index_cost::measured_*'
 //! --callgrind-out-file=/dev/null`.
 
-use darter_index::{Index, Position};
+use darter_index::{Index, ScanPosition};
 use darter_slab::Handle;
 use std::hint::black_box;
 use std::time::Instant;
@@ -86,7 +86,7 @@ fn measured_remove(indexes: &mut [Index], from: u32) {
 fn measured_scan(indexes: &[Index]) -> usize {
     let mut emitted = 0;
     for index in indexes {
-        let mut at = Some(Position::START);
+        let mut at = Some(ScanPosition::START);
         while let Some(position) = at {
             at = index.scan(position, hash_of, |_| emitted += 1);
         }

@@ -26,11 +26,11 @@ const ALL_DISPLACED: u64 = 0x88_8888_8888;
 /// A line. All zeros is an empty one.
 #[derive(Copy, Clone)]
 #[repr(C, align(64))]
-pub(crate) struct Bucket {
+pub(crate) struct IndexBucket {
     tags: [u8; SLOTS],
     // Four bits a slot, low half first: `FREQUENCY`, `MAIN`, `DISPLACED`.
     flags: [u8; SLOTS / 2],
-    /// Other lines with entries of this home. In the stash: see `Segment`.
+    /// Other lines with entries of this home. In the stash: see `IndexSegment`.
     pub overflow: u8,
     handles: [Handle; SLOTS],
     /// No entry of the line expires before this.
@@ -41,7 +41,7 @@ pub(crate) struct Bucket {
     ages: u32,
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<IndexBucket>() == 64);
 
 /// For every generation, its bits in the planes of all slots.
 const PLANES: [u32; 8] = {
@@ -60,9 +60,9 @@ const FIRST: u32 = 1 | 1 << SLOTS | 1 << (2 * SLOTS);
 
 /// Slots of a line, as one bit in every four of its flags.
 #[derive(Copy, Clone)]
-pub(crate) struct Slots(u64);
+pub(crate) struct BucketSlots(u64);
 
-impl Iterator for Slots {
+impl Iterator for BucketSlots {
     type Item = usize;
 
     #[inline]
@@ -78,7 +78,7 @@ impl Iterator for Slots {
 
 /// An entry on its way into a line.
 #[derive(Copy, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     pub handle: Handle,
     pub due: Due,
     pub tag: u8,
@@ -86,8 +86,8 @@ pub(crate) struct Entry {
     pub age: u8,
 }
 
-impl Bucket {
-    pub(crate) const EMPTY: Bucket = Bucket {
+impl IndexBucket {
+    pub(crate) const EMPTY: IndexBucket = IndexBucket {
         tags: [0; SLOTS],
         flags: [0; SLOTS / 2],
         overflow: 0,
@@ -127,14 +127,14 @@ impl Bucket {
 
     /// The slots that hold entries of the line before this one.
     #[inline]
-    pub(crate) fn displaced(&self) -> Slots {
-        Slots(self.displaced_bits())
+    pub(crate) fn displaced(&self) -> BucketSlots {
+        BucketSlots(self.displaced_bits())
     }
 
     /// The first entry at home of a full line.
     #[inline]
     pub(crate) fn first_at_home(&self) -> Option<usize> {
-        Slots(self.displaced_bits() ^ ALL_DISPLACED).next()
+        BucketSlots(self.displaced_bits() ^ ALL_DISPLACED).next()
     }
 
     /// The slot of the first entry that belongs to the line before this one.
@@ -214,8 +214,8 @@ impl Bucket {
 
     /// The entry of slot `i` with the line's bound, which is at most its own.
     #[inline]
-    pub(crate) fn entry(&self, i: usize) -> Entry {
-        Entry {
+    pub(crate) fn entry(&self, i: usize) -> IndexEntry {
+        IndexEntry {
             handle: self.handles[i],
             due: self.due,
             tag: self.tags[i],
@@ -226,7 +226,7 @@ impl Bucket {
 
     /// Fills the empty slot `i`; `now` orders the bounds.
     #[inline]
-    pub(crate) fn put(&mut self, i: usize, entry: Entry, now: Due) {
+    pub(crate) fn put(&mut self, i: usize, entry: IndexEntry, now: Due) {
         debug_assert!(self.tags[i] == 0 && entry.tag != 0);
         self.tags[i] = entry.tag;
         self.handles[i] = entry.handle;
@@ -240,7 +240,7 @@ impl Bucket {
 
     /// Empties slot `i`.
     #[inline]
-    pub(crate) fn take(&mut self, i: usize) -> Entry {
+    pub(crate) fn take(&mut self, i: usize) -> IndexEntry {
         let entry = self.entry(i);
         self.tags[i] = 0;
         self.set_flags(i, 0);

@@ -1,13 +1,13 @@
 //! Growing and shrinking by one segment at a time.
 
-use crate::bucket::{DISPLACED, Entry, SATURATED, SLOTS};
+use crate::bucket::{DISPLACED, IndexEntry, SATURATED, SLOTS};
 #[cfg(test)]
 use crate::bucket::{NEXT, STASHED};
 use crate::due::Due;
 use crate::hash;
-use crate::index::{Index, SPILLED, Slot, Spilled};
+use crate::index::{Index, IndexSlot, SPILLED, Spilled};
 use crate::scan::span_of;
-use crate::segment::{HOMES, LINES, Segment, before};
+use crate::segment::{HOMES, IndexSegment, LINES, before};
 use darter_slab::Handle;
 use std::ptr::NonNull;
 
@@ -79,7 +79,7 @@ impl Index {
             return;
         }
         let segments = 1 << depth;
-        self.directory = (0..segments).map(|_| leak(Box::new(Segment::new(depth as u8)))).collect();
+        self.directory = (0..segments).map(|_| leak(Box::new(IndexSegment::new(depth as u8)))).collect();
         (self.shift, self.segments, self.deepest) = (32 - depth as u8, segments, segments);
         self.merge_below = usize::MAX;
     }
@@ -90,12 +90,12 @@ impl Index {
     pub(crate) fn insert_growing(
         &mut self,
         hash: u64,
-        entry: Entry,
+        entry: IndexEntry,
         mut hash_of: impl FnMut(Handle) -> u64,
-    ) -> Slot {
+    ) -> IndexSlot {
         let place = hash::place(hash);
         if self.directory.is_empty() {
-            self.directory = vec![leak(Box::new(Segment::new(0)))];
+            self.directory = vec![leak(Box::new(IndexSegment::new(0)))];
             (self.shift, self.segments, self.deepest) = (32, 1, 1);
         }
         loop {
@@ -103,12 +103,12 @@ impl Index {
             if let Some(spot) =
                 self.segment_mut(place).and_then(|segment| segment.place(hash::home(hash), entry, now))
             {
-                return Slot { place, spot };
+                return IndexSlot { place, spot };
             }
             // Each split makes one segment deeper and depth ends at 32, so this loop ends.
             if !self.split(place, &mut hash_of) {
                 self.spill_entry(hash, entry);
-                return Slot { place, spot: SPILLED | (self.spill.len() - 1) as u32 };
+                return IndexSlot { place, spot: SPILLED | (self.spill.len() - 1) as u32 };
             }
         }
     }
@@ -127,7 +127,7 @@ impl Index {
         segment.each(|_, entry| hashes.push(hash_of(entry.handle)));
         let now = self.now;
         let bit = 31 - depth;
-        let mut upper = Box::new(Segment::new(depth + 1));
+        let mut upper = Box::new(IndexSegment::new(depth + 1));
         upper.copy_marks(segment);
         upper.copy_generations(segment);
         if let Some(past) = &mut self.past {
@@ -178,7 +178,7 @@ impl Index {
             self.merge_round_len = 0;
             return false;
         }
-        let mut merged = Box::new(Segment::new(depth - 1));
+        let mut merged = Box::new(IndexSegment::new(depth - 1));
         merged.copy_marks(lower);
         merged.copy_generations(lower);
         merged.set_past_id(lower.past_id());
@@ -216,24 +216,24 @@ impl Index {
             self.shift += 1;
             let depth = 32 - self.shift;
             // SAFETY: every entry of the directory is a live segment, borrowed here for one read.
-            let is_deepest = |segment: &&NonNull<Segment>| unsafe { segment.as_ref() }.depth() == depth;
+            let is_deepest = |segment: &&NonNull<IndexSegment>| unsafe { segment.as_ref() }.depth() == depth;
             self.deepest = self.directory.iter().filter(is_deepest).count();
         }
     }
 
     /// Names `segment` in all directory entries of the range of depth `depth` that starts at `start`.
-    fn point(&mut self, start: u32, depth: u8, segment: NonNull<Segment>) {
+    fn point(&mut self, start: u32, depth: u8, segment: NonNull<IndexSegment>) {
         let first = (u64::from(start) >> self.shift) as usize;
         let count = 1 << (32 - self.shift - depth);
         self.directory[first..first + count].fill(segment);
     }
 
-    fn entry_of(&self, place: u32) -> NonNull<Segment> {
+    fn entry_of(&self, place: u32) -> NonNull<IndexSegment> {
         self.directory[(u64::from(place) >> self.shift) as usize]
     }
 
     /// Keeps an entry outside the segments; a saturated count in its home marks this.
-    fn spill_entry(&mut self, hash: u64, entry: Entry) {
+    fn spill_entry(&mut self, hash: u64, entry: IndexEntry) {
         if let Some(segment) = self.segment_mut(hash::place(hash)) {
             segment.lines[hash::home(hash)].overflow |= SATURATED;
         }
@@ -252,11 +252,17 @@ impl Index {
     }
 }
 
-impl Segment {
+impl IndexSegment {
     /// Moves the entries with bit `bit` of their place set to `upper` and moves entries to their home lines if they
     /// have room. Returns the entries that fit in neither, with their hashes. `hashes` are those of all entries in
     /// the order of `each`.
-    fn divide(&mut self, upper: &mut Segment, bit: u8, hashes: &[u64], now: Due) -> Vec<(u64, Entry)> {
+    fn divide(
+        &mut self,
+        upper: &mut IndexSegment,
+        bit: u8,
+        hashes: &[u64],
+        now: Due,
+    ) -> Vec<(u64, IndexEntry)> {
         let mut away = Vec::with_capacity(LINES * SLOTS / 4);
         let mut hashes = hashes.iter();
         for (at, line) in self.lines.iter_mut().enumerate() {
@@ -290,7 +296,7 @@ impl Segment {
     }
 
     /// Calls `visit` with every entry, as if it were at home, and with its home unless it is in the stash.
-    fn each(&self, mut visit: impl FnMut(Option<usize>, Entry)) {
+    fn each(&self, mut visit: impl FnMut(Option<usize>, IndexEntry)) {
         for (at, line) in self.lines.iter().enumerate() {
             let mut used = line.occupied();
             while used != 0 {
@@ -335,7 +341,7 @@ impl Index {
 }
 
 #[cfg(test)]
-impl Segment {
+impl IndexSegment {
     fn check(&self, start: u32, end: u64, hash_of: impl Fn(Handle) -> u64) {
         let mut stashed = [0; HOMES];
         for (at, line) in self.lines.iter().enumerate() {
@@ -374,6 +380,6 @@ fn merge_below(len: usize) -> usize {
     len - len / MERGE_AGAIN_PART
 }
 
-fn leak(segment: Box<Segment>) -> NonNull<Segment> {
+fn leak(segment: Box<IndexSegment>) -> NonNull<IndexSegment> {
     NonNull::from(Box::leak(segment))
 }

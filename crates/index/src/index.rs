@@ -1,10 +1,10 @@
 //! The index itself: find, insert, remove, and the bits of one entry. Growth, scans and sweeps are beside it.
 
-use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN, NEXT, SATURATED, STASHED};
+use crate::bucket::{FREQUENCY, IndexBucket, IndexEntry, MAIN, NEXT, SATURATED, STASHED};
 use crate::due::Due;
 use crate::hash;
-use crate::past::Past;
-use crate::segment::{HOMES, Segment, Spot, after};
+use crate::past::PastIndex;
+use crate::segment::{HOMES, IndexSegment, Spot, after};
 use darter_slab::Handle;
 use std::ptr::NonNull;
 
@@ -13,7 +13,7 @@ pub struct Index {
     // Length 0 or 1 << (32 - shift). Entry i is the segment of all places p with p >> shift == i; a segment of depth d
     // fills 1 << (32 - shift - d) neighbouring entries. Each segment is a leaked box, owned by its entries together
     // and reachable through this table only.
-    pub(crate) directory: Vec<NonNull<Segment>>,
+    pub(crate) directory: Vec<NonNull<IndexSegment>>,
     // 32 - depth of the directory, 0..=32.
     pub(crate) shift: u8,
     pub(crate) len: usize,
@@ -33,14 +33,14 @@ pub struct Index {
     // The running snapshot, which marks the homes it has written; 0 without one.
     pub(crate) epoch: u16,
     // The fingerprints of recently evicted entries, while eviction is by use.
-    pub(crate) past: Option<Past>,
+    pub(crate) past: Option<PastIndex>,
     // Entries of the visited segments for which no victim was chosen yet.
     pub(crate) visited: u32,
 }
 
 /// Entries of one line whose tag is that of a hash; an iterator over their handles.
 pub struct Probe<'a> {
-    line: &'a Bucket,
+    line: &'a IndexBucket,
     found: u32,
     // Of the handle given last.
     slot: usize,
@@ -77,7 +77,7 @@ impl Iterator for Probe<'_> {
 /// The place of an entry, valid until the next call that inserts, removes or merges. A stale one names some other
 /// slot of the same index, or none.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Slot {
+pub struct IndexSlot {
     pub(crate) place: u32,
     // Line and slot, or `SPILLED` and a position in the spill.
     pub(crate) spot: Spot,
@@ -87,7 +87,7 @@ pub struct Slot {
 #[derive(Copy, Clone)]
 pub(crate) struct Spilled {
     pub hash: u64,
-    pub entry: Entry,
+    pub entry: IndexEntry,
 }
 
 pub(crate) const SPILLED: u32 = 1 << 31;
@@ -136,9 +136,9 @@ impl Index {
 
     /// Bytes of segments, directory and spill.
     pub fn bytes(&self) -> usize {
-        self.past.as_ref().map_or(0, Past::bytes)
-            + self.segments * size_of::<Segment>()
-            + self.directory.capacity() * size_of::<NonNull<Segment>>()
+        self.past.as_ref().map_or(0, PastIndex::bytes)
+            + self.segments * size_of::<IndexSegment>()
+            + self.directory.capacity() * size_of::<NonNull<IndexSegment>>()
             + self.spill.capacity() * size_of::<Spilled>()
     }
 
@@ -168,7 +168,7 @@ impl Index {
 
     /// The entry of `hash` for which `eq` returns true. `eq` is called once in 256 times for another key's record.
     #[inline(always)]
-    pub fn find(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
+    pub fn find(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<IndexSlot> {
         let place = hash::place(hash);
         let segment = self.segment(place)?;
         let home = hash::home(hash);
@@ -177,7 +177,7 @@ impl Index {
         while found != 0 {
             let i = found.trailing_zeros();
             if eq(line.handle(i as usize)) {
-                return Some(Slot { place, spot: home as u32 * 16 + i });
+                return Some(IndexSlot { place, spot: home as u32 * 16 + i });
             }
             found &= found - 1;
         }
@@ -208,7 +208,7 @@ impl Index {
 
     /// The handle of an entry.
     #[inline]
-    pub fn handle(&self, s: Slot) -> Handle {
+    pub fn handle(&self, s: IndexSlot) -> Handle {
         match self.segment(s.place) {
             Some(segment) if s.spot & SPILLED == 0 => segment.lines[line_of(s)].handle(slot_of(s)),
             _ => self
@@ -220,7 +220,7 @@ impl Index {
 
     /// Replaces an entry's handle, after its record has moved.
     #[inline]
-    pub fn set_handle(&mut self, s: Slot, h: Handle) {
+    pub fn set_handle(&mut self, s: IndexSlot, h: Handle) {
         if s.spot & SPILLED != 0 {
             if let Some(spilled) = self.spill.get_mut((s.spot & !SPILLED) as usize) {
                 spilled.entry.handle = h;
@@ -233,10 +233,10 @@ impl Index {
     /// Adds an entry that the caller knows to be absent. `hash_of` is asked for the hashes of other entries when
     /// their segment splits. Cost: a split every 300 inserts, about 600 calls of `hash_of`.
     #[inline]
-    pub fn insert(&mut self, hash: u64, h: Handle, hash_of: impl FnMut(Handle) -> u64) -> Slot {
+    pub fn insert(&mut self, hash: u64, h: Handle, hash_of: impl FnMut(Handle) -> u64) -> IndexSlot {
         debug_assert!(!h.is_none());
         let place = hash::place(hash);
-        let mut entry = Entry { handle: h, due: Due::NEVER, tag: hash::tag(hash), flags: 0, age: 0 };
+        let mut entry = IndexEntry { handle: h, due: Due::NEVER, tag: hash::tag(hash), flags: 0, age: 0 };
         if self.past.is_some() {
             self.stamp(hash, &mut entry);
         }
@@ -245,14 +245,14 @@ impl Index {
         if let Some(segment) = self.segment_mut(place)
             && let Some(spot) = segment.place(hash::home(hash), entry, now)
         {
-            return Slot { place, spot };
+            return IndexSlot { place, spot };
         }
         self.insert_growing(hash, entry, hash_of)
     }
 
     /// Removes an entry; `hash` is its hash. Returns its handle.
     #[inline]
-    pub fn remove(&mut self, s: Slot, hash: u64) -> Handle {
+    pub fn remove(&mut self, s: IndexSlot, hash: u64) -> Handle {
         if s.spot & SPILLED != 0 {
             let at = (s.spot & !SPILLED) as usize;
             if at >= self.spill.len() {
@@ -277,12 +277,12 @@ impl Index {
 
     /// Counts a hit, up to three; the line is written only when that changes something.
     #[inline]
-    pub fn touch(&mut self, s: Slot) {
+    pub fn touch(&mut self, s: IndexSlot) {
         self.change_flags(s, |flags| if flags & FREQUENCY < FREQUENCY { flags + 1 } else { flags });
     }
 
     /// Eviction rank of an entry, 0..=7: its hits, plus four in the main part.
-    pub fn eviction_rank(&self, s: Slot) -> u8 {
+    pub fn eviction_rank(&self, s: IndexSlot) -> u8 {
         match self.segment(s.place) {
             Some(segment) if s.spot & SPILLED == 0 => {
                 segment.lines[line_of(s)].flags(slot_of(s)) & (FREQUENCY | MAIN)
@@ -292,7 +292,7 @@ impl Index {
     }
 
     /// Gives an entry a standing, 0..=7.
-    pub fn set_standing(&mut self, s: Slot, standing: u8) {
+    pub fn set_standing(&mut self, s: IndexSlot, standing: u8) {
         let standing = standing & (FREQUENCY | MAIN);
         self.change_flags(s, |flags| flags & !(FREQUENCY | MAIN) | standing);
         if let Some((segment, Some(past))) = self.segment_and_past(s.place) {
@@ -311,20 +311,20 @@ impl Index {
             at += 1 << (32 - self.shift - segment.depth());
         }
         self.spill = Vec::new();
-        self.past = self.past.take().map(|_| Past::default());
+        self.past = self.past.take().map(|_| PastIndex::default());
         (self.shift, self.len, self.segments, self.deepest, self.merge_at) = (32, 0, 0, 0, 0);
         (self.merge_round_len, self.merge_below) = (0, 0);
     }
 
     #[inline]
-    pub(crate) fn segment(&self, place: u32) -> Option<&Segment> {
+    pub(crate) fn segment(&self, place: u32) -> Option<&IndexSegment> {
         let segment = self.directory.get((u64::from(place) >> self.shift) as usize)?;
         // SAFETY: every entry of the directory is a live segment; `&self` keeps all of them from being changed.
         Some(unsafe { segment.as_ref() })
     }
 
     #[inline]
-    pub(crate) fn segment_mut(&mut self, place: u32) -> Option<&mut Segment> {
+    pub(crate) fn segment_mut(&mut self, place: u32) -> Option<&mut IndexSegment> {
         let segment = self.directory.get_mut((u64::from(place) >> self.shift) as usize)?;
         // SAFETY: as `segment`; `&mut self` makes this the only borrow of any segment.
         Some(unsafe { segment.as_mut() })
@@ -332,7 +332,10 @@ impl Index {
 
     /// A segment, and the fingerprints if eviction is by use.
     #[inline]
-    pub(crate) fn segment_and_past(&mut self, place: u32) -> Option<(&mut Segment, Option<&mut Past>)> {
+    pub(crate) fn segment_and_past(
+        &mut self,
+        place: u32,
+    ) -> Option<(&mut IndexSegment, Option<&mut PastIndex>)> {
         let segment = self.directory.get_mut((u64::from(place) >> self.shift) as usize)?;
         // SAFETY: as `segment_mut`; `past` owns none of the segments.
         Some((unsafe { segment.as_mut() }, self.past.as_mut()))
@@ -341,7 +344,7 @@ impl Index {
     /// The second part of [`Index::find`], for an entry that is not in its home line. Searches the next line, the
     /// stash and the spill, as far as the overflow marks of the home line require.
     #[inline(never)]
-    pub fn find_away(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<Slot> {
+    pub fn find_away(&self, hash: u64, mut eq: impl FnMut(Handle) -> bool) -> Option<IndexSlot> {
         let place = hash::place(hash);
         let segment = self.segment(place)?;
         let (home, tag) = (hash::home(hash), hash::tag(hash));
@@ -351,7 +354,7 @@ impl Index {
             while found != 0 {
                 let i = found.trailing_zeros();
                 if eq(segment.lines[line].handle(i as usize)) {
-                    return Some(Slot { place, spot: line as u32 * 16 + i });
+                    return Some(IndexSlot { place, spot: line as u32 * 16 + i });
                 }
                 found &= found - 1;
             }
@@ -373,11 +376,11 @@ impl Index {
             return None;
         }
         let at = self.spill.iter().position(|spilled| spilled.hash == hash && eq(spilled.entry.handle))?;
-        Some(Slot { place, spot: SPILLED | at as u32 })
+        Some(IndexSlot { place, spot: SPILLED | at as u32 })
     }
 
     #[inline]
-    fn change_flags(&mut self, s: Slot, change: impl Fn(u8) -> u8) {
+    fn change_flags(&mut self, s: IndexSlot, change: impl Fn(u8) -> u8) {
         if s.spot & SPILLED != 0 {
             return;
         }
@@ -405,12 +408,12 @@ impl Drop for Index {
 
 /// The line of a slot that is not spilled.
 #[inline]
-pub(crate) fn line_of(s: Slot) -> usize {
+pub(crate) fn line_of(s: IndexSlot) -> usize {
     (s.spot >> 4) as usize & 63
 }
 
 /// The slot in its line.
 #[inline]
-pub(crate) fn slot_of(s: Slot) -> usize {
+pub(crate) fn slot_of(s: IndexSlot) -> usize {
     s.spot as usize & 15
 }

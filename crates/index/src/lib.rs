@@ -21,5 +21,5 @@ mod sweep;
 mod tests;
 mod victim;
 
-pub use index::{Index, Probe, Slot};
-pub use scan::Position;
+pub use index::{Index, IndexSlot, Probe};
+pub use scan::ScanPosition;

@@ -6,8 +6,8 @@
 
 use crate::hash;
 use crate::index::Index;
-use crate::scan::{Position, span_of};
-use crate::segment::{HOMES, Segment};
+use crate::scan::{ScanPosition, span_of};
+use crate::segment::{HOMES, IndexSegment};
 use darter_slab::Handle;
 
 impl Index {
@@ -37,7 +37,7 @@ impl Index {
     pub fn each_like(&self, hash: u64, hash_of: impl FnMut(Handle) -> u64, emit: impl FnMut(Handle)) {
         let place = hash::place(hash);
         if let Some(segment) = self.segment(place) {
-            let at = Position { line: hash::home(hash) as u8, place: span_of(segment, place).0 };
+            let at = ScanPosition { line: hash::home(hash) as u8, place: span_of(segment, place).0 };
             self.scan(at, hash_of, emit);
         }
     }
@@ -46,27 +46,27 @@ impl Index {
     /// by segment, or `None` at the end. From `START` to the end every home is marked, whatever happens in between.
     pub fn mark_next(
         &mut self,
-        at: Position,
+        at: ScanPosition,
         hash_of: impl FnMut(Handle) -> u64,
         emit: impl FnMut(Handle),
-    ) -> Option<Position> {
+    ) -> Option<ScanPosition> {
         let epoch = self.epoch;
         let segment = self.segment_mut(at.place)?;
         let (start, end) = span_of(segment, at.place);
         let home = usize::from(at.line);
         if home < HOMES && segment.lines[home].written != epoch {
             segment.lines[home].written = epoch;
-            self.scan(Position { line: at.line, place: start }, hash_of, emit);
+            self.scan(ScanPosition { line: at.line, place: start }, hash_of, emit);
         }
         if home + 1 < HOMES {
-            return Some(Position { line: at.line + 1, ..at });
+            return Some(ScanPosition { line: at.line + 1, ..at });
         }
-        u32::try_from(end).ok().map(|place| Position { line: 0, place })
+        u32::try_from(end).ok().map(|place| ScanPosition { line: 0, place })
     }
 
     /// Names the records in the line at `at`, for a caller that asks for their memory ahead of `mark_next`.
     #[inline]
-    pub fn each_in_line(&self, at: Position, mut emit: impl FnMut(Handle)) {
+    pub fn each_in_line(&self, at: ScanPosition, mut emit: impl FnMut(Handle)) {
         let Some(line) = self.segment(at.place).and_then(|segment| segment.lines.get(usize::from(at.line)))
         else {
             return;
@@ -79,16 +79,16 @@ impl Index {
     }
 }
 
-impl Segment {
+impl IndexSegment {
     /// Takes over the marks of another segment.
-    pub(crate) fn copy_marks(&mut self, from: &Segment) {
+    pub(crate) fn copy_marks(&mut self, from: &IndexSegment) {
         for (line, from) in self.lines.iter_mut().zip(&from.lines).take(HOMES) {
             line.written = from.written;
         }
     }
 
     /// Returns true if the same homes are marked in both.
-    pub(crate) fn has_marks_of(&self, other: &Segment, epoch: u16) -> bool {
+    pub(crate) fn has_marks_of(&self, other: &IndexSegment, epoch: u16) -> bool {
         let pairs = self.lines.iter().zip(&other.lines).take(HOMES);
         pairs.into_iter().all(|(a, b)| (a.written == epoch) == (b.written == epoch))
     }
@@ -149,7 +149,7 @@ mod tests {
             }
             let cut = there.clone();
             index.set_epoch(epoch);
-            let (mut dump, mut at) = (Vec::new(), Some(Position::START));
+            let (mut dump, mut at) = (Vec::new(), Some(ScanPosition::START));
             while let Some(position) = at {
                 for _ in 0..next(steps as u64) {
                     let h = Handle::from_raw(next(keys) as u32 + 1);

@@ -2,8 +2,8 @@
 //! while eviction is by use. The share of them that comes back decides how long probation should last.
 
 use crate::hash;
-use crate::segment::{HOMES, Segment};
-use crate::victim::{Queues, Way};
+use crate::segment::{HOMES, IndexSegment};
+use crate::victim::{Queues, VictimMode};
 
 /// Fingerprints kept for a home line.
 const KEPT: usize = 5;
@@ -19,20 +19,20 @@ type Rings = [[u16; KEPT]; HOMES];
 
 /// The fingerprints and counts of one segment.
 #[derive(Clone, Copy)]
-struct Memory {
+struct PastMemory {
     rings: Rings,
     queues: Queues,
 }
 
-impl Memory {
-    const EMPTY: Memory = Memory { rings: [[0; KEPT]; HOMES], queues: Queues::UNKNOWN };
+impl PastMemory {
+    const EMPTY: PastMemory = PastMemory { rings: [[0; KEPT]; HOMES], queues: Queues::UNKNOWN };
 }
 
 /// The fingerprints of all segments of an index.
-pub(crate) struct Past {
+pub(crate) struct PastIndex {
     // Those of the first `ALONE` numbers, then those of the others.
-    first: Vec<Memory>,
-    pieces: Vec<Box<[Memory; TOGETHER]>>,
+    first: Vec<PastMemory>,
+    pieces: Vec<Box<[PastMemory; TOGETHER]>>,
     len: u32,
     // Numbers below `len` that no segment has.
     free: Vec<u32>,
@@ -72,9 +72,9 @@ const KNOWN_MIN: u32 = 100;
 const NEWS_OF_SEGMENT: u32 = 5;
 const NEWS_MIN: u32 = 512;
 
-impl Default for Past {
-    fn default() -> Past {
-        Past {
+impl Default for PastIndex {
+    fn default() -> PastIndex {
+        PastIndex {
             first: Vec::new(),
             pieces: Vec::new(),
             len: 0,
@@ -86,10 +86,10 @@ impl Default for Past {
     }
 }
 
-impl Past {
+impl PastIndex {
     pub(crate) fn bytes(&self) -> usize {
-        self.first.capacity() * size_of::<Memory>()
-            + self.pieces.len() * size_of::<[Memory; TOGETHER]>()
+        self.first.capacity() * size_of::<PastMemory>()
+            + self.pieces.len() * size_of::<[PastMemory; TOGETHER]>()
             + self.pieces.capacity() * size_of::<usize>()
             + self.free.capacity() * size_of::<u32>()
     }
@@ -97,19 +97,19 @@ impl Past {
     /// Returns the present parameters of eviction. If popularity changes quickly, old hits count less and new entries
     /// get more time.
     #[inline]
-    pub(crate) fn way(&self) -> Way {
-        Way { probation: self.probation as usize, is_fickle: self.probation > PROBATION_MIN }
+    pub(crate) fn way(&self) -> VictimMode {
+        VictimMode { probation: self.probation as usize, is_fickle: self.probation > PROBATION_MIN }
     }
 
     /// The queues of a segment that has fingerprints.
     #[inline]
-    pub(crate) fn queues(&mut self, segment: &Segment) -> Option<&mut Queues> {
+    pub(crate) fn queues(&mut self, segment: &IndexSegment) -> Option<&mut Queues> {
         segment.past_id().map(|id| &mut self.memory(id).queues)
     }
 
     /// An entry of `segment` came (1) or went (-1).
     #[inline]
-    pub(crate) fn count(&mut self, segment: &Segment, is_main: bool, by: i16) {
+    pub(crate) fn count(&mut self, segment: &IndexSegment, is_main: bool, by: i16) {
         if let Some(queues) = self.queues(segment) {
             queues.count(is_main, by);
         }
@@ -156,7 +156,7 @@ impl Past {
     }
 
     /// Remembers an entry of `segment` that is evicted from probation or, for some homes, from its main part.
-    pub(crate) fn put(&mut self, segment: &mut Segment, hash: u64, from_main: bool) {
+    pub(crate) fn put(&mut self, segment: &mut IndexSegment, hash: u64, from_main: bool) {
         let home = hash::home(hash);
         if from_main && !home.is_multiple_of(ASKED_HOMES) {
             return;
@@ -177,7 +177,7 @@ impl Past {
     }
 
     /// Returns true if an entry that comes to `segment` was recently evicted from probation. Removes its fingerprint.
-    pub(crate) fn take(&mut self, segment: &Segment, hash: u64) -> bool {
+    pub(crate) fn take(&mut self, segment: &IndexSegment, hash: u64) -> bool {
         let Some(id) = segment.past_id() else { return false };
         let home = hash::home(hash);
         let ring = &mut self.memory(id).rings[home];
@@ -202,7 +202,7 @@ impl Past {
     /// Gives up the fingerprints under `id`.
     pub(crate) fn drop(&mut self, id: Option<u32>) {
         if let Some(id) = id {
-            *self.memory(id) = Memory::EMPTY;
+            *self.memory(id) = PastMemory::EMPTY;
             self.free.push(id);
         }
     }
@@ -213,15 +213,15 @@ impl Past {
         }
         if self.first.len() < ALONE {
             self.first.reserve_exact(1);
-            self.first.push(Memory::EMPTY);
+            self.first.push(PastMemory::EMPTY);
         } else if self.len as usize == ALONE + self.pieces.len() * TOGETHER {
-            self.pieces.push(Box::new([Memory::EMPTY; TOGETHER]));
+            self.pieces.push(Box::new([PastMemory::EMPTY; TOGETHER]));
         }
         self.len += 1;
         self.len - 1
     }
 
-    fn memory(&mut self, id: u32) -> &mut Memory {
+    fn memory(&mut self, id: u32) -> &mut PastMemory {
         match (id as usize).checked_sub(ALONE) {
             None => &mut self.first[id as usize],
             Some(at) => &mut self.pieces[at / TOGETHER][at % TOGETHER],

@@ -2,20 +2,20 @@
 
 use crate::bucket::{NEXT, SATURATED, SLOTS, STASHED};
 use crate::hash;
-use crate::index::{Index, Slot};
-use crate::segment::{HOMES, LINES, Segment, after};
+use crate::index::{Index, IndexSlot};
+use crate::segment::{HOMES, IndexSegment, LINES, after};
 use darter_slab::Handle;
 
 /// The position of a scan or a sweep. 38 bits, the same in every index.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Position {
+pub struct ScanPosition {
     pub(crate) line: u8,
     pub(crate) place: u32,
 }
 
-impl Position {
+impl ScanPosition {
     /// Before the first entry.
-    pub const START: Position = Position { line: 0, place: 0 };
+    pub const START: ScanPosition = ScanPosition { line: 0, place: 0 };
 
     /// As a number, 0 for `START`, below 2^38.
     pub fn raw(self) -> u64 {
@@ -23,8 +23,8 @@ impl Position {
     }
 
     /// The inverse of `raw`; higher bits are ignored. Any number is safe to scan from.
-    pub fn from_raw(raw: u64) -> Position {
-        Position { line: raw as u8 & 63, place: (raw >> 6) as u32 }
+    pub fn from_raw(raw: u64) -> ScanPosition {
+        ScanPosition { line: raw as u8 & 63, place: (raw >> 6) as u32 }
     }
 }
 
@@ -36,10 +36,10 @@ impl Index {
     /// stashed entries, and for others only after a merge.
     pub fn scan(
         &self,
-        at: Position,
+        at: ScanPosition,
         mut hash_of: impl FnMut(Handle) -> u64,
         mut emit: impl FnMut(Handle),
-    ) -> Option<Position> {
+    ) -> Option<ScanPosition> {
         let home = usize::from(at.line);
         if home >= HOMES {
             return None;
@@ -70,8 +70,8 @@ impl Index {
             }
         }
         match u32::try_from(end) {
-            Ok(place) => Some(Position { place, ..at }),
-            Err(_) if home + 1 < HOMES => Some(Position { line: at.line + 1, place: 0 }),
+            Ok(place) => Some(ScanPosition { place, ..at }),
+            Err(_) if home + 1 < HOMES => Some(ScanPosition { line: at.line + 1, place: 0 }),
             Err(_) => None,
         }
     }
@@ -94,7 +94,7 @@ impl Index {
     }
 
     /// A random entry, all about equally likely; `random` is 64 random bits. `None`: the index is empty.
-    pub fn sample(&self, random: u64) -> Option<Slot> {
+    pub fn sample(&self, random: u64) -> Option<IndexSlot> {
         if self.len == 0 {
             return None;
         }
@@ -104,7 +104,7 @@ impl Index {
             let spot = ((u64::from(bits as u32) * (LINES * SLOTS) as u64) >> 32) as usize;
             let (line, i) = (spot / SLOTS, spot % SLOTS);
             if self.segment(place)?.lines[line].occupied() >> i & 1 == 1 {
-                return Some(Slot { place, spot: (line * 16 + i) as u32 });
+                return Some(IndexSlot { place, spot: (line * 16 + i) as u32 });
             }
             bits = next_random(bits);
         }
@@ -112,23 +112,23 @@ impl Index {
     }
 
     /// The first entry from a line on: sparse indexes only.
-    fn sample_walking(&self, mut place: u32, first: usize) -> Option<Slot> {
+    fn sample_walking(&self, mut place: u32, first: usize) -> Option<IndexSlot> {
         for _ in 0..=self.segments {
             let segment = self.segment(place)?;
             for line in (first..LINES).chain(0..first) {
                 let used = segment.lines[line].occupied();
                 if used != 0 {
-                    return Some(Slot { place, spot: line as u32 * 16 + used.trailing_zeros() });
+                    return Some(IndexSlot { place, spot: line as u32 * 16 + used.trailing_zeros() });
                 }
             }
             place = u32::try_from(span_of(segment, place).1).unwrap_or(0);
         }
         // All that is left are spilled entries.
-        (!self.spill.is_empty()).then_some(Slot { place, spot: crate::index::SPILLED })
+        (!self.spill.is_empty()).then_some(IndexSlot { place, spot: crate::index::SPILLED })
     }
 }
 
-impl Segment {
+impl IndexSegment {
     fn each_at_home(&self, home: usize, mut visit: impl FnMut(Handle)) {
         let line = &self.lines[home];
         let mut used = line.occupied();
@@ -156,7 +156,7 @@ impl Segment {
 }
 
 /// First place of the segment that `place` is in, and the first one after it.
-pub(crate) fn span_of(segment: &Segment, place: u32) -> (u32, u64) {
+pub(crate) fn span_of(segment: &IndexSegment, place: u32) -> (u32, u64) {
     let places = 1_u64 << (32 - u32::from(segment.depth()));
     let start = u64::from(place) & !(places - 1);
     (start as u32, start + places)

@@ -1,6 +1,6 @@
 //! One page of the index: 60 home lines and 4 stash lines, and the rules where an entry may sit.
 
-use crate::bucket::{Bucket, DISPLACED, Entry, NEXT};
+use crate::bucket::{DISPLACED, IndexBucket, IndexEntry, NEXT};
 use crate::due::Due;
 
 /// Home lines; the last one's neighbour is the first.
@@ -15,16 +15,16 @@ pub(crate) const LINES: usize = HOMES + STASHES;
 
 /// A segment. The stash lines need no `overflow` of their own: the first one's holds the segment's depth.
 #[repr(C)]
-pub(crate) struct Segment {
-    pub lines: [Bucket; LINES],
+pub(crate) struct IndexSegment {
+    pub lines: [IndexBucket; LINES],
 }
 
 /// Line and slot of an entry in its segment: `line * 16 + slot`.
 pub(crate) type Spot = u32;
 
-impl Segment {
-    pub(crate) fn new(depth: u8) -> Segment {
-        let mut segment = Segment { lines: [Bucket::EMPTY; LINES] };
+impl IndexSegment {
+    pub(crate) fn new(depth: u8) -> IndexSegment {
+        let mut segment = IndexSegment { lines: [IndexBucket::EMPTY; LINES] };
         segment.lines[HOMES].overflow = depth;
         segment
     }
@@ -41,7 +41,7 @@ impl Segment {
 
     /// Puts an entry at home, next to it (making room there if necessary) or into the stash. `None`: none had room.
     #[inline]
-    pub(crate) fn place(&mut self, home: usize, entry: Entry, now: Due) -> Option<Spot> {
+    pub(crate) fn place(&mut self, home: usize, entry: IndexEntry, now: Due) -> Option<Spot> {
         match self.lines[home].vacant() {
             Some(i) => Some(self.put(home, i, entry, now)),
             None => self.place_away(home, entry, now),
@@ -49,7 +49,7 @@ impl Segment {
     }
 
     #[inline(never)]
-    fn place_away(&mut self, home: usize, mut entry: Entry, now: Due) -> Option<Spot> {
+    fn place_away(&mut self, home: usize, mut entry: IndexEntry, now: Due) -> Option<Spot> {
         let next = after(home);
         if let Some(i) = self.lines[next].vacant().or_else(|| self.push_on(next, PUSHES_MAX, now)) {
             entry.flags |= DISPLACED;
@@ -69,7 +69,7 @@ impl Segment {
     }
 
     /// Empties a slot. `home` is that of the entry.
-    pub(crate) fn remove(&mut self, line: usize, i: usize, home: usize) -> Entry {
+    pub(crate) fn remove(&mut self, line: usize, i: usize, home: usize) -> IndexEntry {
         let entry = self.lines[line].take(i);
         if line >= HOMES {
             self.lines[home].uncount_stashed();
@@ -106,7 +106,7 @@ impl Segment {
     }
 
     #[inline]
-    fn put(&mut self, line: usize, i: usize, entry: Entry, now: Due) -> Spot {
+    fn put(&mut self, line: usize, i: usize, entry: IndexEntry, now: Due) -> Spot {
         self.lines[line].put(i, entry, now);
         (line * 16 + i) as Spot
     }

@@ -1,16 +1,16 @@
 //! Passes over all lines for housekeeping: finding expired entries, and following records that move.
 
-use crate::bucket::Bucket;
+use crate::bucket::IndexBucket;
 use crate::due::Due;
-use crate::index::{Index, SPILLED, Slot, line_of};
-use crate::scan::{Position, span_of};
+use crate::index::{Index, IndexSlot, SPILLED, line_of};
+use crate::scan::{ScanPosition, span_of};
 use crate::segment::LINES;
 use darter_slab::Handle;
 
 impl Index {
     /// Notes that the entry at `s` expires at `expiry_ms`. Both times in Unix milliseconds.
     #[inline]
-    pub fn note_expiry(&mut self, s: Slot, expiry_ms: u64, now_ms: u64) {
+    pub fn note_expiry(&mut self, s: IndexSlot, expiry_ms: u64, now_ms: u64) {
         self.now = Due::now(now_ms);
         let now = self.now;
         if s.spot & SPILLED != 0 {
@@ -28,7 +28,7 @@ impl Index {
     pub fn distrust_bounds(&mut self, now_ms: u64) {
         self.now = Due::now(now_ms);
         let now = self.now;
-        self.stream(Position::START, usize::MAX, |line| {
+        self.stream(ScanPosition::START, usize::MAX, |line| {
             if line.due != Due::NEVER {
                 line.due = now;
             }
@@ -43,15 +43,15 @@ impl Index {
     /// passed. An entry reported and not removed is reported again by the next pass.
     pub fn sweep(
         &mut self,
-        from: Position,
+        from: ScanPosition,
         now_ms: u64,
         lines_max: usize,
         mut expiry_of: impl FnMut(Handle) -> Option<u64>,
         mut due: impl FnMut(Handle),
-    ) -> (Position, usize) {
+    ) -> (ScanPosition, usize) {
         self.now = Due::now(now_ms);
         let now = self.now;
-        if from == Position::START {
+        if from == ScanPosition::START {
             for spilled in &self.spill {
                 if expiry_of(spilled.entry.handle).is_some_and(|ms| ms <= now_ms) {
                     due(spilled.entry.handle);
@@ -69,11 +69,11 @@ impl Index {
     /// the same record. Returns as `sweep` does. Cost: a line and ten calls each.
     pub fn move_records(
         &mut self,
-        from: Position,
+        from: ScanPosition,
         lines_max: usize,
         mut move_record: impl FnMut(Handle) -> Option<Handle>,
-    ) -> (Position, usize) {
-        if from == Position::START {
+    ) -> (ScanPosition, usize) {
+        if from == ScanPosition::START {
             for spilled in &mut self.spill {
                 let h = spilled.entry.handle;
                 spilled.entry.handle = move_record(h).unwrap_or(h);
@@ -94,14 +94,14 @@ impl Index {
     /// Shows `visit` up to `lines_max` lines from `from` on, segment by segment.
     fn stream(
         &mut self,
-        from: Position,
+        from: ScanPosition,
         lines_max: usize,
-        mut visit: impl FnMut(&mut Bucket),
-    ) -> (Position, usize) {
+        mut visit: impl FnMut(&mut IndexBucket),
+    ) -> (ScanPosition, usize) {
         let mut at = from;
         let mut looked = 0;
         while looked < lines_max {
-            let Some(segment) = self.segment_mut(at.place) else { return (Position::START, looked) };
+            let Some(segment) = self.segment_mut(at.place) else { return (ScanPosition::START, looked) };
             let first = usize::from(at.line);
             let last = LINES.min(first + (lines_max - looked));
             segment.lines[first..last].iter_mut().for_each(&mut visit);
@@ -109,9 +109,9 @@ impl Index {
             at.line = last as u8;
             if last == LINES {
                 let Ok(place) = u32::try_from(span_of(segment, at.place).1) else {
-                    return (Position::START, looked);
+                    return (ScanPosition::START, looked);
                 };
-                at = Position { line: 0, place };
+                at = ScanPosition { line: 0, place };
             }
         }
         (at, looked)
@@ -120,7 +120,7 @@ impl Index {
 
 /// Asks every entry of a line; returns the line's new bound.
 fn open(
-    line: &Bucket,
+    line: &IndexBucket,
     now_ms: u64,
     expiry_of: &mut impl FnMut(Handle) -> Option<u64>,
     due: &mut impl FnMut(Handle),

@@ -33,13 +33,13 @@ fn key(n: usize) -> Handle {
     Handle::from_raw(n as u32 + 1)
 }
 
-fn insert(index: &mut Index, hash_of: HashOf, h: Handle) -> Slot {
+fn insert(index: &mut Index, hash_of: HashOf, h: Handle) -> IndexSlot {
     let slot = index.insert(hash_of(h), h, hash_of);
     assert_eq!(index.handle(slot), h);
     slot
 }
 
-fn find(index: &Index, hash_of: HashOf, h: Handle) -> Option<Slot> {
+fn find(index: &Index, hash_of: HashOf, h: Handle) -> Option<IndexSlot> {
     index.find(hash_of(h), |other| other == h)
 }
 
@@ -51,10 +51,11 @@ fn remove(index: &mut Index, hash_of: HashOf, h: Handle) {
 /// Everything in the index, by a full scan; no handle twice.
 fn scan_all(index: &Index, hash_of: HashOf) -> HashSet<Handle> {
     let mut seen = HashSet::new();
-    let mut at = Some(Position::START);
+    let mut at = Some(ScanPosition::START);
     while let Some(position) = at {
-        at = index
-            .scan(Position::from_raw(position.raw()), hash_of, |h| assert!(seen.insert(h), "{h:?} twice"));
+        at = index.scan(ScanPosition::from_raw(position.raw()), hash_of, |h| {
+            assert!(seen.insert(h), "{h:?} twice")
+        });
     }
     seen
 }
@@ -136,9 +137,9 @@ fn an_empty_index_owns_nothing_and_answers() {
     assert_eq!((index.len(), index.bytes(), index.is_empty()), (0, 0, true));
     assert_eq!(find(&index, random_hash, key(1)), None);
     assert_eq!(index.find_handle(7), None);
-    assert_eq!(index.scan(Position::START, random_hash, |_| panic!("nothing there")), None);
+    assert_eq!(index.scan(ScanPosition::START, random_hash, |_| panic!("nothing there")), None);
     assert_eq!(index.sample(1), None);
-    assert_eq!(index.sweep(Position::START, 1, 100, |_| None, |_| {}), (Position::START, 0));
+    assert_eq!(index.sweep(ScanPosition::START, 1, 100, |_| None, |_| {}), (ScanPosition::START, 0));
     assert!(!index.merge_step(random_hash));
     index.prefetch(3);
     index.clear();
@@ -247,11 +248,11 @@ fn a_scan_returns_what_stays_exactly_once() {
         let mut others: Vec<usize> = Vec::new();
         let mut seen = HashSet::new();
         let mut sizes = HashSet::new();
-        let mut at = Some(Position::START);
+        let mut at = Some(ScanPosition::START);
         let mut grows = seed % 2 == 0;
         while let Some(position) = at {
             assert!(position.raw() < 1 << 38);
-            at = index.scan(Position::from_raw(position.raw()), random_hash, |h| {
+            at = index.scan(ScanPosition::from_raw(position.raw()), random_hash, |h| {
                 if h.raw() as usize <= stays {
                     assert!(seen.insert(h), "{h:?} twice");
                 }
@@ -286,7 +287,7 @@ fn a_scan_from_any_number_ends() {
     (0..5000).for_each(|n| _ = insert(&mut index, random_hash, key(n)));
     let mut rng = Rng(1);
     for _ in 0..200 {
-        let mut at = Some(Position::from_raw(rng.next()));
+        let mut at = Some(ScanPosition::from_raw(rng.next()));
         let mut steps = 0;
         while let Some(position) = at {
             at = index.scan(position, random_hash, |_| {});
@@ -382,14 +383,14 @@ fn all_records_can_move_in_steps() {
     let mut index = Index::new();
     let hash_of: HashOf = |h| if h.raw() % 100_000 < 100 { 3 } else { mix(u64::from(h.raw() % 100_000)) };
     (1..5000).for_each(|n| _ = index.insert(hash_of(Handle::from_raw(n)), Handle::from_raw(n), hash_of));
-    let mut at = Position::START;
+    let mut at = ScanPosition::START;
     let mut offered = HashSet::new();
     loop {
         (at, _) = index.move_records(at, 37, |h| {
             assert!(offered.insert(h));
             (h.raw() % 3 == 0).then(|| Handle::from_raw(h.raw() + 100_000))
         });
-        if at == Position::START {
+        if at == ScanPosition::START {
             break;
         }
     }
@@ -497,13 +498,13 @@ fn a_sweep_finds_what_is_due_and_opens_little_else() {
         }
         now_ms += [10, 700, 5_000, 60_000, 3_000_000][round % 5];
         let mut due = Vec::new();
-        let mut at = Position::START;
+        let mut at = ScanPosition::START;
         loop {
             let lines_max = 1 + rng.below(300);
             let (next, lines) = index.sweep(at, now_ms, lines_max, |h| expiries[&h], |h| due.push(h));
             assert!(lines <= lines_max);
             at = next;
-            if at == Position::START {
+            if at == ScanPosition::START {
                 break;
             }
         }
@@ -519,13 +520,13 @@ fn a_sweep_finds_what_is_due_and_opens_little_else() {
             }
         }
         // Bounds are exact after one more pass; then only what expires within the running tick is asked again.
-        index.sweep(Position::START, now_ms, usize::MAX, |h| expiries[&h], |_| panic!("all are gone"));
+        index.sweep(ScanPosition::START, now_ms, usize::MAX, |h| expiries[&h], |_| panic!("all are gone"));
         let mut asked = 0;
         let mut ask = |h| {
             asked += 1;
             expiries[&h]
         };
-        index.sweep(Position::START, now_ms, usize::MAX, &mut ask, |_| panic!("all are gone"));
+        index.sweep(ScanPosition::START, now_ms, usize::MAX, &mut ask, |_| panic!("all are gone"));
         assert!(asked <= 300, "{asked} of {}", expiries.len());
     }
     assert!(expiries.len() > 1000);
@@ -542,7 +543,7 @@ fn a_sweep_reports_again_what_was_not_removed() {
     for now_ms in [1_000_000, 1_500_000, 2_000_000, 2_000_000, 9_000_000] {
         let mut due = HashSet::new();
         let expiry_of = |h: Handle| Some(1_000_000 + u64::from(h.raw() - 1) * 10_000);
-        index.sweep(Position::START, now_ms, usize::MAX, expiry_of, |h| assert!(due.insert(h)));
+        index.sweep(ScanPosition::START, now_ms, usize::MAX, expiry_of, |h| assert!(due.insert(h)));
         assert_eq!(due.len(), 1 + ((now_ms - 1_000_000) / 10_000) as usize);
     }
 }
@@ -559,7 +560,7 @@ fn bounds_of_another_time_are_not_trusted() {
         }
         index.distrust_bounds(now_ms);
         let mut due = 0;
-        index.sweep(Position::START, now_ms, usize::MAX, |_| Some(now_ms - 1), |_| due += 1);
+        index.sweep(ScanPosition::START, now_ms, usize::MAX, |_| Some(now_ms - 1), |_| due += 1);
         assert_eq!(due, 1000);
     }
 }

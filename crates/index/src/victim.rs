@@ -8,12 +8,12 @@
 //!
 //! Called by `store` with a position that cycles through all segments. Nothing is removed here.
 
-use crate::bucket::{Bucket, Entry, FREQUENCY, MAIN};
+use crate::bucket::{FREQUENCY, IndexBucket, IndexEntry, MAIN};
 use crate::hash;
-use crate::index::{Index, SPILLED, Slot, line_of, slot_of};
-use crate::past::Past;
-use crate::scan::{Position, span_of};
-use crate::segment::{HOMES, LINES, Segment, Spot};
+use crate::index::{Index, IndexSlot, SPILLED, line_of, slot_of};
+use crate::past::PastIndex;
+use crate::scan::{ScanPosition, span_of};
+use crate::segment::{HOMES, IndexSegment, LINES, Spot};
 use darter_slab::Handle;
 
 /// One victim is chosen per this many entries of the visited segments: two or three of a segment, one by one. Nine at
@@ -36,28 +36,28 @@ const PROMOTION_HITS: u8 = 1;
 
 /// Parameters of eviction, derived from the evicted entries that came back.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct VictimMode {
     /// Entries on probation, in 1/1024 of all.
     pub probation: usize,
     /// A passed entry of the main part loses all its hits instead of one.
     pub is_fickle: bool,
 }
 
-impl Way {
-    const DEFAULT: Way = Way { probation: PROBATION, is_fickle: false };
+impl VictimMode {
+    const DEFAULT: VictimMode = VictimMode { probation: PROBATION, is_fickle: false };
 }
 
 /// The two queues of a segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Queues {
-    young: Queue,
-    main: Queue,
+    young: VictimQueue,
+    main: VictimQueue,
 }
 
 /// Entries on probation, or those of the main part, in the order of eviction: all of one generation, line by line,
 /// then those of the next. Entries that move behind the hand meanwhile wait for another round.
 #[derive(Clone, Copy)]
-struct Queue {
+struct VictimQueue {
     len: u16,
     // The generation being evicted, and the next line to examine, or `UNKNOWN`.
     age: u8,
@@ -72,12 +72,12 @@ type Place = (usize, usize);
 impl Queues {
     /// Those of a segment that has changed otherwise than by one entry since they were counted.
     pub(crate) const UNKNOWN: Queues = {
-        let queue = Queue { len: 0, age: 0, line: UNKNOWN };
+        let queue = VictimQueue { len: 0, age: 0, line: UNKNOWN };
         Queues { young: queue, main: queue }
     };
 
     /// Those of a segment, from the oldest entries on. Cost: 64 lines.
-    fn of(segment: &Segment) -> Queues {
+    fn of(segment: &IndexSegment) -> Queues {
         let (mut used, mut main) = (0, 0);
         for line in &segment.lines {
             used += line.occupied().count_ones() as u16;
@@ -85,8 +85,8 @@ impl Queues {
         }
         let after = |generation: u8| (generation + 1) % GENERATIONS;
         Queues {
-            young: Queue { len: used - main, age: after(segment.lines[HOMES + 1].overflow), line: 0 },
-            main: Queue { len: main, age: after(segment.main_generation()), line: 0 },
+            young: VictimQueue { len: used - main, age: after(segment.lines[HOMES + 1].overflow), line: 0 },
+            main: VictimQueue { len: main, age: after(segment.main_generation()), line: 0 },
         }
     }
 
@@ -98,7 +98,7 @@ impl Queues {
         usize::from(self.young.len) + usize::from(self.main.len)
     }
 
-    fn is_probation_full(&self, way: Way) -> bool {
+    fn is_probation_full(&self, way: VictimMode) -> bool {
         usize::from(self.young.len) << 10 > self.len() * way.probation
     }
 
@@ -110,10 +110,10 @@ impl Queues {
     }
 }
 
-impl Queue {
+impl VictimQueue {
     /// The next entry to evict; `part` returns the slots of the queue's entries in a line.
     #[inline]
-    fn next(&mut self, lines: &[Bucket; LINES], part: impl Fn(&Bucket) -> u32) -> Option<Place> {
+    fn next(&mut self, lines: &[IndexBucket; LINES], part: impl Fn(&IndexBucket) -> u32) -> Option<Place> {
         // The first generation may have been begun in the middle: it comes once more in the end.
         for _ in 0..=GENERATIONS {
             while let Some(line) = lines.get(usize::from(self.line)) {
@@ -137,7 +137,7 @@ impl Index {
         if on == self.past.is_some() {
             return;
         }
-        self.past = on.then(Past::default);
+        self.past = on.then(PastIndex::default);
         let mut place = 0;
         while let Some(segment) = self.segment_mut(place) {
             segment.forget_past();
@@ -147,7 +147,7 @@ impl Index {
     }
 
     /// Notes that the entry at `s` is about to be evicted; `hash` is its hash.
-    pub fn note_eviction(&mut self, s: Slot, hash: u64) {
+    pub fn note_eviction(&mut self, s: IndexSlot, hash: u64) {
         if s.spot & SPILLED != 0 {
             return;
         }
@@ -162,18 +162,18 @@ impl Index {
     /// `may_go` returns true if an entry may be removed. Cost: some ten lines of a filled segment.
     pub fn choose(
         &mut self,
-        at: Position,
+        at: ScanPosition,
         mut may_go: impl FnMut(Handle) -> bool,
-        chosen: &mut Vec<Slot>,
-    ) -> Position {
-        if at == Position::START {
+        chosen: &mut Vec<IndexSlot>,
+    ) -> ScanPosition {
+        if at == ScanPosition::START {
             let spilled = self.spill.iter().position(|spilled| may_go(spilled.entry.handle));
-            chosen.extend(spilled.map(|i| Slot { place: 0, spot: SPILLED | i as u32 }));
+            chosen.extend(spilled.map(|i| IndexSlot { place: 0, spot: SPILLED | i as u32 }));
         }
         let part = (self.len / self.segments.max(1)).clamp(1, VISITED);
         let mut visited = self.visited as usize;
-        let Some((segment, mut past)) = self.segment_and_past(at.place) else { return Position::START };
-        let way = past.as_ref().map_or(Way::DEFAULT, |past| past.way());
+        let Some((segment, mut past)) = self.segment_and_past(at.place) else { return ScanPosition::START };
+        let way = past.as_ref().map_or(VictimMode::DEFAULT, |past| past.way());
         // A segment that remembers nothing, a small one, is counted at each visit.
         let mut counted = Queues::UNKNOWN;
         let queues = past.as_mut().and_then(|past| past.queues(segment)).unwrap_or(&mut counted);
@@ -184,18 +184,18 @@ impl Index {
         let spot = if visited < part { None } else { segment.choose(way, queues, &mut may_go) };
         visited -= if spot.is_some() { part } else { 0 };
         let end = span_of(segment, at.place).1;
-        chosen.extend(spot.map(|spot| Slot { place: at.place, spot }));
+        chosen.extend(spot.map(|spot| IndexSlot { place: at.place, spot }));
         // If no entry may be removed, the visited entries are not counted for the segments that follow.
         self.visited = if spot.is_some() { visited } else { visited.min(part) } as u32;
         if spot.is_some() && visited >= part {
-            return Position { line: 1, ..at };
+            return ScanPosition { line: 1, ..at };
         }
-        u32::try_from(end).map_or(Position::START, |place| Position { line: 0, place })
+        u32::try_from(end).map_or(ScanPosition::START, |place| ScanPosition { line: 0, place })
     }
 
     /// Sets the fields of a new entry that eviction uses.
     #[inline(never)]
-    pub(crate) fn stamp(&mut self, hash: u64, entry: &mut Entry) {
+    pub(crate) fn stamp(&mut self, hash: u64, entry: &mut IndexEntry) {
         let Some((segment, Some(past))) = self.segment_and_past(hash::place(hash)) else { return };
         let is_main = past.take(segment, hash);
         if is_main {
@@ -209,7 +209,7 @@ impl Index {
 }
 
 /// The stash lines need no `overflow` and no `written` of their own. The first one's `overflow` is the depth.
-impl Segment {
+impl IndexSegment {
     /// The generation of an entry that comes now; counts it.
     fn next_generation(&mut self) -> u8 {
         let left = &mut self.lines[HOMES + 2].overflow;
@@ -250,7 +250,7 @@ impl Segment {
     }
 
     /// Takes over generations and pace from another segment, but not its fingerprints.
-    pub(crate) fn copy_generations(&mut self, from: &Segment) {
+    pub(crate) fn copy_generations(&mut self, from: &IndexSegment) {
         for stash in 1..LINES - HOMES {
             self.lines[HOMES + stash].overflow = from.lines[HOMES + stash].overflow;
         }
@@ -265,7 +265,7 @@ impl Segment {
     /// The next entry to evict.
     fn choose(
         &mut self,
-        way: Way,
+        way: VictimMode,
         queues: &mut Queues,
         may_go: &mut impl FnMut(Handle) -> bool,
     ) -> Option<Spot> {
@@ -298,7 +298,7 @@ impl Segment {
     /// passed: each loses a hit and gets the newest generation.
     fn next_in_main(
         &mut self,
-        way: Way,
+        way: VictimMode,
         queues: &mut Queues,
         may_go: &mut impl FnMut(Handle) -> bool,
     ) -> Option<Place> {
@@ -306,7 +306,7 @@ impl Segment {
             return None;
         }
         for _ in 0..STEPS_MAX {
-            let (at, i) = queues.main.next(&self.lines, Bucket::main)?;
+            let (at, i) = queues.main.next(&self.lines, IndexBucket::main)?;
             let line = &mut self.lines[at];
             let flags = line.flags(i);
             if flags & FREQUENCY == 0 && may_go(line.handle(i)) {

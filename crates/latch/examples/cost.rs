@@ -4,7 +4,7 @@
 //! instructions, divide by 1,000,000 what this prints: `valgrind --tool=callgrind --toggle-collect='cost::measured_*'
 //! --callgrind-out-file=/dev/null cost one` (or `ten`, `queue`, `mail`).
 
-use darter_latch::{Cell, Grant, Job, Mailbox, Runner, Waiter, acquire, drive, drive_one, queue_for};
+use darter_latch::{Cell, Grant, LatchJob, Mailbox, Runner, Waiter, acquire, drive, drive_one, queue_for};
 use std::hint::black_box;
 use std::mem;
 use std::time::Instant;
@@ -34,7 +34,7 @@ struct Task {
     grant: Grant<Shard, Task>,
 }
 
-impl Job for Task {
+impl LatchJob for Task {
     type Shard = Shard;
 
     fn need(&mut self) -> (&[u16], &mut Grant<Shard, Task>) {

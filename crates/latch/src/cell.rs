@@ -34,7 +34,7 @@ unsafe impl<T: Send, W: Send> Send for Cell<T, W> {}
 
 /// The job was left in the shard's queue. The present owner, or a later one, will run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queued;
+pub struct QueuedJob;
 
 /// The ownership of a shard, with its next job.
 pub type Turn<T, W> = (Held<T, W>, Box<Waiter<W>>);
@@ -114,7 +114,7 @@ impl<T, W> Cell<T, W> {
 
     /// Takes the shard if it is free and returns the waiter too. Otherwise queues the waiter behind those already
     /// waiting. Once queued, the job may be running elsewhere before this returns.
-    pub fn take_or_queue(&'static self, waiter: Box<Waiter<W>>) -> Result<Turn<T, W>, Queued> {
+    pub fn take_or_queue(&'static self, waiter: Box<Waiter<W>>) -> Result<Turn<T, W>, QueuedJob> {
         let node = Box::into_raw(waiter);
         // Relaxed: the value is only compared against, whatever is done follows a successful swap.
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl<T, W> Cell<T, W> {
             match self.word.compare_exchange_weak(seen, want, order, Ordering::Relaxed) {
                 // SAFETY: `node` was not published, the word went from free to owned.
                 Ok(_) if seen.is_null() => return Ok((Held::new(self), unsafe { Box::from_raw(node) })),
-                Ok(_) => return Err(Queued),
+                Ok(_) => return Err(QueuedJob),
                 Err(now) => seen = now,
             }
         }

@@ -6,12 +6,12 @@
 //! order of arrival, because the ownership passes directly from one job to the next. Nothing here waits, so every
 //! owner proceeds and every queue moves.
 
-use crate::cell::{Cell, Held, Queued};
+use crate::cell::{Cell, Held, QueuedJob};
 use crate::grant::{Grant, acquire};
 use crate::waiter::{Chain, Waiter};
 
 /// A piece of work in a shard's queue, with the list of shards it wants and those it has.
-pub trait Job: Sized + 'static {
+pub trait LatchJob: Sized + 'static {
     /// The data of a shard.
     type Shard: 'static;
 
@@ -21,7 +21,7 @@ pub trait Job: Sized + 'static {
 }
 
 /// Runs jobs that own all the shards they want.
-pub trait Runner<W: Job> {
+pub trait Runner<W: LatchJob> {
     /// Runs a job and returns the shards that it no longer needs: all of them, unless the job keeps some for later.
     fn run(&mut self, job: Box<Waiter<W>>) -> Grant<W::Shard, W>;
 
@@ -31,7 +31,7 @@ pub trait Runner<W: Job> {
 
 /// Releases the shards of `grant` and runs up to `budget` jobs that waited for them or for the shards released by
 /// those jobs. Hands over the jobs beyond. Returns the number of jobs run.
-pub fn drive<W: Job>(
+pub fn drive<W: LatchJob>(
     cells: &'static [Cell<W::Shard, W>],
     grant: Grant<W::Shard, W>,
     runner: &mut impl Runner<W>,
@@ -42,7 +42,7 @@ pub fn drive<W: Job>(
 
 /// [`drive`] for one shard. Cost: that of [`Held::release`] if no job waits.
 #[inline]
-pub fn drive_one<W: Job>(
+pub fn drive_one<W: LatchJob>(
     cells: &'static [Cell<W::Shard, W>],
     held: Held<W::Shard, W>,
     runner: &mut impl Runner<W>,
@@ -57,7 +57,7 @@ pub fn drive_one<W: Job>(
 /// Gets the shards a job lacks, or leaves it in the queue of the first busy one. Returns the job if it has all.
 ///
 /// Polls each busy shard up to `spins` times. A job left behind may be running elsewhere before this returns.
-pub fn queue_for<W: Job>(
+pub fn queue_for<W: LatchJob>(
     cells: &'static [Cell<W::Shard, W>],
     mut job: Box<Waiter<W>>,
     spins: u32,
@@ -67,7 +67,7 @@ pub fn queue_for<W: Job>(
         let Err(busy) = acquire(cells, wanted, grant, spins) else { return Some(job) };
         // The shard may have come free since. Then the job owns it and continues with the shards above.
         match cells[usize::from(busy)].take_or_queue(job) {
-            Err(Queued) => return None,
+            Err(QueuedJob) => return None,
             Ok((held, back)) => {
                 job = back;
                 job.need().1.push(held);
@@ -78,7 +78,7 @@ pub fn queue_for<W: Job>(
 
 /// The rest of [`drive_one`], after [`Held::release`] has returned a shard with its next job.
 #[cold]
-pub fn drive_waiting<W: Job>(
+pub fn drive_waiting<W: LatchJob>(
     cells: &'static [Cell<W::Shard, W>],
     held: Held<W::Shard, W>,
     job: Box<Waiter<W>>,
@@ -90,7 +90,7 @@ pub fn drive_waiting<W: Job>(
     turn(cells, Grant::empty(), ready, runner, budget)
 }
 
-fn turn<W: Job>(
+fn turn<W: LatchJob>(
     cells: &'static [Cell<W::Shard, W>],
     mut freed: Grant<W::Shard, W>,
     mut ready: Chain<W>,
@@ -117,7 +117,7 @@ fn turn<W: Job>(
 
 /// Gives `held` to the job that waited for it and continues with the shards that job lacks. Complete jobs are added
 /// to `ready`.
-fn resume<W: Job>(
+fn resume<W: LatchJob>(
     cells: &'static [Cell<W::Shard, W>],
     held: Held<W::Shard, W>,
     mut job: Box<Waiter<W>>,

@@ -49,8 +49,8 @@ mod sync;
 mod tests;
 mod waiter;
 
-pub use cell::{Cell, Held, Queued, Turn, prefetch};
-pub use drive::{Job, Runner, drive, drive_one, drive_waiting, queue_for};
+pub use cell::{Cell, Held, QueuedJob, Turn, prefetch};
+pub use drive::{LatchJob, Runner, drive, drive_one, drive_waiting, queue_for};
 pub use grant::{Grant, acquire};
 pub use mailbox::Mailbox;
 pub use waiter::{Chain, Waiter};

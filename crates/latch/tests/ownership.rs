@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::process::Command;
 use std::sync::Arc;
 
-use darter_latch::{Cell, Chain, Grant, Held, Mailbox, Queued, Waiter, acquire};
+use darter_latch::{Cell, Chain, Grant, Held, Mailbox, QueuedJob, Waiter, acquire};
 
 fn cells(len: u16) -> &'static [Cell<u32, u32>] {
     Box::leak((0..len).map(|id| Cell::new(id, u32::from(id) * 10)).collect())
@@ -55,11 +55,11 @@ fn a_waiter_comes_back_when_the_shard_is_free() {
     let (held, first) = cells[0].take_or_queue(Waiter::new(1)).unwrap();
     assert_eq!(**first, 1);
     for job in 2..5 {
-        assert_eq!(cells[0].take_or_queue(Waiter::new(job)).map(|_| ()), Err(Queued));
+        assert_eq!(cells[0].take_or_queue(Waiter::new(job)).map(|_| ()), Err(QueuedJob));
     }
     let (held, second) = held.release().unwrap();
     // Behind the jobs already in the owner's queue.
-    assert_eq!(cells[0].take_or_queue(Waiter::new(5)).map(|_| ()), Err(Queued));
+    assert_eq!(cells[0].take_or_queue(Waiter::new(5)).map(|_| ()), Err(QueuedJob));
     let mut order = vec![second.into_inner()];
     let mut next = held.release();
     while let Some((held, job)) = next {

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use darter_latch::{Cell, Grant, Job, Mailbox, Queued, Runner, Waiter, acquire, drive, drive_one, queue_for};
+use darter_latch::{
+    Cell, Grant, LatchJob, Mailbox, QueuedJob, Runner, Waiter, acquire, drive, drive_one, queue_for,
+};
 
 const THREADS: usize = 4;
 const JOBS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
@@ -51,7 +53,7 @@ struct Task {
     done: Arc<AtomicUsize>,
 }
 
-impl Job for Task {
+impl LatchJob for Task {
     type Shard = Shard;
 
     fn need(&mut self) -> (&[u16], &mut Grant<Shard, Task>) {
@@ -216,7 +218,7 @@ fn visitors_and_jobs() {
                 for sequence in 0..JOBS as u64 {
                     let cell = &cells[(sequence % 2) as usize];
                     match cell.take_or_queue(Waiter::new(thread << 32 | sequence)) {
-                        Err(Queued) => {}
+                        Err(QueuedJob) => {}
                         Ok((held, job)) => serve(held, job),
                     }
                 }

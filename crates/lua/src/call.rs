@@ -16,7 +16,7 @@ use mlua::{Function, Lua, lua_State};
 
 use crate::host::NoCall;
 use crate::push;
-use crate::run::{self, NotRun, Words};
+use crate::run::{self, NotRun, ScriptWords};
 
 /// The functions, made for one state.
 pub struct Functions {
@@ -132,7 +132,7 @@ unsafe fn ask<'a>(state: *mut lua_State) -> &'a [u8] {
 /// # Safety
 /// As for [`ask`].
 #[inline]
-unsafe fn read(state: *mut lua_State, words: &mut Words) -> Result<(), &'static [u8]> {
+unsafe fn read(state: *mut lua_State, words: &mut ScriptWords) -> Result<(), &'static [u8]> {
     // SAFETY: reads the type, number or text of existing arguments; a text does not move while it is on the stack.
     unsafe {
         let len = lua_gettop(state);
@@ -156,7 +156,7 @@ unsafe fn read(state: *mut lua_State, words: &mut Words) -> Result<(), &'static 
     }
 }
 
-fn write_number(words: &mut Words, value: f64) {
+fn write_number(words: &mut ScriptWords, value: f64) {
     let whole = value as i64;
     if whole as f64 == value {
         number::write_i64(&mut words.bytes, whole);

@@ -15,7 +15,7 @@ use mlua::{Function, Lua, Table, Value, lua_State};
 use crate::{push, result, run};
 
 /// The code of a run and its environment.
-pub struct Entry<'a> {
+pub struct ScriptEntry<'a> {
     /// The compiled script or function.
     pub body: &'a Function,
     /// Its variables.
@@ -31,7 +31,7 @@ pub struct Entry<'a> {
 /// Errors: a memory error outside of the script's own code. Part of a reply may have been written then.
 pub fn enter(
     lua: &Lua,
-    entry: &Entry<'_>,
+    entry: &ScriptEntry<'_>,
     keys: Args<'_>,
     argv: Args<'_>,
     reply: &mut Reply<'_>,

@@ -20,7 +20,7 @@ mod scratch;
 mod tests;
 
 pub use call::{Functions, functions};
-pub use enter::{Entry, enter};
+pub use enter::{ScriptEntry, enter};
 pub use host::{Host, NoCall};
 pub use json::json;
 pub use msgpack::msgpack;

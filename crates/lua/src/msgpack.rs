@@ -68,7 +68,7 @@ unsafe fn put(state: *mut lua_State, out: &mut Vec<u8>, depth: usize) {
                 put_head(
                     text.len(),
                     out,
-                    Head { fixed: 0xa0, fixed_max: 31, eight: Some(0xd9), sixteen: 0xda },
+                    MsgpackHead { fixed: 0xa0, fixed_max: 31, eight: Some(0xd9), sixteen: 0xda },
                 );
                 out.extend_from_slice(text);
             }
@@ -106,7 +106,7 @@ unsafe fn put_table(state: *mut lua_State, out: &mut Vec<u8>, depth: usize) {
             lua_pop(state, 1);
         }
         if is_array && largest == count as f64 {
-            put_head(count, out, Head { fixed: 0x90, fixed_max: 15, eight: None, sixteen: 0xdc });
+            put_head(count, out, MsgpackHead { fixed: 0x90, fixed_max: 15, eight: None, sixteen: 0xdc });
             for at in 1..=c_int::try_from(count).unwrap_or(c_int::MAX) {
                 lua_rawgeti_(state, -1, at);
                 put(state, out, depth);
@@ -114,7 +114,7 @@ unsafe fn put_table(state: *mut lua_State, out: &mut Vec<u8>, depth: usize) {
             }
             return;
         }
-        put_head(count, out, Head { fixed: 0x80, fixed_max: 15, eight: None, sixteen: 0xde });
+        put_head(count, out, MsgpackHead { fixed: 0x80, fixed_max: 15, eight: None, sixteen: 0xde });
         lua_pushnil(state);
         while lua_next(state, -2) != 0 {
             lua_pushvalue(state, -2);
@@ -127,14 +127,14 @@ unsafe fn put_table(state: *mut lua_State, out: &mut Vec<u8>, depth: usize) {
 }
 
 /// The first bytes of the forms of a length: within one byte, with one, with two, and four after that.
-struct Head {
+struct MsgpackHead {
     fixed: u8,
     fixed_max: usize,
     eight: Option<u8>,
     sixteen: u8,
 }
 
-fn put_head(len: usize, out: &mut Vec<u8>, head: Head) {
+fn put_head(len: usize, out: &mut Vec<u8>, head: MsgpackHead) {
     match (u8::try_from(len), u16::try_from(len), head.eight) {
         (Ok(len8), _, _) if len <= head.fixed_max => out.push(head.fixed | len8),
         (Ok(len8), _, Some(eight)) => out.extend_from_slice(&[eight, len8]),
@@ -167,7 +167,7 @@ fn put_int(value: i64, out: &mut Vec<u8>) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum MsgpackForm {
     All,
     One,
     Limit,
@@ -175,22 +175,22 @@ enum Form {
 
 unsafe extern "C-unwind" fn unpack_all(state: *mut lua_State) -> c_int {
     // SAFETY: `state` is the caller's, as Lua promises.
-    unsafe { unpack(state, Form::All) }
+    unsafe { unpack(state, MsgpackForm::All) }
 }
 
 unsafe extern "C-unwind" fn unpack_one(state: *mut lua_State) -> c_int {
     // SAFETY: as above.
-    unsafe { unpack(state, Form::One) }
+    unsafe { unpack(state, MsgpackForm::One) }
 }
 
 unsafe extern "C-unwind" fn unpack_limit(state: *mut lua_State) -> c_int {
     // SAFETY: as above.
-    unsafe { unpack(state, Form::Limit) }
+    unsafe { unpack(state, MsgpackForm::Limit) }
 }
 
 /// # Safety
 /// `state` is that of a C function that has just been called.
-unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
+unsafe fn unpack(state: *mut lua_State, form: MsgpackForm) -> c_int {
     // SAFETY: the text is the first argument, so it does not move until this returns.
     unsafe {
         if lua_type(state, 1) != LUA_TSTRING {
@@ -200,9 +200,9 @@ unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
         let top = lua_gettop(state);
         let offset = |at| if top < at { Some(0.0) } else { read::number(state, at) };
         let (limit, offset) = match form {
-            Form::All => (Some(0.0), Some(0.0)),
-            Form::One => (Some(1.0), offset(2)),
-            Form::Limit => (read::number(state, 2), offset(3)),
+            MsgpackForm::All => (Some(0.0), Some(0.0)),
+            MsgpackForm::One => (Some(1.0), offset(2)),
+            MsgpackForm::Limit => (read::number(state, 2), offset(3)),
         };
         let (Some(limit), Some(offset)) = (limit, offset) else {
             read::complain(state, b"bad argument to 'unpack' (number expected)");
@@ -219,11 +219,11 @@ unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
             read::refuse(state, format_args!("Start offset {start} greater than input length {len}."));
         }
         let limit = if limit < 1.0 { usize::MAX } else { limit as usize };
-        if form != Form::All {
+        if form != MsgpackForm::All {
             push::room(state, 1);
             lua_pushnil(state);
         }
-        let mut reader = Unpacker { text, at: start };
+        let mut reader = MsgpackUnpacker { text, at: start };
         let mut count = 0;
         while reader.at < text.len() && count < limit {
             if let Err(message) = reader.value(state, UNPACKED_DEPTH_MAX) {
@@ -231,7 +231,7 @@ unsafe fn unpack(state: *mut lua_State, form: Form) -> c_int {
             }
             count += 1;
         }
-        if form != Form::All {
+        if form != MsgpackForm::All {
             push::room(state, 1);
             lua_pushnumber(state, if reader.at >= text.len() { -1.0 } else { reader.at as f64 });
             lua_replace(state, top + 1);
@@ -245,12 +245,12 @@ type Read<T> = Result<T, &'static [u8]>;
 const MISSING: &[u8] = b"Missing bytes in input.";
 const BAD: &[u8] = b"Bad data format in input.";
 
-struct Unpacker<'a> {
+struct MsgpackUnpacker<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Unpacker<'a> {
+impl<'a> MsgpackUnpacker<'a> {
     fn take(&mut self, len: usize) -> Read<&'a [u8]> {
         let end = self.at.checked_add(len).ok_or(MISSING)?;
         let bytes = self.text.get(self.at..end).ok_or(MISSING)?;
@@ -307,7 +307,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// # Safety
-    /// See [`Unpacker::value`].
+    /// See [`MsgpackUnpacker::value`].
     unsafe fn scalar(&mut self, state: *mut lua_State, kind: u8) -> Read<()> {
         let number = match kind {
             0..=0x7f => f64::from(kind),
@@ -332,7 +332,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// # Safety
-    /// See [`Unpacker::value`].
+    /// See [`MsgpackUnpacker::value`].
     unsafe fn array(&mut self, state: *mut lua_State, len: usize, depth: usize) -> Read<()> {
         // Each item takes a byte at least.
         if depth == 0 || len > self.left() {
@@ -352,7 +352,7 @@ impl<'a> Unpacker<'a> {
     }
 
     /// # Safety
-    /// See [`Unpacker::value`].
+    /// See [`MsgpackUnpacker::value`].
     unsafe fn map(&mut self, state: *mut lua_State, len: usize, depth: usize) -> Read<()> {
         if depth == 0 {
             return Err(BAD);

@@ -20,7 +20,7 @@ pub(crate) unsafe fn reply(state: *mut lua_State, bytes: &[u8]) {
         // SAFETY: a C function has room for twenty values when it is called.
         return unsafe { text(state, bulk) };
     }
-    let mut cursor = Cursor { bytes };
+    let mut cursor = PushCursor { bytes };
     // SAFETY: the caller's promise.
     unsafe { cursor.push(state) }
 }
@@ -50,11 +50,11 @@ pub(crate) unsafe fn room(state: *mut lua_State, slots: c_int) {
 }
 
 /// The rest of a reply. It is the server's own, so it is not validated; an incomplete one reads as nil.
-struct Cursor<'a> {
+struct PushCursor<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> PushCursor<'a> {
     fn line(&mut self) -> &'a [u8] {
         let end = self.bytes.iter().position(|&byte| byte == b'\r').unwrap_or(self.bytes.len());
         let (line, rest) = self.bytes.split_at(end);

@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 1000;
 pub(crate) unsafe fn write(state: *mut lua_State, resp3: bool, reply: &mut Reply<'_>) {
     // SAFETY: the caller's promise; room for the names and a value is made.
     unsafe {
-        let mut writer = Writer { state, resp3, reply, names: 0 };
+        let mut writer = ResultWriter { state, resp3, reply, names: 0 };
         if lua_type(state, -1) == LUA_TTABLE {
             push::room(state, NAMES.len() as c_int + 2);
             let value = lua_gettop(state);
@@ -49,7 +49,7 @@ const VERBATIM: c_int = 6;
 const FORMAT: c_int = 7;
 const STRING: c_int = 8;
 
-struct Writer<'a, 'b> {
+struct ResultWriter<'a, 'b> {
     state: *mut lua_State,
     resp3: bool,
     reply: &'a mut Reply<'b>,
@@ -57,7 +57,7 @@ struct Writer<'a, 'b> {
     names: c_int,
 }
 
-impl Writer<'_, '_> {
+impl ResultWriter<'_, '_> {
     /// Writes the value on top, and leaves it there.
     ///
     /// # Safety

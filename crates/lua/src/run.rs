@@ -11,28 +11,28 @@ use crate::host::Host;
 use crate::scratch;
 
 thread_local! {
-    static RUN: Run = const { Run::new() };
+    static RUN: ScriptRun = const { ScriptRun::new() };
 }
 
-struct Run {
+struct ScriptRun {
     // Set for the length of `with_host`, and taken out while the host runs a command.
     host: Cell<Option<*mut (dyn Host + 'static)>>,
     is_resp3: Cell<bool>,
-    words: RefCell<Words>,
+    words: RefCell<ScriptWords>,
     reply: RefCell<Vec<u8>>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
 }
 
 /// The words of one command.
 #[derive(Default)]
-pub(crate) struct Words {
+pub(crate) struct ScriptWords {
     pub bytes: Vec<u8>,
     pub spans: Vec<Span>,
 }
 
-impl Words {
-    const fn new() -> Words {
-        Words { bytes: Vec::new(), spans: Vec::new() }
+impl ScriptWords {
+    const fn new() -> ScriptWords {
+        ScriptWords { bytes: Vec::new(), spans: Vec::new() }
     }
 
     pub fn clear(&mut self) {
@@ -41,10 +41,10 @@ impl Words {
     }
 
     /// Ends a word that began at byte `start`. Errors: all words together pass 4 GiB.
-    pub fn end_word(&mut self, start: usize) -> Result<(), TooLong> {
+    pub fn end_word(&mut self, start: usize) -> Result<(), ScriptTooLong> {
         let (start, len) = match (u32::try_from(start), u32::try_from(self.bytes.len() - start)) {
             (Ok(start), Ok(len)) => (start, len),
-            _ => return Err(TooLong),
+            _ => return Err(ScriptTooLong),
         };
         self.spans.push(Span { start, len });
         Ok(())
@@ -52,14 +52,14 @@ impl Words {
 }
 
 /// The words of a command are longer than can be counted.
-pub(crate) struct TooLong;
+pub(crate) struct ScriptTooLong;
 
-impl Run {
-    const fn new() -> Run {
-        Run {
+impl ScriptRun {
+    const fn new() -> ScriptRun {
+        ScriptRun {
             host: Cell::new(None),
             is_resp3: Cell::new(false),
-            words: RefCell::new(Words::new()),
+            words: RefCell::new(ScriptWords::new()),
             reply: RefCell::new(Vec::new()),
             panic: Cell::new(None),
         }
@@ -119,24 +119,24 @@ pub(crate) enum NotRun<E> {
 /// Lets `read` assemble the words of a command, and lends them with the host to `ask`. `read` must not call back.
 #[inline]
 pub(crate) fn with_command<E, R>(
-    read: impl FnOnce(&mut Words) -> Result<(), E>,
-    ask: impl FnOnce(&mut dyn Host, Args<'_>, &Call<'_>) -> R,
+    read: impl FnOnce(&mut ScriptWords) -> Result<(), E>,
+    ask: impl FnOnce(&mut dyn Host, Args<'_>, &ScriptCall<'_>) -> R,
 ) -> Result<R, NotRun<E>> {
     RUN.with(|run| {
         let mut words = run.words.borrow_mut();
         words.clear();
         read(&mut words).map_err(NotRun::Unread)?;
         let args = Args::new(&words.bytes, &words.spans);
-        run.lend(|host| ask(host, args, &Call(run))).ok_or(NotRun::NoHost)
+        run.lend(|host| ask(host, args, &ScriptCall(run))).ok_or(NotRun::NoHost)
     })
 }
 
 /// Runs a command and returns the position of its reply, valid until the next command of this thread.
 #[inline]
 pub(crate) fn call<E>(
-    read: impl FnOnce(&mut Words) -> Result<(), E>,
+    read: impl FnOnce(&mut ScriptWords) -> Result<(), E>,
 ) -> Result<(*const u8, usize), NotRun<E>> {
-    with_command(read, |host, args, Call(run)| {
+    with_command(read, |host, args, ScriptCall(run)| {
         let mut reply = run.reply.borrow_mut();
         reply.clear();
         host.call(args, run.is_resp3.get(), &mut reply);
@@ -145,9 +145,9 @@ pub(crate) fn call<E>(
 }
 
 /// The resources of a command of this run, beside its words.
-pub(crate) struct Call<'a>(&'a Run);
+pub(crate) struct ScriptCall<'a>(&'a ScriptRun);
 
-impl Run {
+impl ScriptRun {
     /// Lends the host to `ask`; `None` if no script runs, or its host panicked.
     #[inline]
     fn lend<R>(&self, ask: impl FnOnce(&mut dyn Host) -> R) -> Option<R> {

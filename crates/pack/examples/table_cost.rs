@@ -11,7 +11,7 @@ use std::time::Instant;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Kind, Table};
+use darter_pack::table::{FieldExpiry, PackKind, Table};
 use darter_slab::Arena;
 
 const ROWS: [&str; 6] = ["hash-8d-10d", "set-10", "hash-16-32", "set-8d", "small-hash", "hash-8d-200"];
@@ -98,7 +98,7 @@ fn one_table(row: &str, members: usize) -> io::Result<()> {
     let hasher = KeyHasher::new(7);
     let hash = |key: &[u8]| hasher.hash(key);
     let mut arena = Arena::new()?;
-    let kind = if row.starts_with("set") { Kind::Keys } else { Kind::KeysAndValues };
+    let kind = if row.starts_with("set") { PackKind::Keys } else { PackKind::KeysAndValues };
     let mut table = Table::new(kind);
     let before = rss()?;
     let insert = |table: &mut Table, arena: &mut Arena| {
@@ -106,7 +106,7 @@ fn one_table(row: &str, members: usize) -> io::Result<()> {
         for _ in 0..members {
             source.next();
             let h = hash(&source.key);
-            let _ = table.insert(arena, h, &source.key, Item::Bytes(&source.value), Expiry::Keep, &hash);
+            let _ = table.insert(arena, h, &source.key, Item::Bytes(&source.value), FieldExpiry::Keep, &hash);
         }
     };
     let idle = time(members, || {
@@ -156,7 +156,7 @@ fn one_phase(row: &str, members: usize, phase: &str) -> io::Result<()> {
     let hasher = KeyHasher::new(7);
     let hash = |key: &[u8]| hasher.hash(key);
     let mut arena = Arena::new()?;
-    let kind = if row.starts_with("set") { Kind::Keys } else { Kind::KeysAndValues };
+    let kind = if row.starts_with("set") { PackKind::Keys } else { PackKind::KeysAndValues };
     let mut table = Table::new(kind);
     let phases: &[&str] = match phase {
         "make" => &["make"],
@@ -175,7 +175,7 @@ fn one_phase(row: &str, members: usize, phase: &str) -> io::Result<()> {
                 "make" => {}
                 "insert" => {
                     let value = Item::Bytes(&source.value);
-                    let _ = table.insert(&mut arena, h, &source.key, value, Expiry::Keep, &hash);
+                    let _ = table.insert(&mut arena, h, &source.key, value, FieldExpiry::Keep, &hash);
                 }
                 "get" => {
                     let entry = table.get(&arena, h, &source.key);
@@ -198,14 +198,14 @@ fn worst(members: usize) -> io::Result<()> {
     let hash = |key: &[u8]| hasher.hash(key);
     let mut shortest = vec![u32::MAX; 2 * members];
     for _ in 0..RUNS {
-        let (mut arena, mut table) = (Arena::new()?, Table::new(Kind::Keys));
+        let (mut arena, mut table) = (Arena::new()?, Table::new(PackKind::Keys));
         let (inserts, removes) = shortest.split_at_mut(members);
         let mut source = Source::new("set-10");
         for shortest in inserts {
             source.next();
             let h = hash(&source.key);
             let start = thread_ns();
-            let _ = table.insert(&mut arena, h, &source.key, Item::Bytes(b""), Expiry::Keep, &hash);
+            let _ = table.insert(&mut arena, h, &source.key, Item::Bytes(b""), FieldExpiry::Keep, &hash);
             *shortest = (*shortest).min((thread_ns() - start) as u32);
         }
         let mut source = Source::new("set-10");
@@ -237,11 +237,18 @@ fn small_hashes(members: usize) -> io::Result<()> {
     let mut source = Source::new("hash-8d-10d");
     let inserting = time(members, || {
         for _ in 0..members {
-            let mut table = Table::new(Kind::KeysAndValues);
+            let mut table = Table::new(PackKind::KeysAndValues);
             for field in [&b"id"[..], b"name", b"age", b"city", b"score"] {
                 source.next();
                 let value = if field.len() == 4 { &source.key[..6] } else { &source.value[..4] };
-                let _ = table.insert(&mut arena, hash(field), field, Item::Bytes(value), Expiry::Keep, &hash);
+                let _ = table.insert(
+                    &mut arena,
+                    hash(field),
+                    field,
+                    Item::Bytes(value),
+                    FieldExpiry::Keep,
+                    &hash,
+                );
             }
             tables.push(table);
         }

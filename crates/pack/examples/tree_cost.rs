@@ -11,7 +11,7 @@ use std::time::Instant;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_pack::tree::list::{End, List};
+use darter_pack::tree::list::{List, ListEnd};
 use darter_pack::tree::{Direction, IntSet, StreamId, StreamLog, Zset};
 use darter_slab::Arena;
 
@@ -140,24 +140,24 @@ fn list(arena: &mut Arena, members: u64) {
     let mut rng = Rng::new(42);
     let made: Vec<i64> = (0..members).map(|_| 1_000_000_000 + rng.below(9_000_000_000) as i64).collect();
     let mut list = List::new();
-    let mut times = vec![timed("push back", members, || list_push(&mut list, arena, &made, End::Back))];
+    let mut times = vec![timed("push back", members, || list_push(&mut list, arena, &made, ListEnd::Back))];
     let (len, used, committed) = (list.len(), list.bytes(), arena.committed_bytes());
     times.push(timed("index", members, || list_index(&list, arena, members)));
     times.push(timed("iterate", members, || list_iterate(&list, arena)));
-    times.push(timed("pop back", members, || list_pop(&mut list, arena, End::Back)));
-    times.push(timed("push front", members, || list_push(&mut list, arena, &made, End::Front)));
-    times.push(timed("pop front", members, || list_pop(&mut list, arena, End::Front)));
+    times.push(timed("pop back", members, || list_pop(&mut list, arena, ListEnd::Back)));
+    times.push(timed("push front", members, || list_push(&mut list, arena, &made, ListEnd::Front)));
+    times.push(timed("pop front", members, || list_pop(&mut list, arena, ListEnd::Front)));
     report("list", len, used, committed, &times);
     let made: Vec<String> = made.iter().map(|n| format!("item:{n:x}")).collect();
     let mut times = vec![timed("push back", members, || list_push_text(&mut list, arena, &made))];
     let (len, used, committed) = (list.len(), list.bytes(), arena.committed_bytes());
     times.push(timed("index", members, || list_index(&list, arena, members)));
-    times.push(timed("pop front", members, || list_pop(&mut list, arena, End::Front)));
+    times.push(timed("pop front", members, || list_pop(&mut list, arena, ListEnd::Front)));
     report("list-text", len, used, committed, &times);
 }
 
 #[inline(never)]
-fn list_push(list: &mut List, arena: &mut Arena, made: &[i64], end: End) {
+fn list_push(list: &mut List, arena: &mut Arena, made: &[i64], end: ListEnd) {
     for &n in made {
         assert!(list.push(arena, end, Item::Int(n)).is_ok());
     }
@@ -166,7 +166,7 @@ fn list_push(list: &mut List, arena: &mut Arena, made: &[i64], end: End) {
 #[inline(never)]
 fn list_push_text(list: &mut List, arena: &mut Arena, made: &[String]) {
     for text in made {
-        assert!(list.push(arena, End::Back, Item::Bytes(text.as_bytes())).is_ok());
+        assert!(list.push(arena, ListEnd::Back, Item::Bytes(text.as_bytes())).is_ok());
     }
 }
 
@@ -180,11 +180,11 @@ fn list_index(list: &List, arena: &Arena, members: u64) {
 
 #[inline(never)]
 fn list_iterate(list: &List, arena: &Arena) {
-    black_box(list.iter(arena, 0, End::Back).filter(|item| matches!(item, Item::Int(7))).count());
+    black_box(list.iter(arena, 0, ListEnd::Back).filter(|item| matches!(item, Item::Int(7))).count());
 }
 
 #[inline(never)]
-fn list_pop(list: &mut List, arena: &mut Arena, end: End) {
+fn list_pop(list: &mut List, arena: &mut Arena, end: ListEnd) {
     while list.pop(arena, end, |item| {
         black_box(item);
     }) {}
@@ -283,7 +283,7 @@ fn worst(members: u64) -> std::io::Result<()> {
         });
         let mut list = List::new();
         each(&mut shortest[2], members, |n| {
-            assert!(list.push(&mut arena, End::Back, Item::Int(made[n].0)).is_ok())
+            assert!(list.push(&mut arena, ListEnd::Back, Item::Int(made[n].0)).is_ok())
         });
         let mut set = IntSet::new();
         each(&mut shortest[3], members, |n| assert!(set.insert(&mut arena, made[n].0).is_ok()));

@@ -6,11 +6,11 @@
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_pack::table::{self, Kind, Table};
-use darter_pack::tree::list::End;
+use darter_pack::table::{self, PackKind, Table};
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{List, Zset};
 use darter_persist::entry::{self, PartHead};
-use darter_store::cut::{Entry, Keeper, PieceKeeper};
+use darter_store::cut::{CutEntry, Keeper, PieceKeeper};
 use darter_store::{Expiry, Key, Keyed, Record, SetValue, Shard};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -44,7 +44,7 @@ impl Batches {
 }
 
 impl Keeper for Batches {
-    fn keep(&mut self, entry: Entry<'_>) {
+    fn keep(&mut self, entry: CutEntry<'_>) {
         entry::write_body(entry.record, entry.value, &mut self.bytes);
         self.send_if_full();
     }
@@ -105,11 +105,13 @@ impl Bench {
     fn put_field(&mut self, n: u64) {
         self.at(b"hash", |place| {
             let field = format!("field:{n}");
-            let make = || Table::new(Kind::KeysAndValues);
+            let make = || Table::new(PackKind::KeysAndValues);
             let put = |table: &mut Table, arena: &mut _, hasher: KeyHasher| {
                 let (hash, of) = (hasher.hash(field.as_bytes()), |key: &[u8]| hasher.hash(key));
                 let value = Item::Bytes(b"some value");
-                table.insert(arena, hash, field.as_bytes(), value, table::Expiry::Keep, &of).expect("room");
+                table
+                    .insert(arena, hash, field.as_bytes(), value, table::FieldExpiry::Keep, &of)
+                    .expect("room");
             };
             place.edit_or_create(make, put).expect("a hash");
         });
@@ -128,7 +130,8 @@ impl Bench {
     fn put_int(&mut self, n: u64) {
         self.at(b"ints", |place| {
             let put = |set: &mut SetValue, arena: &mut _, hasher| {
-                set.insert(arena, hasher, Item::Int(n.cast_signed()), table::Expiry::Keep).expect("room");
+                set.insert(arena, hasher, Item::Int(n.cast_signed()), table::FieldExpiry::Keep)
+                    .expect("room");
             };
             place.edit_or_create(SetValue::new, put).expect("a set");
         });
@@ -137,7 +140,7 @@ impl Bench {
     fn push(&mut self) {
         self.at(b"list", |place| {
             let put = |list: &mut List, arena: &mut _, _| {
-                list.push(arena, End::Back, Item::Bytes(b"some item of a list")).expect("room");
+                list.push(arena, ListEnd::Back, Item::Bytes(b"some item of a list")).expect("room");
             };
             place.edit_or_create(List::new, put).expect("a list");
         });

@@ -4,10 +4,10 @@
 //! are processor time, so other load on the machine does not count.
 
 use darter_base::hash::KeyHasher;
-use darter_persist::Item;
+use darter_persist::RdbItem;
 use darter_persist::entry;
-use darter_persist::file::{Options, Reader, Writer};
-use darter_persist::storage::name::Format;
+use darter_persist::file::{FileOptions, FileSource, FileWriter};
+use darter_persist::storage::name::NameFormat;
 use darter_store::Shard;
 
 fn main() {
@@ -21,22 +21,22 @@ fn main() {
     shard.each(0, |record| entry::write(&shard, record, &mut entries));
     told("entries written", began, keys, entries.len());
     for (name, format, packs) in [
-        ("native lz4", Format::Native, true),
-        ("native plain", Format::Native, false),
-        ("rdb packed", Format::Rdb, true),
-        ("rdb plain", Format::Rdb, false),
+        ("native lz4", NameFormat::Native, true),
+        ("native plain", NameFormat::Native, false),
+        ("rdb packed", NameFormat::Rdb, true),
+        ("rdb plain", NameFormat::Rdb, false),
     ] {
         let began = cpu_ns();
-        let options = Options { format, packs, has_checksum: true, now_ms: 1, id: 1 };
-        let mut writer = Writer::new(Vec::with_capacity(entries.len() * 2), options).expect("memory");
+        let options = FileOptions { format, packs, has_checksum: true, now_ms: 1, id: 1 };
+        let mut writer = FileWriter::new(Vec::with_capacity(entries.len() * 2), options).expect("memory");
         writer.entries(0, 0, shard.db(0).len() as u32, &entries).expect("entries");
         let file = writer.finish().expect("memory").0;
         told(&format!("{name}: written, {} bytes", file.len()), began, keys, entries.len());
         let began = cpu_ns();
         let mut count = 0;
-        let mut reader = Reader::open(&file[..]).expect("a good file");
+        let mut reader = FileSource::open(&file[..]).expect("a good file");
         let read = reader.each(|item| {
-            if let Item::Entries(chunk) = item {
+            if let RdbItem::Entries(chunk) = item {
                 count += chunk.iter().filter(|entry| entry.is_ok()).count();
             }
             Ok(())
@@ -51,11 +51,11 @@ fn main() {
 fn load(name: &str, bytes: &[u8]) -> Shard {
     let hasher = KeyHasher::new(3);
     let mut shard = Shard::new(16, 1, hasher).expect("address space");
-    let mut reader = Reader::open(bytes).expect("a good file");
+    let mut reader = FileSource::open(bytes).expect("a good file");
     let (began, mut keys, mut raw) = (cpu_ns(), 0, 0);
     shard.reserve(0, keys_of(bytes));
     let loading = reader.each(|item| {
-        if let Item::Entries(chunk) = item {
+        if let RdbItem::Entries(chunk) = item {
             raw += chunk.bytes.len();
             for entry in chunk.iter() {
                 let entry = entry.expect("a good entry");

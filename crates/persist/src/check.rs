@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use darter_base::hash::KeyHasher;
-use darter_store::rdb::{self as values, Source};
+use darter_store::rdb::{self as values, RdbSource};
 use darter_store::{Arena, Object};
 
-use crate::counted::Counted;
+use crate::counted::CountedWriter;
 use crate::entry::Entries;
-use crate::error::Error;
-use crate::file::Reader;
-use crate::item::Item;
+use crate::error::PersistError;
+use crate::file::FileSource;
+use crate::item::RdbItem;
 use crate::layout;
 use crate::native;
 use crate::rdb::shown;
@@ -19,7 +19,7 @@ use crate::read_at::ReadAt;
 
 /// The content of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// The format, in words.
     pub format: String,
     /// Names and texts of facts.
@@ -40,7 +40,7 @@ pub struct Report {
     pub damage: Vec<String>,
 }
 
-impl Report {
+impl CheckReport {
     /// Returns true if the file can be loaded.
     pub fn is_good(&self) -> bool {
         self.damage.is_empty()
@@ -51,22 +51,25 @@ impl Report {
 ///
 /// After damage, reading of our own format continues with the next block. Reading of an RDB file stops, because the
 /// start of the next key is unknown.
-pub fn check<R: ReadAt>(source: &R) -> Report {
+pub fn check<R: ReadAt>(source: &R) -> CheckReport {
     check_at(source).0
 }
 
 /// The same; also returns the end of an RDB file, behind which commands may follow. 0: not an RDB file, or damaged.
-pub fn check_at<R: ReadAt>(source: &R) -> (Report, u64) {
+pub fn check_at<R: ReadAt>(source: &R) -> (CheckReport, u64) {
     let mut end = 0;
-    let mut checker =
-        Checker { report: Report::default(), counted: Counted::default(), arena: Arena::new().ok() };
-    match Reader::open(source) {
-        Ok(Reader::Native(file)) => checker.blocks(&file),
+    let mut checker = Checker {
+        report: CheckReport::default(),
+        counted: CountedWriter::default(),
+        arena: Arena::new().ok(),
+    };
+    match FileSource::open(source) {
+        Ok(FileSource::Native(file)) => checker.blocks(&file),
         Ok(mut reader) => {
-            let mut read = |reader: &mut Reader<&R>| reader.each(|item| checker.item(item));
+            let mut read = |reader: &mut FileSource<&R>| reader.each(|item| checker.item(item));
             let done = read(&mut reader);
             checker.report.damage.extend(done.err().map(|error| error.to_string()));
-            if let Reader::Rdb(reader) = &reader {
+            if let FileSource::Rdb(reader) = &reader {
                 let server = if reader.is_valkey() { "Valkey" } else { "Redis" };
                 checker.report.format = format!("RDB, version {} of {server}", reader.version());
                 checker.report.is_checked = reader.is_checked();
@@ -79,14 +82,14 @@ pub fn check_at<R: ReadAt>(source: &R) -> (Report, u64) {
 }
 
 struct Checker {
-    report: Report,
-    counted: Counted,
+    report: CheckReport,
+    counted: CountedWriter,
     // for building values, to see whether they are sound
     arena: Option<Arena>,
 }
 
 impl Checker {
-    fn blocks<R: ReadAt>(&mut self, file: &native::File<R>) {
+    fn blocks<R: ReadAt>(&mut self, file: &native::SnapshotFile<R>) {
         self.report.format = format!("Darter snapshot, version {}", native::VERSION);
         self.report.is_checked = true;
         for place in file.places() {
@@ -97,7 +100,7 @@ impl Checker {
     }
 
     /// A file whose index cannot be used: block by block from the front, up to the first that is not whole.
-    fn without_index<R: ReadAt>(&mut self, source: &R, error: &Error) {
+    fn without_index<R: ReadAt>(&mut self, source: &R, error: &PersistError) {
         self.report.damage.push(error.to_string());
         let walked = native::walk(source, |block| {
             self.report.format = format!("Darter snapshot, version {}", native::VERSION);
@@ -110,29 +113,29 @@ impl Checker {
             .extend(more.filter(|more| self.report.blocks > 0 && !self.report.damage.contains(more)));
     }
 
-    fn block(&mut self, block: &native::Block) -> Result<(), Error> {
+    fn block(&mut self, block: &native::SnapshotBlock) -> Result<(), PersistError> {
         block.facts()?.into_iter().try_for_each(|item| self.item(item))?;
         for segment in block.segments()? {
-            self.item(Item::Entries(segment.to_chunk(&block.place)))?;
+            self.item(RdbItem::Entries(segment.to_chunk(&block.place)))?;
         }
         Ok(())
     }
 
-    fn item(&mut self, item: Item) -> Result<(), Error> {
+    fn item(&mut self, item: RdbItem) -> Result<(), PersistError> {
         match item {
-            Item::Aux { name, value } => {
+            RdbItem::Aux { name, value } => {
                 let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
                 self.report.facts.push((text(&name), text(&value)));
             }
-            Item::Function(_) => self.report.functions += 1,
-            Item::Skipped { db, key, what } => {
+            RdbItem::Function(_) => self.report.functions += 1,
+            RdbItem::Skipped { db, key, what } => {
                 let whose = key.map(|key| format!(" (key {}, database {db})", shown(&key)));
                 self.report.skipped.push(format!("{what}{}", whose.unwrap_or_default()));
             }
-            Item::Sizes { .. } | Item::End => {}
-            Item::Entries(chunk) => {
+            RdbItem::Sizes { .. } | RdbItem::End => {}
+            RdbItem::Entries(chunk) => {
                 for entry in Entries::new(&chunk.bytes) {
-                    let entry = entry.map_err(|fault| Error::of_fault(chunk.offset, fault))?;
+                    let entry = entry.map_err(|fault| PersistError::of_fault(chunk.offset, fault))?;
                     let name = layout::of(entry.kind).map_or("unknown", |layout| layout.name);
                     let keys = self.counted.add(chunk.db, &entry);
                     *self.report.keys.entry((chunk.db, name)).or_default() += keys;
@@ -151,7 +154,7 @@ impl Checker {
 
     /// Returns true if a value can be built.
     fn is_sound(&mut self, kind: u8, value: &[u8]) -> bool {
-        let mut source = Source::new(value);
+        let mut source = RdbSource::new(value);
         if kind == values::TYPE_STRING {
             return source.text().is_ok();
         }
@@ -161,7 +164,7 @@ impl Checker {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CheckReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.format.is_empty() {
             writeln!(out, "format     {}", self.format)?;
@@ -194,13 +197,13 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::name::Format;
+    use crate::storage::name::NameFormat;
     use crate::testing;
 
     #[test]
     fn counts_are_those_of_the_keys() {
         let shard = testing::sample(3, &[1, 5, 50]);
-        for format in [Format::Rdb, Format::Native] {
+        for format in [NameFormat::Rdb, NameFormat::Native] {
             let report = check(&&testing::file_of(&shard, format)[..]);
             assert!(report.is_good() && report.is_checked, "{report}");
             assert_eq!(report.keys.values().sum::<u64>(), 30);
@@ -212,8 +215,8 @@ mod tests {
     #[test]
     fn damage_is_named_and_counted_around() {
         let shard = testing::sample(3, &[1, 5, 2000]);
-        let good = testing::file_of(&shard, Format::Native);
-        let places = native::File::open(&good[..]).expect("a good file").places().to_vec();
+        let good = testing::file_of(&shard, NameFormat::Native);
+        let places = native::SnapshotFile::open(&good[..]).expect("a good file").places().to_vec();
         let mut changed = good.clone();
         changed[places[1].offset as usize + 100] ^= 1;
         let report = check(&&changed[..]);
@@ -222,7 +225,7 @@ mod tests {
         assert!((1..27).contains(&report.keys.values().sum::<u64>()), "{report}");
         let cut = check(&&good[..good.len() - 30]);
         assert!(!cut.is_good() && cut.blocks == places.len() as u64, "{cut}");
-        let rdb = testing::file_of(&shard, Format::Rdb);
+        let rdb = testing::file_of(&shard, NameFormat::Rdb);
         let cut = check(&&rdb[..rdb.len() - 30]);
         assert!(cut.damage[0].contains("cut off after"), "{cut}");
         assert!(!check(&&b"no such file"[..]).is_good());

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use crate::counted::Counted;
-use crate::error::Error;
-use crate::file::{Options, Reader, Writer};
-use crate::item::Item;
+use crate::counted::CountedWriter;
+use crate::error::PersistError;
+use crate::file::{FileOptions, FileSource, FileWriter};
+use crate::item::RdbItem;
 use crate::rdb::shown;
 use crate::read_at::ReadAt;
 
@@ -23,21 +23,25 @@ pub struct Converted {
 /// Writes the content of `source` to `out`; returns `out` and a summary.
 ///
 /// Memory: some megabytes, or the longest value. Errors: `source` is damaged, or one of the two failed.
-pub fn convert<R: ReadAt, W: Write>(source: R, out: W, options: Options) -> Result<(W, Converted), Error> {
-    let mut reader = Reader::open(source)?;
-    let mut writer = Writer::new(out, options)?;
-    let (mut converted, mut counted) = (Converted::default(), Counted::default());
+pub fn convert<R: ReadAt, W: Write>(
+    source: R,
+    out: W,
+    options: FileOptions,
+) -> Result<(W, Converted), PersistError> {
+    let mut reader = FileSource::open(source)?;
+    let mut writer = FileWriter::new(out, options)?;
+    let (mut converted, mut counted) = (Converted::default(), CountedWriter::default());
     reader.each(|item| {
         match item {
-            Item::Aux { name, value } if !is_ours(&name) => writer.aux(&name, &value)?,
-            Item::Aux { .. } | Item::End => {}
-            Item::Function(code) => writer.function(&code)?,
-            Item::Sizes { db, keys, expiring } => writer.sizes(db, keys, expiring)?,
-            Item::Skipped { db, key, what } => {
+            RdbItem::Aux { name, value } if !is_ours(&name) => writer.aux(&name, &value)?,
+            RdbItem::Aux { .. } | RdbItem::End => {}
+            RdbItem::Function(code) => writer.function(&code)?,
+            RdbItem::Sizes { db, keys, expiring } => writer.sizes(db, keys, expiring)?,
+            RdbItem::Skipped { db, key, what } => {
                 let whose = key.map(|key| format!(" (key {}, database {db})", shown(&key)));
                 converted.skipped.push(format!("{what}{}", whose.unwrap_or_default()));
             }
-            Item::Entries(chunk) => {
+            RdbItem::Entries(chunk) => {
                 let entries = u32::try_from(chunk.entries).unwrap_or(u32::MAX);
                 // in order: parts of lists and streams stay behind each other
                 if has_parts(&chunk) {
@@ -69,24 +73,24 @@ fn has_parts(chunk: &crate::entry::Chunk) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::name::Format;
+    use crate::storage::name::NameFormat;
     use crate::testing::{self, contents};
 
     #[test]
     fn what_goes_there_and_back_is_the_same() {
         let shard = testing::sample(8, &[1, 7, 300]);
-        let mut native = testing::file_of(&shard, Format::Native);
-        for format in [Format::Rdb, Format::Native, Format::Rdb, Format::Native] {
+        let mut native = testing::file_of(&shard, NameFormat::Native);
+        for format in [NameFormat::Rdb, NameFormat::Native, NameFormat::Rdb, NameFormat::Native] {
             let options = testing::options(format);
             let (bytes, done) = convert(&native[..], Vec::new(), options).expect("a good file");
             assert_eq!((done.keys, done.bytes), (30, bytes.len() as u64));
             native = bytes;
         }
         let mut again = testing::shard();
-        let mut reader = Reader::open(&native[..]).expect("a good file");
+        let mut reader = FileSource::open(&native[..]).expect("a good file");
         reader
             .each(|item| {
-                if let Item::Entries(chunk) = item {
+                if let RdbItem::Entries(chunk) = item {
                     testing::load_all(&mut again, chunk.db as usize, &chunk.bytes);
                 }
                 Ok(())
@@ -102,11 +106,11 @@ mod tests {
     #[test]
     fn a_damaged_file_is_not_converted() {
         let shard = testing::sample(8, &[7]);
-        for format in [Format::Rdb, Format::Native] {
+        for format in [NameFormat::Rdb, NameFormat::Native] {
             let mut bytes = testing::file_of(&shard, format);
             let middle = bytes.len() / 2;
             bytes[middle] ^= 4;
-            assert!(convert(&bytes[..], Vec::new(), testing::options(Format::Rdb)).is_err());
+            assert!(convert(&bytes[..], Vec::new(), testing::options(NameFormat::Rdb)).is_err());
         }
     }
 }

@@ -1,27 +1,27 @@
 //! A position in bytes that are not trusted and may be incomplete.
 //!
-//! Used by everything that reads files here. Unlike `store`'s `Source` it distinguishes wrong bytes from missing
+//! Used by everything that reads files here. Unlike `store`'s `RdbSource` it distinguishes wrong bytes from missing
 //! bytes, and names the offset. A reader of a stream then asks for more and tries again.
 
 use std::borrow::Cow;
 
-use darter_store::rdb::Source;
+use darter_store::rdb::RdbSource;
 
 /// Longest text that is accepted: the limit of a record.
 pub const TEXT_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// Why reading went no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
+pub enum CursorStop {
     /// The bytes end too early.
     More,
     /// The bytes are wrong.
-    Bad(Fault),
+    Bad(CursorFault),
 }
 
 /// A fault and its offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fault {
+pub struct CursorFault {
     /// Bytes from the start of the input.
     pub at: usize,
     /// The fault, as part of a sentence.
@@ -67,19 +67,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// A fault `what` at this offset.
-    pub fn bad(&self, what: &'static str) -> Stop {
-        Stop::Bad(Fault { at: self.at, what })
+    pub fn bad(&self, what: &'static str) -> CursorStop {
+        CursorStop::Bad(CursorFault { at: self.at, what })
     }
 
     /// The next byte, which is not passed.
     #[inline]
-    pub fn peek(&self) -> Result<u8, Stop> {
-        self.bytes.get(self.at).copied().ok_or(Stop::More)
+    pub fn peek(&self) -> Result<u8, CursorStop> {
+        self.bytes.get(self.at).copied().ok_or(CursorStop::More)
     }
 
     /// The next byte.
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, Stop> {
+    pub fn byte(&mut self) -> Result<u8, CursorStop> {
         let byte = self.peek()?;
         self.at += 1;
         Ok(byte)
@@ -87,24 +87,24 @@ impl<'a> Cursor<'a> {
 
     /// The next `len` bytes.
     #[inline]
-    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Stop> {
-        let end = self.at.checked_add(len).ok_or(Stop::More)?;
-        let taken = self.bytes.get(self.at..end).ok_or(Stop::More)?;
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], CursorStop> {
+        let end = self.at.checked_add(len).ok_or(CursorStop::More)?;
+        let taken = self.bytes.get(self.at..end).ok_or(CursorStop::More)?;
         self.at = end;
         Ok(taken)
     }
 
     /// The next `N` bytes.
     #[inline]
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
-        let taken = self.rest().first_chunk::<N>().ok_or(Stop::More)?;
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], CursorStop> {
+        let taken = self.rest().first_chunk::<N>().ok_or(CursorStop::More)?;
         self.at += N;
         Ok(*taken)
     }
 
     /// The next number as RDB writes lengths and small numbers.
     #[inline]
-    pub fn number(&mut self) -> Result<u64, Stop> {
+    pub fn number(&mut self) -> Result<u64, CursorStop> {
         let start = self.at;
         let first = self.byte()?;
         let low = u64::from(first & 0x3f);
@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
 
     /// Passes a text in any of its forms; returns its encoded bytes.
     #[inline]
-    pub fn pass_text(&mut self) -> Result<&'a [u8], Stop> {
+    pub fn pass_text(&mut self) -> Result<&'a [u8], CursorStop> {
         let start = self.at;
         match self.peek()? {
             0xc0..=0xc2 => {
@@ -145,15 +145,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next text. Cost: a copy unless it is written plainly.
-    pub fn text(&mut self) -> Result<Cow<'a, [u8]>, Stop> {
+    pub fn text(&mut self) -> Result<Cow<'a, [u8]>, CursorStop> {
         let start = self.at;
         let written = self.pass_text()?;
-        Source::new(written)
-            .text()
-            .map_err(|_| Stop::Bad(Fault { at: start, what: "a compressed text that does not unpack" }))
+        RdbSource::new(written).text().map_err(|_| {
+            CursorStop::Bad(CursorFault { at: start, what: "a compressed text that does not unpack" })
+        })
     }
 
-    fn text_len(&mut self) -> Result<usize, Stop> {
+    fn text_len(&mut self) -> Result<usize, CursorStop> {
         let start = self.at;
         let len = self.number()?;
         if len > TEXT_BYTES_MAX {
@@ -170,16 +170,16 @@ mod tests {
 
     #[test]
     fn what_is_missing_and_what_is_wrong_are_told_apart() {
-        assert_eq!(Cursor::new(&[]).byte(), Err(Stop::More));
-        assert_eq!(Cursor::new(&[0x41]).number(), Err(Stop::More));
+        assert_eq!(Cursor::new(&[]).byte(), Err(CursorStop::More));
+        assert_eq!(Cursor::new(&[0x41]).number(), Err(CursorStop::More));
         assert_eq!(Cursor::new(&[0x41, 2]).number(), Ok(0x102));
-        assert!(matches!(Cursor::new(&[0xc0, 2]).number(), Err(Stop::Bad(Fault { at: 0, .. }))));
-        assert!(matches!(Cursor::new(&[0x82, 2]).number(), Err(Stop::Bad(Fault { at: 0, .. }))));
-        assert_eq!(Cursor::new(&[3, b'a', b'b']).text(), Err(Stop::More));
-        assert!(matches!(Cursor::new(&[0xc4]).text(), Err(Stop::Bad(_))));
+        assert!(matches!(Cursor::new(&[0xc0, 2]).number(), Err(CursorStop::Bad(CursorFault { at: 0, .. }))));
+        assert!(matches!(Cursor::new(&[0x82, 2]).number(), Err(CursorStop::Bad(CursorFault { at: 0, .. }))));
+        assert_eq!(Cursor::new(&[3, b'a', b'b']).text(), Err(CursorStop::More));
+        assert!(matches!(Cursor::new(&[0xc4]).text(), Err(CursorStop::Bad(_))));
         let huge = [0x81, 0, 0, 0, 1, 0, 0, 0, 0];
-        assert!(matches!(Cursor::new(&huge).text(), Err(Stop::Bad(Fault { at: 0, .. }))));
-        assert!(matches!(Cursor::new(&[0xc3, 1, 5, 9]).text(), Err(Stop::Bad(_))));
+        assert!(matches!(Cursor::new(&huge).text(), Err(CursorStop::Bad(CursorFault { at: 0, .. }))));
+        assert!(matches!(Cursor::new(&[0xc3, 1, 5, 9]).text(), Err(CursorStop::Bad(_))));
     }
 
     #[test]

@@ -15,14 +15,14 @@
 use std::borrow::Cow;
 
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry as MemberExpiry, Table};
+use darter_pack::table::{FieldExpiry as MemberExpiry, Table};
 use darter_pack::tree::{List, Zset};
-use darter_store::cut::Body;
-use darter_store::extras::{Extras, Marks};
-use darter_store::rdb::{self, Pieces, Source};
-use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard, Stream, Text};
+use darter_store::cut::CutBody;
+use darter_store::extras::{Extras, RecordMarks};
+use darter_store::rdb::{self, ObjectPieces, RdbSource};
+use darter_store::{Expiry, Key, Keyed, Object, Record, SetValue, Shard, StreamValue, Text};
 
-use crate::cursor::{Cursor, Fault, Stop};
+use crate::cursor::{Cursor, CursorFault, CursorStop};
 use crate::layout;
 
 /// A deadline in Unix milliseconds follows.
@@ -43,7 +43,7 @@ pub(crate) const MEMBER_DEADLINES: u8 = 0xd3;
 
 /// A piece of a value that is written in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct EntryPart {
     /// Elements of a list or a stream that come before this piece; 0 for other types, whose pieces come in any order.
     /// The last piece of a stream, and no other, has one element.
     pub start: u64,
@@ -53,7 +53,7 @@ pub struct Part {
 
 /// One key, or a part of one, borrowed from the bytes it was read from.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct KeyEntry<'a> {
     /// The key.
     pub key: Cow<'a, [u8]>,
     /// The type byte.
@@ -67,14 +67,14 @@ pub struct Entry<'a> {
     /// True if eviction must leave the key alone.
     pub is_sticky: bool,
     /// Set when this is only a part of the value.
-    pub part: Option<Part>,
+    pub part: Option<EntryPart>,
     /// Deadlines of members that the value itself does not tell: count, then member and deadline each.
     pub member_deadlines: Option<&'a [u8]>,
 }
 
 /// The result of loading an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loaded {
+pub enum LoadedEntry {
     /// A key was made.
     Key,
     /// A part was added to an existing key.
@@ -87,7 +87,7 @@ pub enum Loaded {
 
 /// Why an entry could not be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum RefusedEntry {
     /// The value is damaged.
     Damaged,
     /// The key is there already.
@@ -98,14 +98,14 @@ pub enum Refused {
     Full,
 }
 
-impl Refused {
+impl RefusedEntry {
     /// The reason, as part of a sentence.
     pub fn what(self) -> &'static str {
         match self {
-            Refused::Damaged => "a damaged value",
-            Refused::Duplicate => "a key that was there already",
-            Refused::OutOfPlace => "a part of a value that does not fit what came before",
-            Refused::Full => "no room in memory for the value",
+            RefusedEntry::Damaged => "a damaged value",
+            RefusedEntry::Duplicate => "a key that was there already",
+            RefusedEntry::OutOfPlace => "a part of a value that does not fit what came before",
+            RefusedEntry::Full => "no room in memory for the value",
         }
     }
 }
@@ -135,18 +135,18 @@ pub fn of_payload(
 /// Appends the entry of a record of `shard`. Cost: a copy of the value, no allocation except that of `out`.
 pub fn write(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
     let done =
-        shard.with_object(record, |object, arena| write_body(record, Body::Object(object, arena), out));
+        shard.with_object(record, |object, arena| write_body(record, CutBody::Object(object, arena), out));
     if done.is_none()
         && let Some(text) = record.text()
     {
-        write_body(record, Body::Text(text), out);
+        write_body(record, CutBody::Text(text), out);
     }
 }
 
 /// Appends the entry of a record with the value `body`. Cost: as [`write`].
-pub fn write_body(record: Record<'_>, body: Body<'_>, out: &mut Vec<u8>) {
+pub fn write_body(record: Record<'_>, body: CutBody<'_>, out: &mut Vec<u8>) {
     match body {
-        Body::Text(text) => {
+        CutBody::Text(text) => {
             write_head(record, rdb::TYPE_STRING, out);
             match text {
                 Text::Plain(bytes) => rdb::write_text(out, bytes),
@@ -156,7 +156,7 @@ pub fn write_body(record: Record<'_>, body: Body<'_>, out: &mut Vec<u8>) {
                 }
             }
         }
-        Body::Object(object, arena) => {
+        CutBody::Object(object, arena) => {
             write_head(record, rdb::type_of(object), out);
             rdb::write_object(object, arena, out);
         }
@@ -233,13 +233,13 @@ fn write_marks(extras: Option<Extras>, is_sticky: bool, out: &mut Vec<u8>) {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> KeyEntry<'a> {
     /// The next entry of `cursor`.
     ///
     /// Errors: incomplete, or damaged as far as that is visible without building the value.
     #[inline]
-    pub fn read(cursor: &mut Cursor<'a>) -> Result<Entry<'a>, Stop> {
-        let mut entry = Entry::none();
+    pub fn read(cursor: &mut Cursor<'a>) -> Result<KeyEntry<'a>, CursorStop> {
+        let mut entry = KeyEntry::none();
         loop {
             match cursor.byte()? {
                 DEADLINE_MS => entry.deadline_ms = Some(u64::from_le_bytes(cursor.array()?)),
@@ -261,8 +261,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    pub(crate) fn none() -> Entry<'a> {
-        Entry {
+    pub(crate) fn none() -> KeyEntry<'a> {
+        KeyEntry {
             key: Cow::Borrowed(&[]),
             kind: 0,
             value: &[],
@@ -275,11 +275,11 @@ impl<'a> Entry<'a> {
     }
 
     /// Reads the mark `byte`; returns false if it is not a mark.
-    pub(crate) fn read_mark(&mut self, byte: u8, cursor: &mut Cursor<'a>) -> Result<bool, Stop> {
+    pub(crate) fn read_mark(&mut self, byte: u8, cursor: &mut Cursor<'a>) -> Result<bool, CursorStop> {
         match byte {
             EXTRAS => {
                 let fields = cursor.byte()?;
-                let mut extras = Extras { marks: Marks(fields >> MARKS_SHIFT), ..Extras::default() };
+                let mut extras = Extras { marks: RecordMarks(fields >> MARKS_SHIFT), ..Extras::default() };
                 if fields & HAS_ACCESS != 0 {
                     extras.access_s = Some(u32::from_le_bytes(cursor.array()?));
                 }
@@ -292,7 +292,7 @@ impl<'a> Entry<'a> {
                 self.extras = Some(extras);
             }
             STICKY => self.is_sticky = true,
-            PART => self.part = Some(Part { start: cursor.number()?, total: cursor.number()? }),
+            PART => self.part = Some(EntryPart { start: cursor.number()?, total: cursor.number()? }),
             MEMBER_DEADLINES => {
                 let start = cursor.at();
                 for _ in 0..cursor.number()? {
@@ -318,7 +318,7 @@ impl<'a> Entry<'a> {
 
     /// The value, if it is a text.
     pub fn text(&self) -> Option<Cow<'a, [u8]>> {
-        if self.kind == rdb::TYPE_STRING { Source::new(self.value).text().ok() } else { None }
+        if self.kind == rdb::TYPE_STRING { RdbSource::new(self.value).text().ok() } else { None }
     }
 
     /// Number of elements that the value claims, if it begins with a number.
@@ -333,38 +333,44 @@ impl<'a> Entry<'a> {
 
     /// Creates the key in database `db` of the shard that `hash`, the key's hash, belongs to.
     ///
-    /// Errors: see [`Refused`]; the shard is unchanged, except for parts of this key loaded earlier.
-    pub fn load(&self, shard: &mut Shard, db: usize, hash: u64, now_ms: u64) -> Result<Loaded, Refused> {
+    /// Errors: see [`RefusedEntry`]; the shard is unchanged, except for parts of this key loaded earlier.
+    pub fn load(
+        &self,
+        shard: &mut Shard,
+        db: usize,
+        hash: u64,
+        now_ms: u64,
+    ) -> Result<LoadedEntry, RefusedEntry> {
         if self.deadline_ms.is_some_and(|ms| ms <= now_ms) {
-            return Ok(Loaded::Dead);
+            return Ok(LoadedEntry::Dead);
         }
         if self.elements() == Some(0) {
-            return Ok(Loaded::Empty);
+            return Ok(LoadedEntry::Empty);
         }
         let mut place = Keyed::find(shard, db, Key { bytes: &self.key, hash }, now_ms);
         if place.exists() {
             return match self.part {
-                Some(part) => self.load_more(&mut place, part).map(|()| Loaded::Part),
-                None => Err(Refused::Duplicate),
+                Some(part) => self.load_more(&mut place, part).map(|()| LoadedEntry::Part),
+                None => Err(RefusedEntry::Duplicate),
             };
         }
         if self.part.is_some_and(|part| part.start > 0) {
-            return Err(Refused::OutOfPlace);
+            return Err(RefusedEntry::OutOfPlace);
         }
         let expiry = self.deadline_ms.map_or(Expiry::None, Expiry::At);
-        let mut source = Source::new(self.value);
+        let mut source = RdbSource::new(self.value);
         if self.kind == rdb::TYPE_STRING {
-            let text = source.text().map_err(|_| Refused::Damaged)?;
+            let text = source.text().map_err(|_| RefusedEntry::Damaged)?;
             match self.extras {
                 Some(extras) => place.put_item(&text, expiry, extras),
                 None => place.put_text(&text, expiry),
             }
-            .map_err(|_| Refused::Full)?;
+            .map_err(|_| RefusedEntry::Full)?;
         } else {
             let hasher = place.hasher();
             let object = rdb::read_object(self.kind, &mut source, place.arena_mut(), hasher)
-                .map_err(|_| Refused::Damaged)?;
-            place.put_object(object, expiry).map_err(|_| Refused::Full)?;
+                .map_err(|_| RefusedEntry::Damaged)?;
+            place.put_object(object, expiry).map_err(|_| RefusedEntry::Full)?;
             if let Some(deadlines) = self.member_deadlines {
                 set_member_deadlines(&mut place, deadlines)?;
             }
@@ -372,46 +378,46 @@ impl<'a> Entry<'a> {
         if self.is_sticky {
             place.set_sticky(true);
         }
-        Ok(Loaded::Key)
+        Ok(LoadedEntry::Key)
     }
 
-    fn load_more(&self, place: &mut Keyed<'_>, part: Part) -> Result<(), Refused> {
-        let mut source = Source::new(self.value);
+    fn load_more(&self, place: &mut Keyed<'_>, part: EntryPart) -> Result<(), RefusedEntry> {
+        let mut source = RdbSource::new(self.value);
         let done = match self.kind {
             1 => {
                 let len = place.view::<List>().ok().flatten().map(|view| view.root.len());
                 if len != Some(part.start) {
-                    return Err(Refused::OutOfPlace);
+                    return Err(RefusedEntry::OutOfPlace);
                 }
                 read_into::<List>(place, self.kind, &mut source)
             }
             2 | layout::SET_WITH_TTL => read_into::<SetValue>(place, self.kind, &mut source),
             4 | layout::HASH_WITH_TTL => read_into::<Table>(place, self.kind, &mut source),
             5 | layout::ZSET_WITH_TTL => read_into::<Zset>(place, self.kind, &mut source),
-            rdb::TYPE_STREAM_5 => read_into::<Stream>(place, self.kind, &mut source),
+            rdb::TYPE_STREAM_5 => read_into::<StreamValue>(place, self.kind, &mut source),
             layout::MODULE_2 => Ok(place.read_piece(&mut source)),
-            _ => return Err(Refused::OutOfPlace),
+            _ => return Err(RefusedEntry::OutOfPlace),
         };
-        done?.map_err(|_| Refused::Damaged)
+        done?.map_err(|_| RefusedEntry::Damaged)
     }
 }
 
 /// Adds the elements of `source` to the collection at `place`, which must have this type.
-fn read_into<T: Pieces>(
+fn read_into<T: ObjectPieces>(
     place: &mut Keyed<'_>,
     kind: u8,
-    source: &mut Source<'_>,
-) -> Result<Result<(), rdb::Corrupt>, Refused> {
+    source: &mut RdbSource<'_>,
+) -> Result<Result<(), rdb::Corrupt>, RefusedEntry> {
     let edited =
         place.edit::<T, _>(|collection, arena, hasher| collection.read_more(kind, source, arena, hasher));
     match edited {
         Ok(Some(edited)) => Ok(edited.result),
-        _ => Err(Refused::OutOfPlace),
+        _ => Err(RefusedEntry::OutOfPlace),
     }
 }
 
-fn set_member_deadlines(place: &mut Keyed<'_>, deadlines: &[u8]) -> Result<(), Refused> {
-    let damaged = |_| Refused::Damaged;
+fn set_member_deadlines(place: &mut Keyed<'_>, deadlines: &[u8]) -> Result<(), RefusedEntry> {
+    let damaged = |_| RefusedEntry::Damaged;
     let mut cursor = Cursor::new(deadlines);
     for _ in 0..cursor.number().map_err(damaged)? {
         let (member, ms) = (cursor.text().map_err(damaged)?, cursor.number().map_err(damaged)?);
@@ -435,7 +441,7 @@ fn set_member_deadlines(place: &mut Keyed<'_>, deadlines: &[u8]) -> Result<(), R
             _ => Ok(false),
         };
         if done != Ok(true) {
-            return Err(Refused::Damaged);
+            return Err(RefusedEntry::Damaged);
         }
     }
     Ok(())
@@ -480,16 +486,16 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, Fault>;
+    type Item = Result<KeyEntry<'a>, CursorFault>;
 
     #[inline]
-    fn next(&mut self) -> Option<Result<Entry<'a>, Fault>> {
+    fn next(&mut self) -> Option<Result<KeyEntry<'a>, CursorFault>> {
         if self.cursor.is_done() {
             return None;
         }
-        let read = Entry::read(&mut self.cursor).map_err(|stop| match stop {
-            Stop::More => Fault { at: self.cursor.at(), what: "an entry that is cut off" },
-            Stop::Bad(fault) => fault,
+        let read = KeyEntry::read(&mut self.cursor).map_err(|stop| match stop {
+            CursorStop::More => CursorFault { at: self.cursor.at(), what: "an entry that is cut off" },
+            CursorStop::Bad(fault) => fault,
         });
         if read.is_err() {
             self.cursor = Cursor::new(&[]);

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io;
 
-use crate::cursor::{Fault, Stop};
+use crate::cursor::{CursorFault, CursorStop};
 
 /// Why a file could not be read or written.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Error {
+pub enum PersistError {
     /// The disk or the network failed.
     Io(io::Error),
     /// The file is damaged.
@@ -34,48 +34,50 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl PersistError {
     /// The file is damaged at byte `offset`.
-    pub fn corrupt(offset: u64, what: impl Into<String>) -> Error {
-        Error::Corrupt { offset, what: what.into() }
+    pub fn corrupt(offset: u64, what: impl Into<String>) -> PersistError {
+        PersistError::Corrupt { offset, what: what.into() }
     }
 
     /// The error for a fault in an item that began at byte `offset`.
-    pub(crate) fn of_fault(offset: u64, fault: Fault) -> Error {
-        Error::corrupt(offset.saturating_add(fault.at as u64), fault.what)
+    pub(crate) fn of_fault(offset: u64, fault: CursorFault) -> PersistError {
+        PersistError::corrupt(offset.saturating_add(fault.at as u64), fault.what)
     }
 
     /// The error for a reader that stopped in an item that began at byte `offset`.
-    pub(crate) fn of_stop(offset: u64, stop: Stop, whole: &'static str) -> Error {
+    pub(crate) fn of_stop(offset: u64, stop: CursorStop, whole: &'static str) -> PersistError {
         match stop {
-            Stop::Bad(fault) => Error::of_fault(offset, fault),
-            Stop::More => Error::corrupt(offset, whole),
+            CursorStop::Bad(fault) => PersistError::of_fault(offset, fault),
+            CursorStop::More => PersistError::corrupt(offset, whole),
         }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for PersistError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Io(error) => write!(out, "{error}"),
-            Error::Corrupt { offset, what } => write!(out, "damaged at byte {offset}: {what}"),
-            Error::CutOff { len, what } => write!(out, "cut off after {len} bytes: {what} is not all there"),
-            Error::Unknown { offset, what } => write!(out, "at byte {offset}: {what}"),
+            PersistError::Io(error) => write!(out, "{error}"),
+            PersistError::Corrupt { offset, what } => write!(out, "damaged at byte {offset}: {what}"),
+            PersistError::CutOff { len, what } => {
+                write!(out, "cut off after {len} bytes: {what} is not all there")
+            }
+            PersistError::Unknown { offset, what } => write!(out, "at byte {offset}: {what}"),
         }
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for PersistError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io(error) => Some(error),
+            PersistError::Io(error) => Some(error),
             _ => None,
         }
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error::Io(error)
+impl From<io::Error> for PersistError {
+    fn from(error: io::Error) -> PersistError {
+        PersistError::Io(error)
     }
 }

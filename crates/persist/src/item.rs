@@ -4,7 +4,7 @@ use crate::entry::Chunk;
 
 /// The next item of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Item {
+pub enum RdbItem {
     /// A fact about whoever wrote it.
     Aux {
         /// Its name.

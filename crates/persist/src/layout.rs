@@ -4,7 +4,7 @@
 //! separate number here (see [`foreign`]), assigned while a file is read. Called by the readers and by code that
 //! rewrites entries.
 
-use crate::cursor::{Cursor, Stop};
+use crate::cursor::{Cursor, CursorStop};
 use crate::rdb::module;
 
 /// A set whose members have deadlines: ours (and DUMP's) alone.
@@ -142,7 +142,7 @@ const PLACES: [u8; 256] = {
 
 /// One piece that was passed.
 #[derive(Clone, Copy, Debug)]
-pub enum Token<'a> {
+pub enum LayoutToken<'a> {
     /// An encoded text, in any form.
     Text(&'a [u8]),
     /// Any other encoded bytes.
@@ -155,31 +155,31 @@ pub enum Token<'a> {
 pub fn walk<'a>(
     pieces: &[Piece],
     cursor: &mut Cursor<'a>,
-    visit: &mut impl FnMut(Token<'a>),
-) -> Result<(), Stop> {
+    visit: &mut impl FnMut(LayoutToken<'a>),
+) -> Result<(), CursorStop> {
     for piece in pieces {
         let start = cursor.at();
         match *piece {
-            Text => visit(Token::Text(cursor.pass_text()?)),
+            Text => visit(LayoutToken::Text(cursor.pass_text()?)),
             Number => {
                 cursor.number()?;
-                visit(Token::Plain(cursor.since(start)));
+                visit(LayoutToken::Plain(cursor.since(start)));
             }
-            Bytes(len) => visit(Token::Plain(cursor.take(len)?)),
+            Bytes(len) => visit(LayoutToken::Plain(cursor.take(len)?)),
             OldScore => {
                 // 253 to 255 stand for values without digits
                 let len = cursor.byte()?;
                 if len < 253 {
                     cursor.take(usize::from(len))?;
                 }
-                visit(Token::Plain(cursor.since(start)));
+                visit(LayoutToken::Plain(cursor.since(start)));
             }
             Row(inner) => walk(inner, cursor, visit)?,
             Fields => module::fields(cursor, visit)?,
             Elements => elements(cursor, visit)?,
             Many(inner) => {
                 let count = cursor.number()?;
-                visit(Token::Plain(cursor.since(start)));
+                visit(LayoutToken::Plain(cursor.since(start)));
                 for _ in 0..count {
                     walk(inner, cursor, visit)?;
                 }
@@ -189,7 +189,7 @@ pub fn walk<'a>(
     Ok(())
 }
 
-fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> Result<(), Stop> {
+fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(LayoutToken<'a>)) -> Result<(), CursorStop> {
     let mut start = cursor.at();
     let count = cursor.number()?;
     if cursor.number()? != 0 {
@@ -199,8 +199,8 @@ fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> R
         cursor.number()?;
         match cursor.number()? {
             0 | 3 => {
-                visit(Token::Plain(cursor.since(start)));
-                visit(Token::Text(cursor.pass_text()?));
+                visit(LayoutToken::Plain(cursor.since(start)));
+                visit(LayoutToken::Text(cursor.pass_text()?));
                 start = cursor.at();
             }
             // an integer, a double
@@ -208,7 +208,7 @@ fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> R
             _ => return Err(cursor.bad("an element of an unknown kind in an array")),
         }
     }
-    visit(Token::Plain(cursor.since(start)));
+    visit(LayoutToken::Plain(cursor.since(start)));
     Ok(())
 }
 
@@ -216,7 +216,7 @@ fn elements<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> R
 ///
 /// Errors: incomplete, damaged, or of an unknown type.
 #[inline]
-pub fn pass<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<&'a [u8], Stop> {
+pub fn pass<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<&'a [u8], CursorStop> {
     if kind == 0 {
         return cursor.pass_text();
     }
@@ -242,7 +242,7 @@ mod tests {
     fn a_count_that_lies_ends_with_the_bytes() {
         // a list that claims 2^63 elements
         let bytes = [0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, b'a'];
-        assert_eq!(pass(1, &mut Cursor::new(&bytes)), Err(Stop::More));
+        assert_eq!(pass(1, &mut Cursor::new(&bytes)), Err(CursorStop::More));
     }
 
     #[test]

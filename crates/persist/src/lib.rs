@@ -25,6 +25,6 @@ pub mod storage;
 mod testing;
 
 pub use entry::Chunk;
-pub use error::Error;
-pub use item::Item;
+pub use error::PersistError;
+pub use item::RdbItem;
 pub use read_at::ReadAt;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_store::Shard;
-use darter_store::extras::{Extras, Marks};
+use darter_store::extras::{Extras, RecordMarks};
 use darter_store::rdb as values;
 
 use crate::cursor::Cursor;
-use crate::entry::{self, Entries, Entry, Loaded};
-use crate::file::{Options, Writer};
-use crate::layout::{self, Token};
-use crate::storage::name::Format;
+use crate::entry::{self, Entries, KeyEntry, LoadedEntry};
+use crate::file::{FileOptions, FileWriter};
+use crate::layout::{self, LayoutToken};
+use crate::storage::name::NameFormat;
 
 /// The time at which tests load.
 pub const NOW: u64 = 1_800_000_000_000;
@@ -25,7 +25,7 @@ pub fn shard() -> Shard {
 }
 
 /// Loads `entry` into database `db`.
-pub fn load(shard: &mut Shard, db: usize, entry: &Entry<'_>) -> Loaded {
+pub fn load(shard: &mut Shard, db: usize, entry: &KeyEntry<'_>) -> LoadedEntry {
     let hash = KeyHasher::new(SEED).hash(&entry.key);
     entry.load(shard, db, hash, NOW).expect("a good entry")
 }
@@ -59,13 +59,13 @@ pub fn contents(shard: &Shard) -> Contents {
     all
 }
 
-fn described(entry: &Entry<'_>) -> String {
+fn described(entry: &KeyEntry<'_>) -> String {
     let mut tokens = Vec::new();
     let layout = layout::of(entry.kind).expect("a type");
     layout::walk(layout.pieces, &mut Cursor::new(entry.value), &mut |token| {
         let bytes = match token {
-            Token::Text(written) => Cursor::new(written).text().expect("a text").into_owned(),
-            Token::Plain(bytes) => bytes.to_vec(),
+            LayoutToken::Text(written) => Cursor::new(written).text().expect("a text").into_owned(),
+            LayoutToken::Plain(bytes) => bytes.to_vec(),
         };
         tokens.push(bytes);
     })
@@ -134,7 +134,7 @@ pub fn value(kind: u8, len: u64, rng: &mut Rng) -> Vec<u8> {
 fn stream(kind: u8, len: u64, rng: &mut Rng) -> Vec<u8> {
     use darter_pack::tree::{Pending, StreamId};
     let mut arena = darter_store::Arena::with_reserve(1 << 28).expect("an arena");
-    let mut stream = darter_store::Stream::new();
+    let mut stream = darter_store::StreamValue::new();
     for n in 0..len {
         let (name, text) = (format!("field{}", n % 3), text(rng, n));
         let id = StreamId { ms: 1000 + n / 3, seq: n % 3 };
@@ -169,7 +169,7 @@ pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
     for (n, &len) in sizes.iter().enumerate() {
         for kind in [0, 1, 2, 4, 5, 19, 21, 24, 32, 48] {
             let value = value(kind, len, &mut rng);
-            let mut entry = Entry::none();
+            let mut entry = KeyEntry::none();
             entry.kind = kind;
             entry.key = format!("key:{kind}:{len}:{n}").into_bytes().into();
             entry.value = &value;
@@ -180,24 +180,24 @@ pub fn sample(seed: u64, sizes: &[u64]) -> Shard {
                     flags: rng.below(3) as u32,
                     cas: (rng.below(2) == 0).then(|| rng.next_u64()),
                     access_s: (rng.below(2) == 0).then(|| rng.next_u64() as u32),
-                    marks: Marks(rng.below(8) as u8),
+                    marks: RecordMarks(rng.below(8) as u8),
                     frequency: None,
                 });
             }
-            assert_eq!(load(&mut shard, n % 3, &entry), Loaded::Key);
+            assert_eq!(load(&mut shard, n % 3, &entry), LoadedEntry::Key);
         }
     }
     shard
 }
 
 /// Options of files in tests.
-pub fn options(format: Format) -> Options {
-    Options { format, packs: true, has_checksum: true, now_ms: NOW, id: 77 }
+pub fn options(format: NameFormat) -> FileOptions {
+    FileOptions { format, packs: true, has_checksum: true, now_ms: NOW, id: 77 }
 }
 
 /// The databases of a shard as a file.
-pub fn file_of(shard: &Shard, format: Format) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), options(format)).expect("memory");
+pub fn file_of(shard: &Shard, format: NameFormat) -> Vec<u8> {
+    let mut writer = FileWriter::new(Vec::new(), options(format)).expect("memory");
     for db in 0..shard.dbs_len() {
         let keys = shard.db(db).len() as u32;
         writer.entries(db as u32, 0, keys, &entries_of(shard, db)).expect("entries");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use darter_persist::ReadAt;
-use darter_persist::storage::{CloudOptions, Directory, FaultKind, directory};
+use darter_persist::storage::{CloudOptions, FaultKind, StorageDirectory, directory};
 
 struct Moto(Child);
 
@@ -90,7 +90,7 @@ fn use_bucket(port: u16) {
     assert_eq!(names, ["file-0", "file-40000000", "file-5000"]);
     place.remove("file-0").expect("removed");
     assert_eq!(place.list().expect("a list").len(), 2);
-    let kind_of = |done: Result<(), darter_persist::storage::Fault>| done.expect_err("a fault").kind;
+    let kind_of = |done: Result<(), darter_persist::storage::StorageFault>| done.expect_err("a fault").kind;
     assert_eq!(kind_of(place.open("file-0").map(drop)), FaultKind::Missing);
     assert_eq!(kind_of(place.create("a/b").map(drop)), FaultKind::BadName);
     // given up: no file
@@ -103,7 +103,7 @@ fn use_bucket(port: u16) {
     assert_eq!(kind_of(directory("s3://", &options).map(drop)), FaultKind::BadName);
 }
 
-fn round_trip(place: &dyn Directory, len: usize) {
+fn round_trip(place: &dyn StorageDirectory, len: usize) {
     let bytes: Vec<u8> = (0..len).map(|n| (n * 7 + n / 251) as u8).collect();
     let name = format!("file-{len}");
     let mut file = place.create(&name).expect("a file");

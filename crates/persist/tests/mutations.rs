@@ -4,12 +4,12 @@
 
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
-use darter_persist::Item;
+use darter_persist::RdbItem;
 use darter_persist::check::check;
-use darter_persist::entry::{self, Loaded, Refused};
-use darter_persist::error::Error;
-use darter_persist::file::{Options, Reader, Writer};
-use darter_persist::storage::name::Format;
+use darter_persist::entry::{self, LoadedEntry, RefusedEntry};
+use darter_persist::error::PersistError;
+use darter_persist::file::{FileOptions, FileSource, FileWriter};
+use darter_persist::storage::name::NameFormat;
 use darter_store::Shard;
 use darter_store::rdb::{write_length, write_text};
 
@@ -19,8 +19,8 @@ fn rounds() -> u64 {
     std::env::var("DARTER_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(600)
 }
 
-fn options(format: Format) -> Options {
-    Options { format, packs: true, has_checksum: true, now_ms: NOW, id: 5 }
+fn options(format: NameFormat) -> FileOptions {
+    FileOptions { format, packs: true, has_checksum: true, now_ms: NOW, id: 5 }
 }
 
 /// Entries of every type that Redis has plain forms for, of several sizes, and some in compact forms.
@@ -77,25 +77,25 @@ fn entries() -> (Vec<u8>, u32) {
     (out, count)
 }
 
-fn file(format: Format, entries: &[u8], count: u32) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), options(format)).expect("memory");
+fn file(format: NameFormat, entries: &[u8], count: u32) -> Vec<u8> {
+    let mut writer = FileWriter::new(Vec::new(), options(format)).expect("memory");
     writer.function(b"#!lua name=lib\nreturn 1").expect("memory");
     writer.entries(2, 0, count, entries).expect("entries");
     writer.finish().expect("memory").0
 }
 
 /// The loaded content of a file: the entries of the shard, in order of keys.
-fn load(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+fn load(bytes: &[u8]) -> Result<Vec<Vec<u8>>, PersistError> {
     let hasher = KeyHasher::new(3);
     let mut shard = Shard::new(16, 1, hasher).expect("address space");
-    Reader::open(bytes)?.each(|item| {
-        let Item::Entries(chunk) = item else { return Ok(()) };
+    FileSource::open(bytes)?.each(|item| {
+        let RdbItem::Entries(chunk) = item else { return Ok(()) };
         for entry in chunk.iter() {
-            let entry = entry.map_err(|fault| Error::corrupt(chunk.offset, fault.what))?;
-            let refused = |refused: Refused| Error::corrupt(chunk.offset, refused.what());
+            let entry = entry.map_err(|fault| PersistError::corrupt(chunk.offset, fault.what))?;
+            let refused = |refused: RefusedEntry| PersistError::corrupt(chunk.offset, refused.what());
             if chunk.db < 16 {
                 let loaded = entry.load(&mut shard, chunk.db as usize, hasher.hash(&entry.key), NOW);
-                assert!(loaded.map_err(refused)? != Loaded::Part);
+                assert!(loaded.map_err(refused)? != LoadedEntry::Part);
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ fn mutate(bytes: &mut Vec<u8>, from: usize, rng: &mut Rng) {
 #[test]
 fn a_damaged_file_is_an_error_or_as_it_was() {
     let (entries, count) = entries();
-    for (format, seed) in [(Format::Native, 1), (Format::Rdb, 2)] {
+    for (format, seed) in [(NameFormat::Native, 1), (NameFormat::Rdb, 2)] {
         let good = file(format, &entries, count);
         let expected = load(&good).expect("a good file");
         assert_eq!(expected.len() as u32, count);
@@ -160,7 +160,7 @@ fn a_damaged_file_is_an_error_or_as_it_was() {
 #[test]
 fn damage_under_right_checksums_never_does_harm() {
     let (entries, count) = entries();
-    let rdb = file(Format::Rdb, &entries, count);
+    let rdb = file(NameFormat::Rdb, &entries, count);
     let mut rng = Rng::new(3);
     let mut loaded = 0;
     for _ in 0..rounds() {
@@ -174,7 +174,7 @@ fn damage_under_right_checksums_never_does_harm() {
         // entries that a writer would have packed and signed unchanged
         let mut changed = entries.clone();
         mutate(&mut changed, 0, &mut rng);
-        let mut writer = Writer::new(Vec::new(), options(Format::Native)).expect("memory");
+        let mut writer = FileWriter::new(Vec::new(), options(NameFormat::Native)).expect("memory");
         writer.entries(0, 0, count, &changed).expect("not looked at");
         let native = writer.finish().expect("memory").0;
         loaded += u64::from(load(&native).is_ok());

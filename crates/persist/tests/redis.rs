@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use darter_base::hash::KeyHasher;
-use darter_persist::Item;
+use darter_persist::RdbItem;
 use darter_persist::check::check;
 use darter_persist::convert::convert;
-use darter_persist::entry::{self, Entries, Loaded};
-use darter_persist::file::{Options, Reader, Writer};
-use darter_persist::storage::name::Format;
+use darter_persist::entry::{self, Entries, LoadedEntry};
+use darter_persist::file::{FileOptions, FileSource, FileWriter};
+use darter_persist::storage::name::NameFormat;
 use darter_store::Shard;
 use darter_store::rdb::{write_length, write_text};
 
@@ -132,8 +132,8 @@ impl Drop for Redis {
     }
 }
 
-fn options(format: Format, packs: bool) -> Options {
-    Options { format, packs, has_checksum: packs, now_ms: 1_800_000_000_000, id: 99 }
+fn options(format: NameFormat, packs: bool) -> FileOptions {
+    FileOptions { format, packs, has_checksum: packs, now_ms: 1_800_000_000_000, id: 99 }
 }
 
 /// Members of several forms: integers, short and long texts.
@@ -200,16 +200,16 @@ fn digest(redis: &mut Redis) -> String {
 fn through_a_shard(theirs: &[u8]) -> Vec<u8> {
     let hasher = KeyHasher::new(3);
     let mut shard = Shard::new(16, 1, hasher).expect("address space");
-    let mut writer = Writer::new(Vec::new(), options(Format::Rdb, true)).expect("memory");
-    let mut reader = Reader::open(theirs).expect("a good file");
+    let mut writer = FileWriter::new(Vec::new(), options(NameFormat::Rdb, true)).expect("memory");
+    let mut reader = FileSource::open(theirs).expect("a good file");
     let loading = reader.each(|item| {
         match item {
-            Item::Function(code) => writer.function(&code)?,
-            Item::Entries(chunk) => {
+            RdbItem::Function(code) => writer.function(&code)?,
+            RdbItem::Entries(chunk) => {
                 for entry in chunk.iter() {
                     let entry = entry.expect("a good entry");
                     let loaded = entry.load(&mut shard, chunk.db as usize, hasher.hash(&entry.key), 1);
-                    assert_eq!(loaded, Ok(Loaded::Key));
+                    assert_eq!(loaded, Ok(LoadedEntry::Key));
                 }
             }
             _ => {}
@@ -258,10 +258,10 @@ fn what_redis_saves_comes_back_to_it_through_us() {
     assert!(report.is_good() && report.is_checked, "{report}");
     // to our format and back, and through a shard
     let (native, done) =
-        convert(&theirs[..], Vec::new(), options(Format::Native, true)).expect("a good file");
+        convert(&theirs[..], Vec::new(), options(NameFormat::Native, true)).expect("a good file");
     assert!(done.skipped.is_empty());
     assert!(native.len() < theirs.len(), "{} and {} bytes", native.len(), theirs.len());
-    let (back, _) = convert(&native[..], Vec::new(), options(Format::Rdb, false)).expect("a good file");
+    let (back, _) = convert(&native[..], Vec::new(), options(NameFormat::Rdb, false)).expect("a good file");
     for ours in [back, through_a_shard(&native)] {
         let mut second = Redis::start("second", Some(&ours)).expect("a server, as before");
         redis_check(&second.directory, &ours);
@@ -306,17 +306,17 @@ fn entries_of_ours() -> Vec<u8> {
 
 #[test]
 fn redis_passes_over_what_it_has_no_form_for_and_we_read_it_back() {
-    let mut writer = Writer::new(Vec::new(), options(Format::Rdb, true)).expect("memory");
+    let mut writer = FileWriter::new(Vec::new(), options(NameFormat::Rdb, true)).expect("memory");
     writer.entries(0, 0, 3, &entries_of_ours()).expect("good entries");
     let ours = writer.finish().expect("memory").0;
     let hasher = KeyHasher::new(3);
     let mut shard = Shard::new(1, 1, hasher).expect("address space");
-    let mut reader = Reader::open(&ours[..]).expect("a good file");
+    let mut reader = FileSource::open(&ours[..]).expect("a good file");
     let loading = reader.each(|item| {
-        let Item::Entries(chunk) = item else { return Ok(()) };
+        let RdbItem::Entries(chunk) = item else { return Ok(()) };
         for entry in chunk.iter() {
             let entry = entry.expect("a good entry");
-            assert_eq!(entry.load(&mut shard, 0, hasher.hash(&entry.key), 1), Ok(Loaded::Key));
+            assert_eq!(entry.load(&mut shard, 0, hasher.hash(&entry.key), 1), Ok(LoadedEntry::Key));
         }
         Ok(())
     });

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 
 use darter_reactor::signal::Signals;
-use darter_reactor::{Config, DriverChoice, Event, ListenAddr, Reactor, Token, process};
+use darter_reactor::{Config, DriverChoice, ListenAddr, Reactor, ReactorEvent, Token, process};
 
 struct Connection {
     // Bytes of a request not yet complete, < request_bytes.
@@ -69,8 +69,8 @@ fn serve(
             None,
             || !signals.pending(),
             |event| match event {
-                Event::Accepted { socket, .. } => accepted.push(socket),
-                Event::Data { token, bytes } => {
+                ReactorEvent::Accepted { socket, .. } => accepted.push(socket),
+                ReactorEvent::Data { token, bytes } => {
                     let Some(connection) = at(&mut connections, token) else { return };
                     let total_bytes = connection.partial_bytes + bytes.len();
                     connection.partial_bytes = total_bytes % request_bytes;
@@ -79,15 +79,15 @@ fn serve(
                     }
                     touched.push(token);
                 }
-                Event::Closed { token, .. } => {
+                ReactorEvent::Closed { token, .. } => {
                     if let Some(connection) = at(&mut connections, token) {
                         connection.closing = true;
                         touched.push(token);
                     }
                 }
-                Event::Writable { token } => touched.push(token),
+                ReactorEvent::Writable { token } => touched.push(token),
                 // Nobody takes bytes by hand here.
-                Event::Readable { .. } => {}
+                ReactorEvent::Readable { .. } => {}
             },
         )?;
         for socket in accepted.drain(..) {

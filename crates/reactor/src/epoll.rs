@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crate::listener::{ACCEPT_PAUSE, Accept, ListenAddr, Listener};
 use crate::sys;
-use crate::table::Table;
-use crate::token::{Kind, split_kind, with_kind};
+use crate::table::ConnectionTable;
+use crate::token::{TokenKind, split_kind, with_kind};
 use crate::waker::Waker;
-use crate::{CloseReason, Config, Event, ListenerId, Socket, Token};
+use crate::{CloseReason, Config, ListenerId, ReactorEvent, Socket, Token};
 
 #[derive(Debug)]
 pub(crate) struct Epoll {
     fd: OwnedFd,
-    connections: Table<Connection>,
-    listeners: Table<Listener>,
+    connections: ConnectionTable<EpollConnection>,
+    listeners: ConnectionTable<Listener>,
     // Kernel events of the current turn, the first `ready_len` of them; length is the limit per turn.
     ready: Vec<libc::epoll_event>,
     ready_len: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Epoll {
 }
 
 #[derive(Debug)]
-struct Connection {
+struct EpollConnection {
     socket: Socket,
     interest: u32, // as the kernel has it; DETACHED when it has none
     paused: bool,
@@ -43,11 +43,11 @@ impl Epoll {
         let fd = sys::owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // Edge-triggered: every ring of the eventfd is one event, and its counter need not be read.
         let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
-        control(&fd, libc::EPOLL_CTL_ADD, waker.raw_fd(), edge, with_kind(0, Kind::Wake))?;
+        control(&fd, libc::EPOLL_CTL_ADD, waker.raw_fd(), edge, with_kind(0, TokenKind::Wake))?;
         Ok(Epoll {
             fd,
-            connections: Table::new(),
-            listeners: Table::new(),
+            connections: ConnectionTable::new(),
+            listeners: ConnectionTable::new(),
             ready: vec![libc::epoll_event { events: 0, u64: 0 }; config.events_max.clamp(1, 4096)],
             ready_len: 0,
             buffer: vec![0; config.recv_bytes_max.max(1)],
@@ -59,7 +59,7 @@ impl Epoll {
     pub(crate) fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
         let raw_fd = listener.raw_fd();
         let name = self.listeners.insert(listener);
-        let added = control(&self.fd, libc::EPOLL_CTL_ADD, raw_fd, READ, with_kind(name, Kind::Accept));
+        let added = control(&self.fd, libc::EPOLL_CTL_ADD, raw_fd, READ, with_kind(name, TokenKind::Accept));
         if let Err(error) = added {
             self.listeners.remove(name);
             return Err(error);
@@ -77,7 +77,7 @@ impl Epoll {
 
     pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
         let raw_fd = socket.raw_fd();
-        let connection = Connection {
+        let connection = EpollConnection {
             socket,
             interest: READ,
             paused: false,
@@ -156,14 +156,14 @@ impl Epoll {
     }
 
     /// Passes the events of the wait to the sink; returns their number.
-    pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
+    pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(ReactorEvent<'_>)) -> io::Result<usize> {
         let mut told = self.tell_failed(sink);
         self.accept_after_pause();
         for i in 0..std::mem::take(&mut self.ready_len) {
             let event = self.ready[i];
             match split_kind(event.u64) {
-                Some((Kind::Receive, name)) => told += self.serve(Token(name), event.events, sink),
-                Some((Kind::Accept, name)) => told += self.accept(ListenerId(name), sink),
+                Some((TokenKind::Receive, name)) => told += self.serve(Token(name), event.events, sink),
+                Some((TokenKind::Accept, name)) => told += self.accept(ListenerId(name), sink),
                 _ => {}
             }
         }
@@ -178,12 +178,12 @@ impl Epoll {
     }
 
     /// Reports failures that the kernel does not report by itself, before anything newer of the same connection.
-    fn tell_failed(&mut self, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn tell_failed(&mut self, sink: &mut impl FnMut(ReactorEvent<'_>)) -> usize {
         let mut told = 0;
         for (token, error) in std::mem::take(&mut self.failed) {
             let Some(connection) = self.connections.get_mut(token.0) else { continue };
             if !std::mem::replace(&mut connection.ended, true) {
-                sink(Event::Closed { token, reason: CloseReason::Error(error) });
+                sink(ReactorEvent::Closed { token, reason: CloseReason::Error(error) });
                 told += 1;
             }
         }
@@ -192,12 +192,12 @@ impl Epoll {
 
     /// One connection's readiness: at most one `Writable` and one `Data`, `Readable` or `Closed`.
     #[inline]
-    fn serve(&mut self, token: Token, ready: u32, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn serve(&mut self, token: Token, ready: u32, sink: &mut impl FnMut(ReactorEvent<'_>)) -> usize {
         let Some(connection) = self.connections.get_mut(token.0) else { return 0 };
         let mut told = 0;
         if connection.wants_write && ready & (WRITE | GONE) != 0 {
             self.change(token, |connection| connection.wants_write = false);
-            sink(Event::Writable { token });
+            sink(ReactorEvent::Writable { token });
             told += 1;
         } else if !connection.reads() && ready & GONE != 0 {
             // Always reported, wanted or not: remove the descriptor from the set until something is wanted of it.
@@ -212,30 +212,30 @@ impl Epoll {
             return told;
         }
         if connection.by_hand {
-            sink(Event::Readable { token });
+            sink(ReactorEvent::Readable { token });
             return told + 1;
         }
         let reason = match sys::receive(connection.socket.raw_fd(), &mut self.buffer) {
             Ok(0) => CloseReason::Eof,
             Ok(n) => {
-                sink(Event::Data { token, bytes: &self.buffer[..n] });
+                sink(ReactorEvent::Data { token, bytes: &self.buffer[..n] });
                 return told + 1;
             }
             Err(error) if sys::is_transient(&error) => return told,
             Err(error) => CloseReason::Error(error),
         };
         self.change(token, |connection| connection.ended = true);
-        sink(Event::Closed { token, reason });
+        sink(ReactorEvent::Closed { token, reason });
         told + 1
     }
 
-    fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(ReactorEvent<'_>)) -> usize {
         let mut told = 0;
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(listener) = self.listeners.get(id.0) else { break };
             match listener.accept() {
                 Accept::Socket(socket) => {
-                    sink(Event::Accepted { listener: id, socket });
+                    sink(ReactorEvent::Accepted { listener: id, socket });
                     told += 1;
                 }
                 Accept::Skip => {}
@@ -262,14 +262,14 @@ impl Epoll {
         for name in self.listeners.names() {
             if let Some(listener) = self.listeners.get(name) {
                 // MOD of a descriptor in the set allocates nothing, so it cannot fail.
-                let data = with_kind(name, Kind::Accept);
+                let data = with_kind(name, TokenKind::Accept);
                 let _ = control(&self.fd, libc::EPOLL_CTL_MOD, listener.raw_fd(), interest, data);
             }
         }
     }
 
     /// Changes the interest in a connection, and tells the kernel if that makes a difference.
-    fn change(&mut self, token: Token, edit: impl FnOnce(&mut Connection)) {
+    fn change(&mut self, token: Token, edit: impl FnOnce(&mut EpollConnection)) {
         let Some(connection) = self.connections.get_mut(token.0) else { return };
         edit(connection);
         let wanted = connection.wanted();
@@ -293,7 +293,7 @@ impl Epoll {
     }
 }
 
-impl Connection {
+impl EpollConnection {
     #[inline]
     fn reads(&self) -> bool {
         !self.paused && !self.ended

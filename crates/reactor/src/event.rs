@@ -6,7 +6,7 @@ use crate::{ListenerId, Socket, Token};
 
 /// One thing that happened. `Data` lends its bytes for the call only.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum ReactorEvent<'a> {
     /// A client connected. Register the socket here, or hand it to another thread's reactor; dropping it closes it.
     Accepted {
         /// The listener.

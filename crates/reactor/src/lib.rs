@@ -24,7 +24,7 @@ mod uring;
 mod waker;
 
 pub use config::{Config, DriverChoice};
-pub use event::{CloseReason, Event};
+pub use event::{CloseReason, ReactorEvent};
 pub use listener::ListenAddr;
 pub use reactor::Reactor;
 pub use socket::Socket;

@@ -17,7 +17,7 @@ pub struct CpuTimes {
 
 /// Memory of the process in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct ProcessMemory {
     /// Resident now.
     pub rss_bytes: u64,
     /// The most that ever was resident.
@@ -32,10 +32,10 @@ pub fn rss_bytes() -> u64 {
 }
 
 /// Memory figures of the process; zeros if `/proc` is not mounted. Cost: one file of about 1.5 KiB.
-pub fn memory() -> Memory {
+pub fn memory() -> ProcessMemory {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name| kib_field(&text, name).unwrap_or(0);
-    Memory { rss_bytes: field("VmRSS:"), rss_bytes_max: field("VmHWM:") }
+    ProcessMemory { rss_bytes: field("VmRSS:"), rss_bytes_max: field("VmHWM:") }
 }
 
 /// Bytes this process may use before the kernel kills it: the control group's limit or the machine's memory, the

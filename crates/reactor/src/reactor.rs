@@ -11,7 +11,7 @@ use crate::epoll::Epoll;
 use crate::listener::{ListenAddr, Listener};
 use crate::uring::Uring;
 use crate::waker::Waker;
-use crate::{Config, DriverChoice, Event, ListenerId, Socket, Token, cpu, sys};
+use crate::{Config, DriverChoice, ListenerId, ReactorEvent, Socket, Token, cpu, sys};
 
 /// Accepts, receives and sends for one thread. May be moved to its thread before the first turn, not after.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Reactor {
         &mut self,
         timeout: Option<Duration>,
         mut may_sleep: impl FnMut() -> bool,
-        mut sink: impl FnMut(Event<'_>),
+        mut sink: impl FnMut(ReactorEvent<'_>),
     ) -> io::Result<usize> {
         if timeout == Some(Duration::ZERO) {
             return self.poll(&mut sink);
@@ -254,7 +254,7 @@ impl Reactor {
         &mut self,
         timeout: Option<Duration>,
         may_sleep: &mut impl FnMut() -> bool,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(ReactorEvent<'_>),
     ) -> io::Result<usize> {
         self.waker.before_sleep();
         let timeout = if may_sleep() { timeout } else { Some(Duration::ZERO) };
@@ -266,7 +266,7 @@ impl Reactor {
     }
 
     /// Collects present events without sleeping.
-    fn poll(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
+    fn poll(&mut self, sink: &mut impl FnMut(ReactorEvent<'_>)) -> io::Result<usize> {
         on!(&mut self.driver, driver => {
             driver.wait(Some(Duration::ZERO))?;
             driver.deliver(sink)

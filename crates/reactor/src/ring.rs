@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Offsets in the file, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
+pub struct RingLayout {
     /// A word of eight bytes: the total of bytes pushed.
     pub end_at: usize,
     /// Another: what of it was taken.
@@ -58,7 +58,7 @@ pub struct Taker {
 struct Map {
     base: NonNull<u8>,
     bytes: usize,
-    layout: Layout,
+    layout: RingLayout,
     // taken <= end <= taken + capacity; the words in the file follow these, and are never read back
     end: AtomicU64,
     taken: AtomicU64,
@@ -75,8 +75,8 @@ unsafe impl Sync for Map {}
 ///
 /// Shape: `data_at` and `capacity` in pages of 4 KiB, the words aligned, behind the head and before `data_at`.
 /// Errors: another shape; the system has no room or cannot map files.
-pub fn create(file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, Taker)> {
-    let Layout { end_at, taken_at, begun_at, data_at, capacity } = layout;
+pub fn create(file: &File, head: &[u8], layout: RingLayout) -> io::Result<(Pusher, Taker)> {
+    let RingLayout { end_at, taken_at, begun_at, data_at, capacity } = layout;
     let has_room = |at: usize| at.is_multiple_of(8) && at >= head.len() && at + 8 <= data_at;
     let is_paged = data_at.is_multiple_of(PAGE) && capacity.is_multiple_of(PAGE) && capacity > 0;
     let words = [end_at, taken_at, begun_at];
@@ -341,8 +341,8 @@ impl Drop for Map {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout =
-        Layout { end_at: 64, taken_at: 128, begun_at: 72, data_at: PAGE, capacity: 2 * PAGE };
+    const LAYOUT: RingLayout =
+        RingLayout { end_at: 64, taken_at: 128, begun_at: 72, data_at: PAGE, capacity: 2 * PAGE };
 
     fn file(name: &str) -> File {
         let path = std::env::temp_dir().join(format!("darter-ring-{name}-{}", std::process::id()));
@@ -493,7 +493,7 @@ mod tests {
             (8, 4092, PAGE, PAGE),
             (8, 512, PAGE, PAGE),
         ] {
-            let layout = Layout { end_at, taken_at, begun_at: 512, data_at, capacity };
+            let layout = RingLayout { end_at, taken_at, begun_at: 512, data_at, capacity };
             assert!(create(&file("shapes"), b"head", layout).is_err(), "{layout:?}");
         }
     }

@@ -4,22 +4,22 @@ use crate::token::{GENERATION_MASK, generation_of, index_of, name};
 
 /// Slots of `T`, dense from zero; freed slots are reused latest first.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
-    slots: Vec<Slot<T>>,
+pub(crate) struct ConnectionTable<T> {
+    slots: Vec<TableSlot<T>>,
     free_head: u32, // index of a free slot, or NONE
     len: usize,     // occupied slots, <= slots.len()
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     free_next: u32,
     tenant: Option<T>,
 }
 
-impl<T> Table<T> {
-    pub(crate) fn new() -> Table<T> {
-        Table { slots: Vec::new(), free_head: NONE, len: 0 }
+impl<T> ConnectionTable<T> {
+    pub(crate) fn new() -> ConnectionTable<T> {
+        ConnectionTable { slots: Vec::new(), free_head: NONE, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -52,7 +52,7 @@ impl<T> Table<T> {
         self.len += 1;
         if self.free_head == NONE {
             let index = self.slots.len() as u32;
-            self.slots.push(Slot { generation: 0, free_next: NONE, tenant: Some(tenant) });
+            self.slots.push(TableSlot { generation: 0, free_next: NONE, tenant: Some(tenant) });
             return name(index, 0);
         }
         let index = self.free_head;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_reused_slot_does_not_answer_to_the_old_name() {
-        let mut table = Table::new();
+        let mut table = ConnectionTable::new();
         let first = table.insert('a');
         let second = table.insert('b');
         assert_eq!(table.remove(first), Some('a'));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn generations_wrap_within_their_bits() {
-        let mut table = Table::new();
+        let mut table = ConnectionTable::new();
         let name = table.insert(0);
         table.slots[index_of(name)].generation = GENERATION_MASK;
         let last = super::name(0, GENERATION_MASK);

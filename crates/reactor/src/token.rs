@@ -42,7 +42,7 @@ impl fmt::Debug for ListenerId {
 /// The kind of a kernel event, in the top four bits of epoll's data and io_uring's user_data. Listeners (`Accept`,
 /// `CancelAccept`) and connections (the rest except `Wake`) have the same names, so only the kind distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Receive,
     Accept,
     Wake,
@@ -69,21 +69,21 @@ pub(crate) fn generation_of(name: u64) -> u32 {
 }
 
 #[inline]
-pub(crate) fn with_kind(name: u64, kind: Kind) -> u64 {
+pub(crate) fn with_kind(name: u64, kind: TokenKind) -> u64 {
     name & NAME_MASK | (kind as u64) << 60
 }
 
 /// Splits a kernel event's datum; `None` for a kind this crate never wrote.
 #[inline]
-pub(crate) fn split_kind(data: u64) -> Option<(Kind, u64)> {
+pub(crate) fn split_kind(data: u64) -> Option<(TokenKind, u64)> {
     let kind = match data >> 60 {
-        0 => Kind::Receive,
-        1 => Kind::Accept,
-        2 => Kind::Wake,
-        3 => Kind::Poll,
-        4 => Kind::Cancel,
-        5 => Kind::CancelAccept,
-        6 => Kind::Readable,
+        0 => TokenKind::Receive,
+        1 => TokenKind::Accept,
+        2 => TokenKind::Wake,
+        3 => TokenKind::Poll,
+        4 => TokenKind::Cancel,
+        5 => TokenKind::CancelAccept,
+        6 => TokenKind::Readable,
         _ => return None,
     };
     Some((kind, data & NAME_MASK))

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use darter_reactor::signal::{Signal, Signals};
-use darter_reactor::{Config, DriverChoice, Event, ListenAddr, Reactor, Socket};
+use darter_reactor::{Config, DriverChoice, ListenAddr, Reactor, ReactorEvent, Socket};
 
 #[test]
 fn process_wide_behaviour() {
@@ -88,7 +88,7 @@ fn accepting_survives_the_end_of_descriptors(choice: DriverChoice) {
             Some(Duration::from_millis(350)),
             || true,
             |event| {
-                assert!(!matches!(event, Event::Accepted { .. }));
+                assert!(!matches!(event, ReactorEvent::Accepted { .. }));
             },
         );
         assert_eq!(told.unwrap(), 0);
@@ -120,7 +120,7 @@ fn accept(reactor: &mut Reactor, wanted: usize) -> Vec<Socket> {
                 timeout,
                 || true,
                 |event| {
-                    if let Event::Accepted { socket, .. } = event {
+                    if let ReactorEvent::Accepted { socket, .. } = event {
                         sockets.push(socket);
                     }
                 },

@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use darter_persist::entry::{Entries, Entry};
+use darter_persist::entry::{Entries, KeyEntry};
 use darter_persist::journal::Damage;
-use darter_persist::journal::part::{self, Loss, Part, Parts};
+use darter_persist::journal::part::{self, Loss, Parts, RecordPart};
 use darter_persist::rdb::Rewriter;
 
 use crate::rewording::{Reworded, Word, reword};
@@ -191,9 +191,9 @@ impl Former {
         Ok(())
     }
 
-    fn add(&mut self, sheet: &mut impl Sheet, part: Part<'_>, clock_ms: u64) -> Result<(), Damage> {
+    fn add(&mut self, sheet: &mut impl Sheet, part: RecordPart<'_>, clock_ms: u64) -> Result<(), Damage> {
         match part {
-            Part::Command { db, only_key, args } => {
+            RecordPart::Command { db, only_key, args } => {
                 let words: Vec<&[u8]> = args.iter().collect();
                 match reword(&words, only_key, clock_ms) {
                     Reworded::AsItIs => sheet.add(db, &words),
@@ -201,29 +201,29 @@ impl Former {
                     Reworded::Nothing => {}
                 }
             }
-            Part::Gone { db, key, loss } => sheet.add_loss(db, key, loss),
-            Part::Value { db, entry } => {
+            RecordPart::Gone { db, key, loss } => sheet.add_loss(db, key, loss),
+            RecordPart::Value { db, entry } => {
                 let damage = Damage { offset: 0, what: "a value in a record is damaged" };
                 let entry = Entries::new(entry).next().and_then(Result::ok).ok_or(damage.clone())?;
                 self.value(sheet, db, &entry).ok_or(damage)?;
             }
             // While somebody follows, the whole value is noted in its place.
-            Part::Members { .. } => {}
+            RecordPart::Members { .. } => {}
             // Its words were not kept. They count, or offsets would differ between nodes.
-            Part::Message { args, bytes } if args.is_empty() => {
+            RecordPart::Message { args, bytes } if args.is_empty() => {
                 if !stream::has_filler(bytes) {
                     return Err(Damage { offset: 0, what: "a message in a record has an impossible length" });
                 }
                 sheet.skip(bytes);
             }
-            Part::Message { args, .. } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
+            RecordPart::Message { args, .. } => sheet.add(sheet.db(), &args.iter().collect::<Vec<_>>()),
             // Of another stream.
-            Part::Position { .. } | Part::Stream(_) | Part::Uncommitted(_) => {}
+            RecordPart::Position { .. } | RecordPart::Stream(_) | RecordPart::Uncommitted(_) => {}
         }
         Ok(())
     }
 
-    fn value(&mut self, sheet: &mut impl Sheet, db: u64, entry: &Entry<'_>) -> Option<()> {
+    fn value(&mut self, sheet: &mut impl Sheet, db: u64, entry: &KeyEntry<'_>) -> Option<()> {
         let deadline = entry.deadline_ms.unwrap_or(0).to_string();
         if let Some(text) = entry.text().filter(|_| entry.is_plain()) {
             let mut words: Vec<Word<'_>> = vec![b"SET".into(), Cow::Borrowed(&*entry.key), text];
@@ -268,7 +268,7 @@ mod tests {
             seen.push(words.collect::<Vec<_>>().join(" "));
         });
         assert_eq!(counted, Ok(out.len() as u64), "the length is known without the bytes");
-        let (mut command, mut at, mut lines) = (stream::Command::default(), 0, Vec::new());
+        let (mut command, mut at, mut lines) = (stream::StreamCommand::default(), 0, Vec::new());
         while stream::read(&out[at..], &mut command).expect("commands") {
             let words = command.words.iter().map(|word| out[at..][word.clone()].escape_ascii().to_string());
             lines.push(words.collect::<Vec<_>>().join(" "));

@@ -2,7 +2,7 @@
 
 use darter_base::number;
 
-use crate::history::Id;
+use crate::history::ReplId;
 use crate::stream;
 
 /// What a replica tells its master.
@@ -17,11 +17,11 @@ pub struct Card {
     /// The version of Redis it is like.
     pub version: String,
     /// The history it has, and the number of the first byte it lacks.
-    pub has: Option<(Id, u64)>,
+    pub has: Option<(ReplId, u64)>,
     /// The master is a replica of this server still, and is to take over.
     pub takes_over: bool,
     /// This server and this start of it, if it asks for flows.
-    pub node: Option<(Id, Id)>,
+    pub node: Option<(ReplId, ReplId)>,
 }
 
 /// How a master of ours answers: flows follow, one connection each.
@@ -32,7 +32,7 @@ pub struct FlowSession {
     /// Number of flows.
     pub flows: u16,
     /// The history of the master.
-    pub history: Id,
+    pub history: ReplId,
     /// The sequence that the replica lacks first; `None`: it gets everything.
     pub next: Option<u64>,
     /// The term of the master.
@@ -67,7 +67,7 @@ pub struct Handshake {
 
 /// The next action.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum NextStep {
     /// These bytes are to be sent.
     Send(Vec<u8>),
     /// Another line is to come.
@@ -75,14 +75,14 @@ pub enum Next {
     /// A snapshot follows; the stream goes on behind it at this offset of this history.
     Full {
         /// Which history.
-        id: Id,
+        id: ReplId,
         /// Bytes of the stream before it.
         offset: u64,
     },
     /// The stream goes on where it ended, perhaps under a new id.
     Continue {
         /// The new id.
-        id: Option<Id>,
+        id: Option<ReplId>,
     },
     /// A master of ours serves this replica by flows.
     Flows(FlowSession),
@@ -90,7 +90,7 @@ pub enum Next {
 
 /// Why the master does not serve this replica, in its words.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal(pub String);
+pub struct HandshakeRefusal(pub String);
 
 impl Handshake {
     /// Begins a handshake; returns the first bytes to send.
@@ -101,12 +101,15 @@ impl Handshake {
     /// Takes a line that the master has sent, without its end.
     ///
     /// Errors: the master refuses, for now or for ever.
-    pub fn take(&mut self, line: &[u8]) -> Result<Next, Refusal> {
-        let refusal =
-            || Err(Refusal(String::from_utf8_lossy(line.strip_prefix(b"-").unwrap_or(line)).into_owned()));
+    pub fn take(&mut self, line: &[u8]) -> Result<NextStep, HandshakeRefusal> {
+        let refusal = || {
+            Err(HandshakeRefusal(
+                String::from_utf8_lossy(line.strip_prefix(b"-").unwrap_or(line)).into_owned(),
+            ))
+        };
         if line.is_empty() {
             // A sign of life.
-            return Ok(Next::Wait);
+            return Ok(NextStep::Wait);
         }
         let is_error = line.starts_with(b"-");
         match self.said {
@@ -128,10 +131,10 @@ impl Handshake {
             Said::Hello => {
                 self.lines.push(line.to_vec());
                 let is_whole = self.lines.len() == HELLO_LINES || !line_is_of_hello(&self.lines);
-                Ok(if is_whole { self.say_from(Said::Session) } else { Next::Wait })
+                Ok(if is_whole { self.say_from(Said::Session) } else { NextStep::Wait })
             }
             Said::Session => match session(line, self.term()) {
-                Some(session) => Ok(Next::Flows(session)),
+                Some(session) => Ok(NextStep::Flows(session)),
                 None => refusal(),
             },
             Said::Sync => match answer(line) {
@@ -142,7 +145,7 @@ impl Handshake {
     }
 
     /// Says the first of what is left that is to be said.
-    fn say_from(&mut self, said: Said) -> Next {
+    fn say_from(&mut self, said: Said) -> NextStep {
         let card = &self.card;
         let port = card.port.to_string();
         let (said, bytes) = match said {
@@ -162,7 +165,7 @@ impl Handshake {
             },
             Said::Version => (Said::Version, command(&[b"REPLCONF", b"version", card.version.as_bytes()])),
             Said::Hello => {
-                let (node, boot) = self.card.node.unwrap_or((Id::NONE, Id::NONE));
+                let (node, boot) = self.card.node.unwrap_or((ReplId::NONE, ReplId::NONE));
                 let words: [&[u8]; 5] =
                     [b"DARTER", b"HELLO", b"1", node.as_str().as_bytes(), boot.as_str().as_bytes()];
                 (Said::Hello, command(&words))
@@ -171,7 +174,7 @@ impl Handshake {
             Said::Sync => (Said::Sync, self.ask()),
         };
         self.said = said;
-        Next::Send(bytes)
+        NextStep::Send(bytes)
     }
 
     /// What the master has said of its term.
@@ -202,15 +205,15 @@ impl Handshake {
 }
 
 /// What the answer to PSYNC says; `None`: a refusal, or no such answer.
-fn answer(line: &[u8]) -> Option<Next> {
+fn answer(line: &[u8]) -> Option<NextStep> {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     match words.next()? {
         b"+FULLRESYNC" => {
-            let id = Id::parse(words.next()?)?;
+            let id = ReplId::parse(words.next()?)?;
             let offset = u64::try_from(number::parse_i64(words.next()?)?).ok()?;
-            Some(Next::Full { id, offset })
+            Some(NextStep::Full { id, offset })
         }
-        b"+CONTINUE" => Some(Next::Continue { id: words.next().and_then(Id::parse) }),
+        b"+CONTINUE" => Some(NextStep::Continue { id: words.next().and_then(ReplId::parse) }),
         _ => None,
     }
 }
@@ -228,9 +231,9 @@ fn session(line: &[u8], term: u64) -> Option<FlowSession> {
         b"+FULL" => false,
         _ => return None,
     };
-    let id = Id::parse(words.next()?)?.as_str().to_owned();
+    let id = ReplId::parse(words.next()?)?.as_str().to_owned();
     let flows = u16::try_from(number::parse_i64(words.next()?)?).ok().filter(|flows| *flows > 0)?;
-    let history = Id::parse(words.next()?)?;
+    let history = ReplId::parse(words.next()?)?;
     let next = match is_partial {
         true => Some(u64::try_from(number::parse_i64(words.next()?)?).ok()?),
         false => None,
@@ -248,9 +251,9 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn said(next: Next) -> String {
+    fn said(next: NextStep) -> String {
         match next {
-            Next::Send(bytes) => String::from_utf8(bytes).expect("text").replace("\r\n", " "),
+            NextStep::Send(bytes) => String::from_utf8(bytes).expect("text").replace("\r\n", " "),
             other => panic!("{other:?}"),
         }
     }
@@ -277,24 +280,24 @@ mod tests {
         assert!(
             said(take(b"-ERR Unrecognized REPLCONF option: version").unwrap()).contains("PSYNC $1 ? $2 -1")
         );
-        assert_eq!(take(b""), Ok(Next::Wait));
+        assert_eq!(take(b""), Ok(NextStep::Wait));
         let id = "b".repeat(40);
         let full = format!("+FULLRESYNC {id} 42");
-        let id = Id::parse(id.as_bytes()).unwrap();
-        assert_eq!(take(full.as_bytes()), Ok(Next::Full { id, offset: 42 }));
+        let id = ReplId::parse(id.as_bytes()).unwrap();
+        assert_eq!(take(full.as_bytes()), Ok(NextStep::Full { id, offset: 42 }));
     }
 
     #[test]
     fn a_replica_that_has_a_history_asks_for_what_follows() {
-        let id = Id::parse(&[b'c'; 40]).unwrap();
+        let id = ReplId::parse(&[b'c'; 40]).unwrap();
         let (mut handshake, _) = Handshake::begin(Card { has: Some((id, 101)), ..Card::default() });
         for _ in 0..3 {
             handshake.take(b"+OK").unwrap();
         }
         assert!(said(handshake.take(b"+OK").unwrap()).contains(&format!("PSYNC $40 {id} $3 101")));
-        assert_eq!(handshake.take(b"+CONTINUE"), Ok(Next::Continue { id: None }));
+        assert_eq!(handshake.take(b"+CONTINUE"), Ok(NextStep::Continue { id: None }));
         let mut again = handshake.clone();
-        assert_eq!(again.take(format!("+CONTINUE {id}").as_bytes()), Ok(Next::Continue { id: Some(id) }));
+        assert_eq!(again.take(format!("+CONTINUE {id}").as_bytes()), Ok(NextStep::Continue { id: Some(id) }));
         for line in
             [b"-NOMASTERLINK Can't SYNC while not connected".as_slice(), b"-LOADING", b"+FULLRESYNC x", b"x"]
         {
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_master_of_ours_is_asked_for_flows_and_another_one_is_not() {
-        let (id, node) = (Id::parse(&[b'c'; 40]).unwrap(), Id::parse(&[b'd'; 40]).unwrap());
+        let (id, node) = (ReplId::parse(&[b'c'; 40]).unwrap(), ReplId::parse(&[b'd'; 40]).unwrap());
         let card = Card { has: Some((id, 101)), node: Some((node, id)), ..Card::default() };
         let (mut handshake, _) = Handshake::begin(card);
         for _ in 0..3 {
@@ -315,14 +318,17 @@ mod tests {
         assert!(said(foreign.take(b"-ERR unknown command").unwrap()).contains("PSYNC $40 cccc"));
         let node = node.to_string();
         for line in ["*6", ":1", "$40", &node, "$40", &node, ":9", ":77"] {
-            assert_eq!(handshake.take(line.as_bytes()), Ok(Next::Wait), "{line}");
+            assert_eq!(handshake.take(line.as_bytes()), Ok(NextStep::Wait), "{line}");
         }
         assert!(said(handshake.take(b":3").unwrap()).contains("DARTER $4 SYNC $40 cccc"));
         let mut again = handshake.clone();
         let session = FlowSession { id: node.clone(), flows: 3, history: id, next: Some(78), term: 9 };
-        assert_eq!(handshake.take(format!("+PARTIAL {node} 3 {id} 78").as_bytes()), Ok(Next::Flows(session)));
+        assert_eq!(
+            handshake.take(format!("+PARTIAL {node} 3 {id} 78").as_bytes()),
+            Ok(NextStep::Flows(session))
+        );
         let full = again.take(format!("+FULL {node} 3 {id}").as_bytes());
-        assert!(matches!(full, Ok(Next::Flows(FlowSession { next: None, .. }))));
+        assert!(matches!(full, Ok(NextStep::Flows(FlowSession { next: None, .. }))));
         let (mut odd, _) = (again.clone(), ());
         assert!(odd.take(b"+FULL x 0 y").is_err());
         // It has said why not: PSYNC says it again, or helps.
@@ -334,7 +340,7 @@ mod tests {
         let (mut handshake, _) = Handshake::begin(Card { login: vec![b"x".to_vec()], ..Card::default() });
         handshake.take(b"-NOAUTH").unwrap();
         let refusal = handshake.take(b"-WRONGPASS invalid username-password pair");
-        assert_eq!(refusal, Err(Refusal("WRONGPASS invalid username-password pair".to_owned())));
+        assert_eq!(refusal, Err(HandshakeRefusal("WRONGPASS invalid username-password pair".to_owned())));
         let (mut handshake, _) = Handshake::begin(Card::default());
         assert!(handshake.take(b"-MASTERDOWN Link with MASTER is down").is_err());
     }

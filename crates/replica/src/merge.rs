@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use darter_persist::journal::record::{HEAD_BYTES, Head};
+use darter_persist::journal::record::{HEAD_BYTES, RecordHead};
 
 use crate::shared_bytes::SharedBytes;
 
@@ -13,7 +13,7 @@ pub struct Merger {
     next: u64,
     // records from here on stay where they are
     limit: u64,
-    lanes: Vec<VecDeque<Chunk>>,
+    lanes: Vec<VecDeque<PendingChunk>>,
     // what the chunks take
     bytes: usize,
 }
@@ -39,7 +39,7 @@ impl fmt::Display for BadRecord {
 #[derive(Clone, Copy, Debug)]
 pub struct NextRecord<'a> {
     /// Its head.
-    pub head: Head,
+    pub head: RecordHead,
     /// All of its bytes, the head included.
     pub bytes: &'a [u8],
     /// The records among which it came.
@@ -50,7 +50,7 @@ pub struct NextRecord<'a> {
 
 /// Records one behind the other, of which those before `at` are taken.
 #[derive(Debug)]
-struct Chunk {
+struct PendingChunk {
     bytes: SharedBytes,
     at: usize,
 }
@@ -80,7 +80,7 @@ impl Merger {
     pub fn push(&mut self, lane: usize, bytes: SharedBytes) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             self.bytes += bytes.len();
-            lane.push_back(Chunk { bytes, at: 0 });
+            lane.push_back(PendingChunk { bytes, at: 0 });
         }
     }
 
@@ -92,7 +92,7 @@ impl Merger {
     /// Calls `each` with the head and the body of every record that is next, up to the first gap.
     ///
     /// Errors: a chunk holds something else than whole records; it stays where it is.
-    pub fn drain(&mut self, mut each: impl FnMut(Head, &[u8])) -> Result<(), BadRecord> {
+    pub fn drain(&mut self, mut each: impl FnMut(RecordHead, &[u8])) -> Result<(), BadRecord> {
         self.drain_while(|record| {
             each(record.head, record.bytes.get(HEAD_BYTES..).unwrap_or_default());
             true
@@ -137,13 +137,13 @@ enum Drained {
 
 /// Takes records from the front of a lane while they are next; older ones are dropped. Returns whether any was taken.
 fn drain_lane(
-    lane: &mut VecDeque<Chunk>,
+    lane: &mut VecDeque<PendingChunk>,
     (next, limit): (&mut u64, u64),
     waiting: &mut usize,
     each: &mut impl FnMut(NextRecord<'_>) -> bool,
 ) -> Result<Drained, &'static str> {
     let mut moved = Drained::Nothing;
-    let mut pop = |lane: &mut VecDeque<Chunk>| {
+    let mut pop = |lane: &mut VecDeque<PendingChunk>| {
         let bytes = lane.pop_front().map_or(0, |chunk| chunk.bytes.len());
         *waiting = waiting.saturating_sub(bytes);
     };
@@ -156,7 +156,7 @@ fn drain_lane(
         let Some((bytes, after)) = rest.split_first_chunk::<HEAD_BYTES>() else {
             return Err("a record is cut off");
         };
-        let head = Head::read(bytes);
+        let head = RecordHead::read(bytes);
         let len = usize::try_from(head.body_len).unwrap_or(usize::MAX);
         if after.len() < len {
             return Err("a record is longer than what holds it");
@@ -182,12 +182,12 @@ fn drain_lane(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_persist::journal::record::Draft;
+    use darter_persist::journal::record::RecordDraft;
 
     fn records(sequences: &[u64]) -> SharedBytes {
         let mut out = Vec::new();
         for sequence in sequences {
-            let draft = Draft::begin(&mut out);
+            let draft = RecordDraft::begin(&mut out);
             out.extend_from_slice(sequence.to_string().as_bytes());
             draft.finish(&mut out, *sequence, 5);
         }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use darter_persist::journal::record::{HEAD_BYTES, Head};
+use darter_persist::journal::record::{HEAD_BYTES, RecordHead};
 
 use crate::form::Former;
 use crate::frame::BodySum;
@@ -327,7 +327,7 @@ impl StreamNumbers {
 pub fn renumber(mut records: &mut [u8], number: impl Fn(u64) -> u64) -> u64 {
     let mut last = 0;
     while let Some(head) = records.first_chunk::<HEAD_BYTES>() {
-        let head = Head::read(head);
+        let head = RecordHead::read(head);
         last = number(head.sequence);
         if let Some(place) = records.get_mut(SEQUENCE_AT..SEQUENCE_AT + 8) {
             place.copy_from_slice(&last.to_le_bytes());
@@ -346,12 +346,12 @@ const SEQUENCE_AT: usize = 12;
 mod tests {
     use super::*;
     use darter_persist::journal::part;
-    use darter_persist::journal::record::Draft;
+    use darter_persist::journal::record::RecordDraft;
 
     fn records(sequences: &[u64]) -> (SharedBytes, u64) {
         let mut out = Vec::new();
         for sequence in sequences {
-            let draft = Draft::begin(&mut out);
+            let draft = RecordDraft::begin(&mut out);
             part::write_set(&mut out, 0, b"k", sequence.to_string().as_bytes());
             draft.finish(&mut out, *sequence, 5);
         }

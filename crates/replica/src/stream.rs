@@ -10,7 +10,7 @@ pub struct Garbled(pub &'static str);
 
 /// A command at the beginning of some bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Command {
+pub struct StreamCommand {
     /// Where its words are.
     pub words: Vec<Range<usize>>,
     /// Bytes it takes in all.
@@ -27,7 +27,7 @@ const WORDS_MAX: usize = 64 << 20;
 /// Reads the command that `bytes` begin with into `command`; false when more is needed. Empty lines are passed over.
 ///
 /// Errors: the bytes are no command.
-pub fn read(bytes: &[u8], command: &mut Command) -> Result<bool, Garbled> {
+pub fn read(bytes: &[u8], command: &mut StreamCommand) -> Result<bool, Garbled> {
     command.words.clear();
     let mut at = bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
     let Some(count) = number_at(bytes, &mut at, b'*')? else { return Ok(false) };
@@ -147,7 +147,7 @@ mod tests {
         let whole = bytes.len();
         assert_eq!(len_of(&[b"SET", b"a\r\nb", b""]), whole as u64);
         write(&mut bytes, &[b"PING"]);
-        let mut command = Command::default();
+        let mut command = StreamCommand::default();
         for len in 0..whole {
             assert_eq!(read(&bytes[..len], &mut command), Ok(false), "{len} bytes");
         }
@@ -163,7 +163,7 @@ mod tests {
             let mut out = Vec::new();
             write_filler(&mut out, bytes);
             assert_eq!(out.len() as u64, bytes);
-            let (mut at, mut command) = (0, Command::default());
+            let (mut at, mut command) = (0, StreamCommand::default());
             while at < out.len() {
                 assert_eq!(read(&out[at..], &mut command), Ok(true), "{bytes}");
                 at += command.len;
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_refused() {
-        let mut command = Command::default();
+        let mut command = StreamCommand::default();
         for bytes in
             [b"+OK\r\n".as_slice(), b"*0\r\n", b"*-1\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\nabc", b"*x\r\n"]
         {

@@ -8,7 +8,7 @@ const MARK_BYTES: usize = 40;
 /// Where a snapshot ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transfer {
-    end: End,
+    end: TransferEnd,
     /// Bytes received.
     pub received: u64,
     // the last bytes, which may be the mark
@@ -16,14 +16,14 @@ pub struct Transfer {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum End {
+enum TransferEnd {
     After(u64),
     Mark(Vec<u8>),
 }
 
 /// What to do with received bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Taken {
+pub struct TakenFrame {
     /// Bytes of the snapshot.
     pub bytes: Vec<u8>,
     /// How many of the received bytes are part of the transfer.
@@ -37,9 +37,9 @@ impl Transfer {
     pub fn parse(line: &[u8]) -> Option<Transfer> {
         let text = line.strip_prefix(b"$")?;
         let end = match text.strip_prefix(b"EOF:") {
-            Some(mark) if mark.len() == MARK_BYTES => End::Mark(mark.to_vec()),
+            Some(mark) if mark.len() == MARK_BYTES => TransferEnd::Mark(mark.to_vec()),
             Some(_) => return None,
-            None => End::After(u64::try_from(number::parse_i64(text)?).ok()?),
+            None => TransferEnd::After(u64::try_from(number::parse_i64(text)?).ok()?),
         };
         Some(Transfer { end, received: 0, tail: Vec::new() })
     }
@@ -47,8 +47,8 @@ impl Transfer {
     /// The length, if it is known.
     pub fn len(&self) -> Option<u64> {
         match self.end {
-            End::After(len) => Some(len),
-            End::Mark(_) => None,
+            TransferEnd::After(len) => Some(len),
+            TransferEnd::Mark(_) => None,
         }
     }
 
@@ -58,16 +58,16 @@ impl Transfer {
     }
 
     /// Takes bytes as they were received.
-    pub fn take(&mut self, bytes: &[u8]) -> Taken {
+    pub fn take(&mut self, bytes: &[u8]) -> TakenFrame {
         match &self.end {
-            End::After(len) => {
+            TransferEnd::After(len) => {
                 let left = usize::try_from(len.saturating_sub(self.received)).unwrap_or(usize::MAX);
                 let used = left.min(bytes.len());
                 self.received += used as u64;
                 let own = bytes.get(..used).unwrap_or_default().to_vec();
-                Taken { bytes: own, used, is_whole: used == left }
+                TakenFrame { bytes: own, used, is_whole: used == left }
             }
-            End::Mark(mark) => {
+            TransferEnd::Mark(mark) => {
                 // Nothing follows the mark until it is acknowledged.
                 let mut all = std::mem::take(&mut self.tail);
                 all.extend_from_slice(bytes);
@@ -78,7 +78,7 @@ impl Transfer {
                     all.truncate(all.len() - MARK_BYTES);
                 }
                 self.received += all.len() as u64;
-                Taken { bytes: all, used: bytes.len(), is_whole }
+                TakenFrame { bytes: all, used: bytes.len(), is_whole }
             }
         }
     }

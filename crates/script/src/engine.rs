@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use darter_lua::{Entry, Host, enter, with_host};
+use darter_lua::{Host, ScriptEntry, enter, with_host};
 use darter_wire::{Args, Reply};
 use mlua::chunk::ChunkMode;
 use mlua::debug::HookTriggers;
@@ -17,7 +17,7 @@ use crate::globals::sets_globals;
 use crate::library::{self, Raised};
 use crate::random::Random;
 use crate::script::Script;
-use crate::watch::{Kind, Watch};
+use crate::watch::{ScriptKind, ScriptWatch};
 
 /// A state that holds more than this after a run is garbage-collected immediately.
 const MEMORY_KEPT: usize = 4 << 20;
@@ -29,7 +29,7 @@ const COMPILED_MAX: usize = 512;
 
 /// Data shared by native functions and a run.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedEngine {
     /// The numbers of `math.random`.
     pub random: Random,
     /// The deadline of a library that is being loaded.
@@ -50,7 +50,7 @@ pub(crate) struct LibraryWorld {
 
 /// The way in which code receives keys and arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ScriptForm {
     /// As the variables `KEYS` and `ARGV`.
     Script,
     /// As its parameters.
@@ -60,14 +60,14 @@ pub(crate) enum Form {
 /// One thread's Lua.
 pub struct Engine {
     pub(crate) lua: Lua,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedEngine,
     pub(crate) base: Table,
     pub(crate) library: LibraryWorld,
     pub(crate) run: Function,
     explain: Function,
     pub(crate) loaded: HashMap<[u8; 40], Loaded>,
     compiled: HashMap<[u8; 40], Function>,
-    watch: Arc<Watch>,
+    watch: Arc<ScriptWatch>,
     memory_max: usize,
     // The compiler does not keep the name of its input alive; these references do (CVE-2025-49844).
     _names: [LuaString; 2],
@@ -75,15 +75,18 @@ pub struct Engine {
 
 impl Engine {
     /// A fresh state. Errors: Lua's, only if memory is exhausted. Cost: some 50 us, 60 KB.
-    pub fn new(watch: Arc<Watch>) -> std::result::Result<Engine, String> {
+    pub fn new(watch: Arc<ScriptWatch>) -> std::result::Result<Engine, String> {
         Engine::build(watch).map_err(|error| error.to_string())
     }
 
-    fn build(watch: Arc<Watch>) -> Result<Engine> {
+    fn build(watch: Arc<ScriptWatch>) -> Result<Engine> {
         let libs = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libs, LuaOptions::default())?;
-        let shared =
-            Shared { random: Random::new(), deadline: Rc::default(), registering: Registering::default() };
+        let shared = SharedEngine {
+            random: Random::new(),
+            deadline: Rc::default(),
+            registering: Registering::default(),
+        };
         let native = library::build(&lua, &shared)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         type Made = (Table, Table, Function, Function, Table, Table, Table);
@@ -157,7 +160,7 @@ impl Engine {
     ) -> std::result::Result<(), Vec<u8>> {
         let body = self.body(script)?;
         let name = str::from_utf8(&script.sha).unwrap_or_default();
-        self.run_named(host, &body, name, Form::Script, keys, argv, reply)
+        self.run_named(host, &body, name, ScriptForm::Script, keys, argv, reply)
     }
 
     /// Runs a compiled script or function, which errors call `name`.
@@ -167,14 +170,15 @@ impl Engine {
         host: &mut dyn Host,
         body: &Function,
         name: &str,
-        form: Form,
+        form: ScriptForm,
         keys: Args<'_>,
         argv: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Vec<u8>> {
         darter_lua::set_resp3(false);
         let globals = &self.base;
-        let entry = Entry { body, globals, explain: &self.explain, takes_lists: form == Form::Function };
+        let entry =
+            ScriptEntry { body, globals, explain: &self.explain, takes_lists: form == ScriptForm::Function };
         let ended = with_host(host, || enter(&self.lua, &entry, keys, argv, reply));
         if self.watch.is_killed() {
             self.hook_rarely();
@@ -226,7 +230,7 @@ fn paced(count: u32, took: Duration) -> u32 {
 /// now.
 fn set_hook(
     lua: &Lua,
-    watch: &Arc<Watch>,
+    watch: &Arc<ScriptWatch>,
     deadline: &Rc<Cell<Option<Instant>>>,
     (count, run): (u32, u64),
 ) -> Result<()> {
@@ -259,7 +263,7 @@ fn set_hook(
 }
 
 /// Makes every further line fail in a script that was killed, or whose library has taken too long to load.
-fn set_failing_hook(lua: &Lua, watch: &Arc<Watch>, deadline: &Rc<Cell<Option<Instant>>>) -> Result<()> {
+fn set_failing_hook(lua: &Lua, watch: &Arc<ScriptWatch>, deadline: &Rc<Cell<Option<Instant>>>) -> Result<()> {
     let (held, until) = (watch.clone(), deadline.clone());
     lua.set_global_hook(HookTriggers::EVERY_LINE, move |_, _| match until.get() {
         Some(deadline) if Instant::now() >= deadline => {
@@ -271,10 +275,10 @@ fn set_failing_hook(lua: &Lua, watch: &Arc<Watch>, deadline: &Rc<Cell<Option<Ins
 }
 
 /// The error a killed script or function ends with.
-pub fn killed(kind: Kind) -> &'static str {
+pub fn killed(kind: ScriptKind) -> &'static str {
     match kind {
-        Kind::Script => "ERR Error running script: Script killed by user with SCRIPT KILL.",
-        Kind::Function => "ERR Error running script: Script killed by user with FUNCTION KILL.",
+        ScriptKind::Script => "ERR Error running script: Script killed by user with SCRIPT KILL.",
+        ScriptKind::Function => "ERR Error running script: Script killed by user with FUNCTION KILL.",
     }
 }
 

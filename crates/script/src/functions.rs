@@ -12,7 +12,7 @@ use darter_lua::Host;
 use darter_wire::{Args, Reply};
 use mlua::{Error, Function, LuaString, MultiValue, Table, Value};
 
-use crate::engine::{Engine, FUNCTION_NAME, Form};
+use crate::engine::{Engine, FUNCTION_NAME, ScriptForm};
 use crate::library::{self, raise};
 use crate::script::ScriptFlags;
 use darter_base::sha1;
@@ -174,7 +174,7 @@ impl Engine {
         }
         let found = self.loaded.get(&library.sha).and_then(|functions| functions.get(function)).cloned();
         let body = found.ok_or_else(|| b"ERR Function not found".to_vec())?;
-        self.run_named(host, &body, function, Form::Function, keys, argv, reply)
+        self.run_named(host, &body, function, ScriptForm::Function, keys, argv, reply)
     }
 }
 

@@ -5,7 +5,7 @@
 
 /// Returns true if code in the form of `string.dump` has an instruction that sets a global, or cannot be read.
 pub fn sets_globals(dump: &[u8]) -> bool {
-    let mut reader = Reader { rest: dump.strip_prefix(HEADER).unwrap_or_default() };
+    let mut reader = GlobalsReader { rest: dump.strip_prefix(HEADER).unwrap_or_default() };
     reader.function(DEPTH_MAX) != Some(false)
 }
 
@@ -17,11 +17,11 @@ const SET_GLOBAL: u8 = 7;
 /// Bits of an instruction that select the operation.
 const OPERATION: u8 = 0x3f;
 
-struct Reader<'a> {
+struct GlobalsReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> GlobalsReader<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;

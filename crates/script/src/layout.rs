@@ -24,7 +24,7 @@ type Said<T> = std::result::Result<T, String>;
 
 /// One item of a format.
 #[derive(Clone, Copy)]
-enum Item {
+enum LayoutItem {
     Pad,
     Int {
         width: usize,
@@ -37,15 +37,15 @@ enum Item {
     Bytes(usize),
 }
 
-struct Format<'a> {
+struct LayoutFormat<'a> {
     text: &'a [u8],
     is_little: bool,
     align_max: usize,
 }
 
-impl Format<'_> {
-    fn new(text: &[u8]) -> Format<'_> {
-        Format { text, is_little: cfg!(target_endian = "little"), align_max: 1 }
+impl LayoutFormat<'_> {
+    fn new(text: &[u8]) -> LayoutFormat<'_> {
+        LayoutFormat { text, is_little: cfg!(target_endian = "little"), align_max: 1 }
     }
 
     fn number(&mut self) -> Said<Option<usize>> {
@@ -70,10 +70,10 @@ impl Format<'_> {
         }
     }
 
-    fn next(&mut self) -> Said<Option<Item>> {
+    fn next(&mut self) -> Said<Option<LayoutItem>> {
         while let Some((&letter, rest)) = self.text.split_first() {
             self.text = rest;
-            let int = |width| Item::Int { width, is_signed: letter.is_ascii_lowercase() };
+            let int = |width| LayoutItem::Int { width, is_signed: letter.is_ascii_lowercase() };
             return Ok(Some(match letter {
                 b' ' => continue,
                 b'<' | b'>' => {
@@ -88,16 +88,16 @@ impl Format<'_> {
                     self.align_max = align;
                     continue;
                 }
-                b'x' => Item::Pad,
+                b'x' => LayoutItem::Pad,
                 b'b' | b'B' => int(1),
                 b'h' | b'H' => int(2),
                 b'l' | b'L' => int(8),
-                b'T' => Item::Int { width: 8, is_signed: false },
+                b'T' => LayoutItem::Int { width: 8, is_signed: false },
                 b'i' | b'I' => int(self.width(4)?),
-                b'f' => Item::Float,
-                b'd' => Item::Double,
-                b's' => Item::Text,
-                b'c' => Item::Bytes(self.number()?.unwrap_or(1)),
+                b'f' => LayoutItem::Float,
+                b'd' => LayoutItem::Double,
+                b's' => LayoutItem::Text,
+                b'c' => LayoutItem::Bytes(self.number()?.unwrap_or(1)),
                 other => return Err(format!("invalid format option '{}'", char::from(other))),
             }));
         }
@@ -105,12 +105,12 @@ impl Format<'_> {
     }
 
     /// Bytes to leave free before an item at `at`.
-    fn gap(&self, item: Item, at: usize) -> usize {
+    fn gap(&self, item: LayoutItem, at: usize) -> usize {
         let width = match item {
-            Item::Int { width, .. } => width,
-            Item::Float => 4,
-            Item::Double => 8,
-            Item::Pad | Item::Text | Item::Bytes(_) => return 0,
+            LayoutItem::Int { width, .. } => width,
+            LayoutItem::Float => 4,
+            LayoutItem::Double => 8,
+            LayoutItem::Pad | LayoutItem::Text | LayoutItem::Bytes(_) => return 0,
         };
         let align = width.min(self.align_max);
         if align > 1 && align.is_power_of_two() { (align - (at & (align - 1))) & (align - 1) } else { 0 }
@@ -129,7 +129,7 @@ fn pack(lua: &Lua, args: MultiValue) -> Result<mlua::LuaString> {
 }
 
 fn pack_all(lua: &Lua, text: &[u8], args: &MultiValue, out: &mut Vec<u8>) -> Result<Said<()>> {
-    let mut format = Format::new(text);
+    let mut format = LayoutFormat::new(text);
     let mut at = 1;
     loop {
         let item = match format.next() {
@@ -140,11 +140,11 @@ fn pack_all(lua: &Lua, text: &[u8], args: &MultiValue, out: &mut Vec<u8>) -> Res
         out.resize(out.len() + format.gap(item, out.len()), 0);
         let wrong = |kind: &str| Err(format!("bad argument #{} to 'pack' ({kind} expected)", at + 1));
         match item {
-            Item::Pad => {
+            LayoutItem::Pad => {
                 out.push(0);
                 continue;
             }
-            Item::Int { width, .. } => {
+            LayoutItem::Int { width, .. } => {
                 let Some(number) = number_at(args, at) else { return Ok(wrong("number")) };
                 let value = if number < 0.0 { (number as i64) as u64 } else { number as u64 };
                 let fill = if number < 0.0 { 0xff } else { 0 };
@@ -154,24 +154,24 @@ fn pack_all(lua: &Lua, text: &[u8], args: &MultiValue, out: &mut Vec<u8>) -> Res
                     (0..width).map(|n| value.to_le_bytes().get(n).copied().unwrap_or(fill)),
                 );
             }
-            Item::Float => {
+            LayoutItem::Float => {
                 let Some(number) = number_at(args, at) else { return Ok(wrong("number")) };
                 put(out, format.is_little, (number as f32).to_le_bytes().into_iter());
             }
-            Item::Double => {
+            LayoutItem::Double => {
                 let Some(number) = number_at(args, at) else { return Ok(wrong("number")) };
                 put(out, format.is_little, number.to_le_bytes().into_iter());
             }
-            Item::Text | Item::Bytes(_) => {
+            LayoutItem::Text | LayoutItem::Bytes(_) => {
                 let value = args.get(at).cloned().unwrap_or(Value::Nil);
                 let Some(value) = lua.coerce_string(value)? else { return Ok(wrong("string")) };
                 let bytes = value.as_bytes();
-                let len = if let Item::Bytes(len @ 1..) = item { len } else { bytes.len() };
+                let len = if let LayoutItem::Bytes(len @ 1..) = item { len } else { bytes.len() };
                 let Some(bytes) = bytes.get(..len) else {
                     return Ok(Err(format!("bad argument #{} to 'pack' (string too short)", at + 1)));
                 };
                 out.extend_from_slice(bytes);
-                if matches!(item, Item::Text) {
+                if matches!(item, LayoutItem::Text) {
                     out.push(0);
                 }
             }
@@ -204,7 +204,7 @@ fn unpack(lua: &Lua, args: MultiValue) -> Result<MultiValue> {
 
 fn unpack_all(lua: &Lua, text: &[u8], data: &[u8], start: usize) -> Result<Said<Vec<Value>>> {
     const SHORT: &str = "bad argument #2 to 'unpack' (data string too short)";
-    let mut format = Format::new(text);
+    let mut format = LayoutFormat::new(text);
     let mut at = start;
     let mut values: Vec<Value> = Vec::new();
     loop {
@@ -216,32 +216,32 @@ fn unpack_all(lua: &Lua, text: &[u8], data: &[u8], start: usize) -> Result<Said<
         at = at.saturating_add(format.gap(item, at));
         let rest = data.get(at..).unwrap_or_default();
         let len = match item {
-            Item::Pad => 1,
-            Item::Int { width, .. } => width,
-            Item::Float => 4,
-            Item::Double => 8,
-            Item::Bytes(len @ 1..) => len,
-            Item::Bytes(_) => match values.pop().as_ref().and_then(Value::as_f64) {
+            LayoutItem::Pad => 1,
+            LayoutItem::Int { width, .. } => width,
+            LayoutItem::Float => 4,
+            LayoutItem::Double => 8,
+            LayoutItem::Bytes(len @ 1..) => len,
+            LayoutItem::Bytes(_) => match values.pop().as_ref().and_then(Value::as_f64) {
                 Some(len) if len >= 0.0 => len as usize,
                 _ => return Ok(Err("format 'c0' needs a previous size".into())),
             },
-            Item::Text => match rest.iter().position(|&byte| byte == 0) {
+            LayoutItem::Text => match rest.iter().position(|&byte| byte == 0) {
                 Some(len) => len,
                 None => return Ok(Err("unfinished string in data".into())),
             },
         };
         let Some(bytes) = rest.get(..len) else { return Ok(Err(SHORT.into())) };
-        at += len + usize::from(matches!(item, Item::Text));
+        at += len + usize::from(matches!(item, LayoutItem::Text));
         let mut ordered = bytes.to_vec();
         if format.is_little {
             ordered.reverse();
         }
         values.push(match item {
-            Item::Pad => continue,
-            Item::Int { is_signed, .. } => Value::Number(integer(&ordered, is_signed)),
-            Item::Float => Value::Number(f64::from(f32::from_bits(integer(&ordered, false) as u32))),
-            Item::Double => Value::Number(f64::from_be_bytes(ordered.try_into().unwrap_or_default())),
-            Item::Text | Item::Bytes(_) => Value::String(lua.create_string(bytes)?),
+            LayoutItem::Pad => continue,
+            LayoutItem::Int { is_signed, .. } => Value::Number(integer(&ordered, is_signed)),
+            LayoutItem::Float => Value::Number(f64::from(f32::from_bits(integer(&ordered, false) as u32))),
+            LayoutItem::Double => Value::Number(f64::from_be_bytes(ordered.try_into().unwrap_or_default())),
+            LayoutItem::Text | LayoutItem::Bytes(_) => Value::String(lua.create_string(bytes)?),
         });
     }
     values.push(Value::Number((at + 1) as f64));
@@ -260,7 +260,7 @@ fn size(lua: &Lua, args: MultiValue) -> Result<usize> {
         return Err(complain(lua, "bad argument #1 to 'size' (string expected)"));
     };
     let text = text.as_bytes();
-    let mut format = Format::new(&text);
+    let mut format = LayoutFormat::new(&text);
     let mut total = 0usize;
     loop {
         let item = match format.next() {
@@ -270,13 +270,13 @@ fn size(lua: &Lua, args: MultiValue) -> Result<usize> {
         };
         total = total.saturating_add(format.gap(item, total));
         total = total.saturating_add(match item {
-            Item::Pad => 1,
-            Item::Int { width, .. } => width,
-            Item::Float => 4,
-            Item::Double => 8,
-            Item::Bytes(len @ 1..) => len,
-            Item::Bytes(_) => return Err(complain(lua, "variable-length format")),
-            Item::Text => return Err(complain(lua, "variable-size format in struct.size")),
+            LayoutItem::Pad => 1,
+            LayoutItem::Int { width, .. } => width,
+            LayoutItem::Float => 4,
+            LayoutItem::Double => 8,
+            LayoutItem::Bytes(len @ 1..) => len,
+            LayoutItem::Bytes(_) => return Err(complain(lua, "variable-length format")),
+            LayoutItem::Text => return Err(complain(lua, "variable-size format in struct.size")),
         });
     }
 }

@@ -21,4 +21,4 @@ pub use darter_lua::{Host, NoCall};
 pub use engine::Engine;
 pub use functions::Library;
 pub use script::Script;
-pub use watch::{Killing, Kind, Running, Watch};
+pub use watch::{Killing, RunningScript, ScriptKind, ScriptWatch};

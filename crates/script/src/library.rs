@@ -5,12 +5,12 @@
 use darter_base::number;
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use crate::engine::Shared;
+use crate::engine::SharedEngine;
 use crate::{bit, dragonfly, functions, layout, reply};
 use darter_base::sha1;
 
 /// The table `native` of the prelude.
-pub fn build(lua: &Lua, shared: &Shared) -> Result<Table> {
+pub fn build(lua: &Lua, shared: &SharedEngine) -> Result<Table> {
     let native = lua.create_table()?;
     native.raw_set("redis", redis(lua)?)?;
     native.raw_set("constants", constants(lua)?)?;

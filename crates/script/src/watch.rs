@@ -7,11 +7,11 @@ use darter_wire::{Args, OwnedArgs};
 
 /// One thread's script, if one runs.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct ScriptWatch {
     since_ms: AtomicU64,
     state: AtomicU8,
     kind: AtomicU8,
-    function: Mutex<Running>,
+    function: Mutex<RunningScript>,
     memory_bytes: AtomicU64,
 }
 
@@ -24,7 +24,7 @@ const FORCED: u8 = 4;
 
 /// The kind of running code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ScriptKind {
     /// A script of EVAL and similar commands.
     Script,
     /// A function of a library.
@@ -33,7 +33,7 @@ pub enum Kind {
 
 /// A function that runs, and the command that called it.
 #[derive(Clone, Debug, Default)]
-pub struct Running {
+pub struct RunningScript {
     /// Its name.
     pub name: String,
     /// The command, its own name first.
@@ -51,19 +51,19 @@ pub enum Killing {
     Idle,
 }
 
-impl Watch {
+impl ScriptWatch {
     /// Notes that a script begins at `now_ms`, Unix milliseconds.
     pub fn begin(&self, now_ms: u64) {
-        self.start(now_ms, Kind::Script);
+        self.start(now_ms, ScriptKind::Script);
     }
 
     /// Notes that a function begins. Cost: a copy of `command`.
     pub fn begin_function(&self, now_ms: u64, name: &str, command: Args<'_>) {
-        *self.function() = Running { name: name.to_owned(), command: command.to_owned() };
-        self.start(now_ms, Kind::Function);
+        *self.function() = RunningScript { name: name.to_owned(), command: command.to_owned() };
+        self.start(now_ms, ScriptKind::Function);
     }
 
-    fn start(&self, now_ms: u64, kind: Kind) {
+    fn start(&self, now_ms: u64, kind: ScriptKind) {
         self.since_ms.store(now_ms, Release);
         self.kind.store(kind as u8, Release);
         self.state.store(CLEAN, Release);
@@ -120,8 +120,12 @@ impl Watch {
     }
 
     /// The kind of the running or last script.
-    pub fn kind(&self) -> Kind {
-        if self.kind.load(Acquire) == Kind::Script as u8 { Kind::Script } else { Kind::Function }
+    pub fn kind(&self) -> ScriptKind {
+        if self.kind.load(Acquire) == ScriptKind::Script as u8 {
+            ScriptKind::Script
+        } else {
+            ScriptKind::Function
+        }
     }
 
     /// Returns true if one runs that began before `ms_ago` milliseconds.
@@ -130,13 +134,13 @@ impl Watch {
     }
 
     /// The running function, and its running time in milliseconds.
-    pub fn running_function(&self, now_ms: u64) -> Option<(Running, u64)> {
+    pub fn running_function(&self, now_ms: u64) -> Option<(RunningScript, u64)> {
         let function = self.function();
-        let runs = self.state.load(Acquire) != IDLE && self.kind() == Kind::Function;
+        let runs = self.state.load(Acquire) != IDLE && self.kind() == ScriptKind::Function;
         runs.then(|| (function.clone(), now_ms.saturating_sub(self.since_ms.load(Acquire))))
     }
 
-    fn function(&self) -> MutexGuard<'_, Running> {
+    fn function(&self) -> MutexGuard<'_, RunningScript> {
         self.function.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_has_written_is_not_killed_and_what_is_killed_does_not_write() {
-        let watch = Watch::default();
+        let watch = ScriptWatch::default();
         assert_eq!(watch.kill(), Killing::Idle);
         watch.begin(1000);
         assert!(watch.runs_for(500, 2000) && !watch.runs_for(5000, 2000));
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_server_ends_what_has_written() {
-        let watch = Watch::default();
+        let watch = ScriptWatch::default();
         watch.force();
         assert!(!watch.is_killed());
         watch.begin(1);
@@ -171,6 +175,6 @@ mod tests {
         watch.begin_function(1, "f", OwnedArgs::from_slices(&[b"FCALL", b"f", b"0"]).args());
         let (running, for_ms) = watch.running_function(9).expect("a function");
         assert_eq!((running.name.as_str(), running.command.args().len(), for_ms), ("f", 3, 8));
-        assert_eq!((watch.kind(), watch.end()), (Kind::Function, false));
+        assert_eq!((watch.kind(), watch.end()), (ScriptKind::Function, false));
     }
 }

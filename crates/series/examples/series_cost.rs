@@ -4,9 +4,9 @@
 
 use std::hint::black_box;
 
-use darter_series::query::{Buckets, Gaps, Order, Query, Stamp};
-use darter_series::series::Settings;
-use darter_series::{Kind, Policy, Sample, Series};
+use darter_series::query::{BucketGaps, Buckets, SampleOrder, SeriesQuery, Stamp};
+use darter_series::series::SeriesSettings;
+use darter_series::{Aggregator, DuplicatePolicy, Sample, Series};
 use darter_slab::Arena;
 
 const SAMPLES: u64 = 10_000_000;
@@ -21,37 +21,41 @@ fn main() {
         ("any floats at irregular times", any_float as fn(u64) -> f64, 1000),
     ] {
         let mut arena = Arena::with_reserve(1 << 30).expect("address space");
-        let mut series = Series::new(Settings::default());
+        let mut series = Series::new(SeriesSettings::default());
         let began = cpu_nanos();
         for n in 0..SAMPLES {
             let time = 1_700_000_000_000 + n * STEP_MS + mixed(n) % jitter_ms;
             let sample = Sample::new(time, value(n));
-            series.add(&mut arena, sample, Policy::Block).expect("newer");
+            series.add(&mut arena, sample, DuplicatePolicy::Block).expect("newer");
         }
         let added = (cpu_nanos() - began) / SAMPLES as f64;
         let bytes = series.memory_bytes() as f64 / SAMPLES as f64;
         println!("{name}: {bytes:.3} bytes a sample, {added:.0} ns to add one");
         for (bucket, kind, samples_per_bucket) in [
-            ("a week", Kind::Avg, 60_480),
-            ("a day", Kind::Twa, 8_640),
-            ("an hour", Kind::Max, 360),
-            ("a minute", Kind::Sum, 6),
+            ("a week", Aggregator::Avg, 60_480),
+            ("a day", Aggregator::Twa, 8_640),
+            ("an hour", Aggregator::Max, 360),
+            ("a minute", Aggregator::Sum, 6),
         ] {
             let buckets = Buckets {
                 kinds: vec![kind],
                 ms: samples_per_bucket * STEP_MS,
                 align_ms: 0,
                 stamp: Stamp::Start,
-                gaps: Gaps::Skipped,
+                gaps: BucketGaps::Skipped,
             };
-            let query = Query { order: Order::Up, buckets: Some(buckets), ..Query::new(0, u64::MAX) };
+            let query = SeriesQuery {
+                order: SampleOrder::Up,
+                buckets: Some(buckets),
+                ..SeriesQuery::new(0, u64::MAX)
+            };
             let began = cpu_nanos();
             let rows = black_box(query.run(&series, &arena)).expect("few rows").len();
             let rate = SAMPLES as f64 / (cpu_nanos() - began) * 1e3;
             println!("  {} by {bucket}: {rows} rows, {rate:.0} million samples a second", kind.name());
         }
         let began = cpu_nanos();
-        let rows = black_box(Query::new(0, u64::MAX).run(&series, &arena)).expect("rows").len();
+        let rows = black_box(SeriesQuery::new(0, u64::MAX).run(&series, &arena)).expect("rows").len();
         println!("  all samples: {:.0} million a second", rows as f64 / (cpu_nanos() - began) * 1e3);
     }
 }

@@ -8,7 +8,7 @@ use crate::series::BlockHead;
 /// The aggregation of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum Aggregator {
     /// The smallest value.
     Min = 1,
     /// The largest value.
@@ -41,62 +41,62 @@ pub enum Kind {
     CountAll,
 }
 
-impl Kind {
+impl Aggregator {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Kind; 15] = [
-        Kind::Min,
-        Kind::Max,
-        Kind::Sum,
-        Kind::Avg,
-        Kind::Count,
-        Kind::First,
-        Kind::Last,
-        Kind::Range,
-        Kind::StdP,
-        Kind::StdS,
-        Kind::VarP,
-        Kind::VarS,
-        Kind::Twa,
-        Kind::CountNan,
-        Kind::CountAll,
+    pub const ALL: [Aggregator; 15] = [
+        Aggregator::Min,
+        Aggregator::Max,
+        Aggregator::Sum,
+        Aggregator::Avg,
+        Aggregator::Count,
+        Aggregator::First,
+        Aggregator::Last,
+        Aggregator::Range,
+        Aggregator::StdP,
+        Aggregator::StdS,
+        Aggregator::VarP,
+        Aggregator::VarS,
+        Aggregator::Twa,
+        Aggregator::CountNan,
+        Aggregator::CountAll,
     ];
 
     /// The name, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Min => "min",
-            Kind::Max => "max",
-            Kind::Sum => "sum",
-            Kind::Avg => "avg",
-            Kind::Count => "count",
-            Kind::First => "first",
-            Kind::Last => "last",
-            Kind::Range => "range",
-            Kind::StdP => "std.p",
-            Kind::StdS => "std.s",
-            Kind::VarP => "var.p",
-            Kind::VarS => "var.s",
-            Kind::Twa => "twa",
-            Kind::CountNan => "countnan",
-            Kind::CountAll => "countall",
+            Aggregator::Min => "min",
+            Aggregator::Max => "max",
+            Aggregator::Sum => "sum",
+            Aggregator::Avg => "avg",
+            Aggregator::Count => "count",
+            Aggregator::First => "first",
+            Aggregator::Last => "last",
+            Aggregator::Range => "range",
+            Aggregator::StdP => "std.p",
+            Aggregator::StdS => "std.s",
+            Aggregator::VarP => "var.p",
+            Aggregator::VarS => "var.s",
+            Aggregator::Twa => "twa",
+            Aggregator::CountNan => "countnan",
+            Aggregator::CountAll => "countall",
         }
     }
 
     /// The kind of a name in any case.
-    pub fn of_name(name: &[u8]) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
+    pub fn of_name(name: &[u8]) -> Option<Aggregator> {
+        Aggregator::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
     }
 
     /// The kind of its number in a file.
-    pub fn of_number(number: u64) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|&kind| kind as u64 == number)
+    pub fn of_number(number: u64) -> Option<Aggregator> {
+        Aggregator::ALL.into_iter().find(|&kind| kind as u64 == number)
     }
 
     /// Returns true if a value counts for this kind.
     pub fn takes(self, value: f64) -> bool {
         match self {
-            Kind::CountNan => value.is_nan(),
-            Kind::CountAll => true,
+            Aggregator::CountNan => value.is_nan(),
+            Aggregator::CountAll => true,
             _ => !value.is_nan(),
         }
     }
@@ -104,7 +104,7 @@ impl Kind {
 
 /// The samples of a bucket so far. Values that are NaN count only as such.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Bucket {
+pub struct TimeBucket {
     count: u64,
     nans: u64,
     sum: f64,
@@ -120,9 +120,9 @@ pub struct Bucket {
     start: u64,
 }
 
-impl Default for Bucket {
-    fn default() -> Bucket {
-        Bucket {
+impl Default for TimeBucket {
+    fn default() -> TimeBucket {
+        TimeBucket {
             count: 0,
             nans: 0,
             sum: 0.0,
@@ -144,14 +144,14 @@ pub(crate) fn interpolate(a: Sample, b: Sample, time: u64) -> f64 {
     a.value + (time as f64 - a.time as f64) * (b.value - a.value) / span
 }
 
-impl Bucket {
+impl TimeBucket {
     /// Takes a sample; samples come in the order of time.
     #[inline]
     pub fn add(&mut self, sample: Sample) {
         self.add_after(sample, None, 0);
     }
 
-    /// Takes a sample. `before` is the newest sample before the bucket, which begins at `start`, for [`Kind::Twa`].
+    /// Takes a sample. `before` is the newest sample before the bucket, which begins at `start`, for [`Aggregator::Twa`].
     #[inline]
     pub fn add_after(&mut self, sample: Sample, before: Option<Sample>, start: u64) {
         let value = sample.value;
@@ -171,7 +171,7 @@ impl Bucket {
         self.last = Some(sample);
     }
 
-    /// Takes a whole block, as [`Bucket::add_after`] does each of its samples, but for the rounding of its sums. Returns
+    /// Takes a whole block, as [`TimeBucket::add_after`] does each of its samples, but for the rounding of its sums. Returns
     /// false, with the bucket unchanged, if their sum is too large.
     pub(crate) fn add_block(&mut self, head: &BlockHead, before: Option<Sample>, start: u64) -> bool {
         let sum = self.sum + head.sum;
@@ -195,7 +195,7 @@ impl Bucket {
     /// Returns the head of a block that holds the `samples` of the bucket; `None` if a value is NaN or the sum is not finite.
     pub(crate) fn head(&self, samples: &[Sample]) -> Option<BlockHead> {
         let (first, last) = (*samples.first()?, *samples.last()?);
-        let Bucket { sum, squares, min, max, area, .. } = *self;
+        let TimeBucket { sum, squares, min, max, area, .. } = *self;
         let is_there = self.nans == 0 && self.mean.is_none() && sum.is_finite();
         is_there.then_some(BlockHead { first, last, count: self.count, sum, squares, min, max, area })
     }
@@ -227,10 +227,10 @@ impl Bucket {
     }
 
     /// Returns true if a value was taken that counts for `kind`.
-    pub fn has(&self, kind: Kind) -> bool {
+    pub fn has(&self, kind: Aggregator) -> bool {
         match kind {
-            Kind::CountNan => self.nans > 0,
-            Kind::CountAll => self.nans + self.count > 0,
+            Aggregator::CountNan => self.nans > 0,
+            Aggregator::CountAll => self.nans + self.count > 0,
             _ => self.count > 0,
         }
     }
@@ -254,25 +254,25 @@ impl Bucket {
         }
     }
 
-    /// The number of a bucket that ends at `end`. `after` is the oldest sample behind the bucket, for [`Kind::Twa`].
-    /// [`Bucket::has`] must be true.
-    pub fn number(&self, kind: Kind, after: Option<Sample>, end: u64) -> f64 {
+    /// The number of a bucket that ends at `end`. `after` is the oldest sample behind the bucket, for [`Aggregator::Twa`].
+    /// [`TimeBucket::has`] must be true.
+    pub fn number(&self, kind: Aggregator, after: Option<Sample>, end: u64) -> f64 {
         match kind {
-            Kind::Min => self.min,
-            Kind::Max => self.max,
-            Kind::Sum => self.sum,
-            Kind::Avg => self.mean.unwrap_or(self.sum / self.count as f64),
-            Kind::Count => self.count as f64,
-            Kind::First => self.first,
-            Kind::Last => self.last.map_or(f64::NAN, |last| last.value),
-            Kind::Range => self.max - self.min,
-            Kind::StdP => self.variance().sqrt(),
-            Kind::StdS => self.sample_variance().sqrt(),
-            Kind::VarP => self.variance(),
-            Kind::VarS => self.sample_variance(),
-            Kind::Twa => self.weighted(after, end),
-            Kind::CountNan => self.nans as f64,
-            Kind::CountAll => (self.nans + self.count) as f64,
+            Aggregator::Min => self.min,
+            Aggregator::Max => self.max,
+            Aggregator::Sum => self.sum,
+            Aggregator::Avg => self.mean.unwrap_or(self.sum / self.count as f64),
+            Aggregator::Count => self.count as f64,
+            Aggregator::First => self.first,
+            Aggregator::Last => self.last.map_or(f64::NAN, |last| last.value),
+            Aggregator::Range => self.max - self.min,
+            Aggregator::StdP => self.variance().sqrt(),
+            Aggregator::StdS => self.sample_variance().sqrt(),
+            Aggregator::VarP => self.variance(),
+            Aggregator::VarS => self.sample_variance(),
+            Aggregator::Twa => self.weighted(after, end),
+            Aggregator::CountNan => self.nans as f64,
+            Aggregator::CountAll => (self.nans + self.count) as f64,
         }
     }
 
@@ -288,40 +288,40 @@ impl Bucket {
     }
 
     /// The number of a bucket in which no value counts for `kind`; `before` is the newest value before it.
-    pub fn empty_number(kind: Kind, before: Option<Sample>) -> f64 {
+    pub fn empty_number(kind: Aggregator, before: Option<Sample>) -> f64 {
         match kind {
-            Kind::Sum | Kind::Count | Kind::CountNan | Kind::CountAll => 0.0,
-            Kind::Last => before.map_or(f64::NAN, |before| before.value),
+            Aggregator::Sum | Aggregator::Count | Aggregator::CountNan | Aggregator::CountAll => 0.0,
+            Aggregator::Last => before.map_or(f64::NAN, |before| before.value),
             _ => f64::NAN,
         }
     }
 
     /// The numbers of the bucket in the form of files, for `kind`.
-    pub(crate) fn save(&self, kind: Kind, out: &mut dyn darter_base::fields::FieldSink) {
+    pub(crate) fn save(&self, kind: Aggregator, out: &mut dyn darter_base::fields::FieldSink) {
         match kind {
-            Kind::Min | Kind::Max | Kind::Range => {
+            Aggregator::Min | Aggregator::Max | Aggregator::Range => {
                 out.double(self.max);
                 out.double(self.min);
             }
-            Kind::Sum | Kind::Count | Kind::CountNan | Kind::CountAll => {
+            Aggregator::Sum | Aggregator::Count | Aggregator::CountNan | Aggregator::CountAll => {
                 out.double(self.number(kind, None, 0));
             }
-            Kind::Last => out.double(self.last.map_or(f64::NAN, |last| last.value)),
-            Kind::First => {
+            Aggregator::Last => out.double(self.last.map_or(f64::NAN, |last| last.value)),
+            Aggregator::First => {
                 out.double(self.first);
                 out.unsigned(u64::from(self.count == 0));
             }
-            Kind::Avg => {
+            Aggregator::Avg => {
                 out.double(self.mean.unwrap_or(self.sum));
                 out.double(self.count as f64);
                 out.unsigned(u64::from(self.mean.is_some()));
             }
-            Kind::StdP | Kind::StdS | Kind::VarP | Kind::VarS => {
+            Aggregator::StdP | Aggregator::StdS | Aggregator::VarP | Aggregator::VarS => {
                 out.double(self.sum);
                 out.double(self.squares);
                 out.unsigned(self.count);
             }
-            Kind::Twa => {
+            Aggregator::Twa => {
                 let last = self.last.unwrap_or(Sample { time: 0, value: 0.0 });
                 out.double(self.area);
                 out.unsigned(last.time);
@@ -337,51 +337,55 @@ impl Bucket {
         }
     }
 
-    /// Reads the output of [`Bucket::save`] for `kind`, in the form of version `version`; `has_any` is true if a
+    /// Reads the output of [`TimeBucket::save`] for `kind`, in the form of version `version`; `has_any` is true if a
     /// value counts.
     pub(crate) fn load(
-        kind: Kind,
+        kind: Aggregator,
         version: u16,
         has_any: Option<bool>,
         source: &mut dyn FieldSource,
-    ) -> Result<Bucket, Malformed> {
-        let mut bucket = Bucket::default();
+    ) -> Result<TimeBucket, Malformed> {
+        let mut bucket = TimeBucket::default();
         let has = |guess: bool| u64::from(has_any.unwrap_or(guess));
         match kind {
-            Kind::Min | Kind::Max | Kind::Range => {
+            Aggregator::Min | Aggregator::Max | Aggregator::Range => {
                 (bucket.max, bucket.min) = (source.double()?, source.double()?);
                 bucket.count = has(bucket.max >= bucket.min);
             }
-            Kind::Sum | Kind::Count | Kind::Last | Kind::CountNan | Kind::CountAll => {
+            Aggregator::Sum
+            | Aggregator::Count
+            | Aggregator::Last
+            | Aggregator::CountNan
+            | Aggregator::CountAll => {
                 let number = source.double()?;
                 if (3..7).contains(&version) {
                     source.unsigned()?;
                 }
                 bucket.count = has(number != 0.0);
                 match kind {
-                    Kind::Sum => bucket.sum = number,
-                    Kind::CountNan => (bucket.nans, bucket.count) = (number as u64, 0),
-                    Kind::Last => bucket.last = (bucket.count > 0).then_some(Sample::new(0, number)),
+                    Aggregator::Sum => bucket.sum = number,
+                    Aggregator::CountNan => (bucket.nans, bucket.count) = (number as u64, 0),
+                    Aggregator::Last => bucket.last = (bucket.count > 0).then_some(Sample::new(0, number)),
                     _ => bucket.count = number as u64,
                 }
             }
-            Kind::First => {
+            Aggregator::First => {
                 bucket.first = source.double()?;
                 let is_new = version >= 3 && source.unsigned()? != 0;
                 bucket.count = has(!is_new);
             }
-            Kind::Avg => {
+            Aggregator::Avg => {
                 let (sum, count) = (source.double()?, source.double()?);
                 bucket.count = count as u64;
                 let is_mean = version >= 4 && source.unsigned()? != 0;
                 bucket.mean = is_mean.then_some(sum);
                 bucket.sum = if is_mean { f64::INFINITY } else { sum };
             }
-            Kind::StdP | Kind::StdS | Kind::VarP | Kind::VarS => {
+            Aggregator::StdP | Aggregator::StdS | Aggregator::VarP | Aggregator::VarS => {
                 (bucket.sum, bucket.squares, bucket.count) =
                     (source.double()?, source.double()?, source.unsigned()?);
             }
-            Kind::Twa => {
+            Aggregator::Twa => {
                 bucket.area = source.double()?;
                 let last = Sample::new(source.unsigned()?, source.double()?);
                 bucket.start = source.unsigned()?;
@@ -405,11 +409,11 @@ mod tests {
 
     #[test]
     fn numbers_of_a_bucket() {
-        let mut bucket = Bucket::default();
+        let mut bucket = TimeBucket::default();
         for (time, value) in [(10, 1.0), (20, 5.0), (25, f64::NAN), (30, 3.0)] {
             bucket.add(Sample::new(time, value));
         }
-        let numbers: Vec<f64> = Kind::ALL.map(|kind| bucket.number(kind, None, 40)).to_vec();
+        let numbers: Vec<f64> = Aggregator::ALL.map(|kind| bucket.number(kind, None, 40)).to_vec();
         let variance = 8.0 / 3.0;
         let expected =
             [1.0, 5.0, 9.0, 3.0, 3.0, 1.0, 3.0, 4.0, f64::sqrt(variance), 2.0, variance, 4.0, 3.5, 1.0, 4.0];
@@ -420,19 +424,19 @@ mod tests {
 
     #[test]
     fn means_of_huge_values_do_not_overflow() {
-        let mut bucket = Bucket::default();
+        let mut bucket = TimeBucket::default();
         for time in 0..10 {
             bucket.add(Sample::new(time, f64::MAX));
         }
-        let mean = bucket.number(Kind::Avg, None, 0);
+        let mean = bucket.number(Aggregator::Avg, None, 0);
         assert!(mean.is_finite() && (mean / f64::MAX - 1.0).abs() < 1e-12, "{mean}");
     }
 
     #[test]
     fn names_and_numbers_name_kinds() {
-        for (n, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(Kind::of_number(n as u64 + 1), Some(kind));
-            assert_eq!(Kind::of_name(kind.name().to_uppercase().as_bytes()), Some(kind));
+        for (n, kind) in Aggregator::ALL.into_iter().enumerate() {
+            assert_eq!(Aggregator::of_number(n as u64 + 1), Some(kind));
+            assert_eq!(Aggregator::of_name(kind.name().to_uppercase().as_bytes()), Some(kind));
         }
     }
 }

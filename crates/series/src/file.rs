@@ -3,11 +3,11 @@
 use darter_base::fields::{FieldSink, FieldSource};
 use darter_slab::Arena;
 
-use crate::aggregate::{Bucket, Kind};
+use crate::aggregate::{Aggregator, TimeBucket};
 use crate::gorilla;
-use crate::sample::{Policy, Sample};
-use crate::series::{Rule, Series, Settings};
-use crate::{Full, LoadFault};
+use crate::sample::{DuplicatePolicy, Sample};
+use crate::series::{CompactionRule, Series, SeriesSettings};
+use crate::{SeriesFull, SeriesLoadFault};
 
 /// The newest version of the form that can be read; the one that is written.
 pub const VERSION: u16 = 9;
@@ -74,7 +74,7 @@ impl Series {
     }
 
     /// Reads the output of [`Series::save_root`]. Fails if these are not the fields of a series.
-    pub fn load_root(source: &mut dyn FieldSource) -> Result<Series, LoadFault> {
+    pub fn load_root(source: &mut dyn FieldSource) -> Result<Series, SeriesLoadFault> {
         load_root(source, VERSION)
     }
 
@@ -84,14 +84,18 @@ impl Series {
     }
 
     /// Adds the next piece of the samples. Fails if it is invalid or there is no room.
-    pub fn load_piece(&mut self, source: &mut dyn FieldSource, arena: &mut Arena) -> Result<(), LoadFault> {
+    pub fn load_piece(
+        &mut self,
+        source: &mut dyn FieldSource,
+        arena: &mut Arena,
+    ) -> Result<(), SeriesLoadFault> {
         let samples = gorilla::load(source)?;
         let is_newer = match (self.newest(), samples.first()) {
             (Some(newest), Some(first)) => newest.time < first.time,
             _ => true,
         };
         if !is_newer || !samples.is_sorted_by(|a, b| a.time < b.time) {
-            return Err(LoadFault::Corrupt);
+            return Err(SeriesLoadFault::Corrupt);
         }
         Ok(self.extend(arena, &samples)?)
     }
@@ -123,9 +127,13 @@ impl Series {
     }
 
     /// Reads the fields of a series of version `version`. Fails if they are not those of a series.
-    pub fn load(source: &mut dyn FieldSource, version: u16, arena: &mut Arena) -> Result<Series, LoadFault> {
+    pub fn load(
+        source: &mut dyn FieldSource,
+        version: u16,
+        arena: &mut Arena,
+    ) -> Result<Series, SeriesLoadFault> {
         if version > VERSION {
-            return Err(LoadFault::Corrupt);
+            return Err(SeriesLoadFault::Corrupt);
         }
         let mut series = load_root(source, version)?;
         let mut chunks: Vec<Vec<Sample>> = Vec::new();
@@ -144,17 +152,17 @@ impl Series {
         let samples = chunks.concat();
         let is_sorted = samples.is_sorted_by(|a, b| a.time < b.time);
         if !is_sorted {
-            return Err(LoadFault::Corrupt);
+            return Err(SeriesLoadFault::Corrupt);
         }
-        if let Err(Full) = series.extend(arena, &samples) {
+        if let Err(SeriesFull) = series.extend(arena, &samples) {
             while !series.free_step(arena, usize::MAX) {}
-            return Err(LoadFault::Full);
+            return Err(SeriesLoadFault::Full);
         }
         Ok(series)
     }
 }
 
-fn save_rule(rule: &Rule, out: &mut dyn FieldSink) {
+fn save_rule(rule: &CompactionRule, out: &mut dyn FieldSink) {
     out.string(&[&rule.target]);
     out.unsigned(rule.bucket_ms);
     out.unsigned(rule.align_ms);
@@ -165,15 +173,15 @@ fn save_rule(rule: &Rule, out: &mut dyn FieldSink) {
 }
 
 /// The settings, labels and rules of a series without samples.
-fn load_root(source: &mut dyn FieldSource, version: u16) -> Result<Series, LoadFault> {
+fn load_root(source: &mut dyn FieldSource, version: u16) -> Result<Series, SeriesLoadFault> {
     let name = source.string()?.into();
-    let mut settings = Settings { retention_ms: source.unsigned()?, ..Settings::default() };
+    let mut settings = SeriesSettings { retention_ms: source.unsigned()?, ..SeriesSettings::default() };
     settings.chunk_bytes = source.unsigned()?;
     if version < 2 {
         settings.chunk_bytes = settings.chunk_bytes.saturating_mul(SAMPLE_BYTES);
     }
     if settings.chunk_bytes == 0 || !settings.chunk_bytes.is_multiple_of(8) {
-        return Err(LoadFault::Corrupt);
+        return Err(SeriesLoadFault::Corrupt);
     }
     settings.is_uncompressed = version < 1 || source.unsigned()? & UNCOMPRESSED != 0;
     let mut fed_by = None;
@@ -183,7 +191,7 @@ fn load_root(source: &mut dyn FieldSource, version: u16) -> Result<Series, LoadF
         source.double()?;
         source.unsigned()?;
         if version >= 3 {
-            settings.policy = Policy::of_number(source.unsigned()?);
+            settings.policy = DuplicatePolicy::of_number(source.unsigned()?);
         }
         if source.unsigned()? != 0 {
             fed_by = Some(source.string()?.into());
@@ -206,33 +214,33 @@ fn load_root(source: &mut dyn FieldSource, version: u16) -> Result<Series, LoadF
     Ok(series)
 }
 
-fn parts(source: &mut dyn FieldSource) -> Result<u64, LoadFault> {
+fn parts(source: &mut dyn FieldSource) -> Result<u64, SeriesLoadFault> {
     source
         .unsigned()
-        .map_err(LoadFault::from)
-        .and_then(|n| if n > PARTS_MAX { Err(LoadFault::Corrupt) } else { Ok(n) })
+        .map_err(SeriesLoadFault::from)
+        .and_then(|n| if n > PARTS_MAX { Err(SeriesLoadFault::Corrupt) } else { Ok(n) })
 }
 
-fn load_rule(source: &mut dyn FieldSource, version: u16) -> Result<Rule, LoadFault> {
+fn load_rule(source: &mut dyn FieldSource, version: u16) -> Result<CompactionRule, SeriesLoadFault> {
     let target = source.string()?.into();
     let bucket_ms = source.unsigned()?;
     let align_ms = if version >= 6 { source.unsigned()? } else { 0 };
-    let kind = Kind::of_number(source.unsigned()?).ok_or(LoadFault::Corrupt)?;
+    let kind = Aggregator::of_number(source.unsigned()?).ok_or(SeriesLoadFault::Corrupt)?;
     let current = Some(source.unsigned()?).filter(|&start| start != NO_BUCKET);
     let has_any = if version >= 9 { Some(source.unsigned()? != 0) } else { None };
     if bucket_ms == 0 {
-        return Err(LoadFault::Corrupt);
+        return Err(SeriesLoadFault::Corrupt);
     }
-    let bucket = Bucket::load(kind, version, has_any, source)?;
-    Ok(Rule { target, kind, bucket_ms, align_ms, current, bucket, before: None })
+    let bucket = TimeBucket::load(kind, version, has_any, source)?;
+    Ok(CompactionRule { target, kind, bucket_ms, align_ms, current, bucket, before: None })
 }
 
 /// Reads one uncompressed chunk of samples.
-fn load_plain(source: &mut dyn FieldSource) -> Result<Vec<Sample>, LoadFault> {
+fn load_plain(source: &mut dyn FieldSource) -> Result<Vec<Sample>, SeriesLoadFault> {
     let (_base, count, size) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
     let bytes = source.string()?;
     if bytes.len() as u64 != size || count > size / SAMPLE_BYTES {
-        return Err(LoadFault::Corrupt);
+        return Err(SeriesLoadFault::Corrupt);
     }
     let samples = bytes.as_chunks::<16>().0.iter().take(count as usize).map(
         |[t0, t1, t2, t3, t4, t5, t6, t7, value @ ..]| {

@@ -4,7 +4,7 @@
 
 use darter_base::fields::{FieldSink, FieldSource};
 
-use crate::LoadFault;
+use crate::SeriesLoadFault;
 use crate::bits::{BitReader, BitWriter};
 use crate::sample::Sample;
 
@@ -15,7 +15,7 @@ const LEADING_MAX: u32 = 31;
 const NO_WINDOW: u32 = 32;
 
 /// A chunk that is being written or read, as files keep it.
-struct State {
+struct GorillaState {
     time: u64,
     step: i64,
     value: u64,
@@ -23,9 +23,9 @@ struct State {
     trailing: u32,
 }
 
-impl State {
-    fn new(time: u64, value: u64) -> State {
-        State { time, step: 0, value, leading: NO_WINDOW, trailing: NO_WINDOW }
+impl GorillaState {
+    fn new(time: u64, value: u64) -> GorillaState {
+        GorillaState { time, step: 0, value, leading: NO_WINDOW, trailing: NO_WINDOW }
     }
 
     fn write(&mut self, sample: Sample, bits: &mut BitWriter) {
@@ -107,7 +107,7 @@ impl State {
 pub(crate) fn save(samples: &[Sample], bytes_min: u64, out: &mut dyn FieldSink) {
     let mut bits = BitWriter::default();
     let base = samples.first().copied().unwrap_or(Sample { time: 0, value: 0.0 });
-    let mut state = State::new(base.time, base.value.to_bits());
+    let mut state = GorillaState::new(base.time, base.value.to_bits());
     samples.iter().skip(1).for_each(|sample| state.write(*sample, &mut bits));
     let bits_len = bits.len();
     let mut bytes = bits.finish();
@@ -127,7 +127,7 @@ pub(crate) fn save(samples: &[Sample], bytes_min: u64, out: &mut dyn FieldSink) 
 }
 
 /// Reads one compressed chunk. Fails if its content contradicts its header.
-pub(crate) fn load(source: &mut dyn FieldSource) -> Result<Vec<Sample>, LoadFault> {
+pub(crate) fn load(source: &mut dyn FieldSource) -> Result<Vec<Sample>, SeriesLoadFault> {
     let (size, count, bits_len) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
     let (value, time) = (source.unsigned()?, source.unsigned()?);
     for _ in 0..5 {
@@ -139,19 +139,19 @@ pub(crate) fn load(source: &mut dyn FieldSource) -> Result<Vec<Sample>, LoadFaul
     let is_valid =
         bytes.len() as u64 == size && bits_len <= bits_max && count.saturating_sub(1) <= bits_max / 2;
     if !is_valid {
-        return Err(LoadFault::Corrupt);
+        return Err(SeriesLoadFault::Corrupt);
     }
     let mut samples = Vec::new();
     if count > 0 {
         samples.push(Sample::new(time, f64::from_bits(value)));
     }
-    let mut state = State::new(time, value);
+    let mut state = GorillaState::new(time, value);
     let mut bits = BitReader::new(&bytes);
     for _ in 1..count {
         let sample = state.read(&mut bits);
         samples.push(Sample::new(sample.time, sample.value));
     }
-    if bits.is_past_end() { Err(LoadFault::Corrupt) } else { Ok(samples) }
+    if bits.is_past_end() { Err(SeriesLoadFault::Corrupt) } else { Ok(samples) }
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
         // More samples than the bits can hold; twice the last number does not fit 64 bits.
         for count in [1_000_000, u64::MAX, 1 << 63, (1 << 63) + 1] {
             fields[1] = Field::Unsigned(count);
-            assert_eq!(load(&mut fields.iter()), Err(LoadFault::Corrupt), "{count}");
+            assert_eq!(load(&mut fields.iter()), Err(SeriesLoadFault::Corrupt), "{count}");
         }
     }
 }

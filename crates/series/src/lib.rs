@@ -13,32 +13,32 @@ pub mod query;
 pub mod sample;
 pub mod series;
 
-pub use aggregate::Kind;
+pub use aggregate::Aggregator;
 pub use file::{CrossReferences, VERSION};
-pub use sample::{Policy, Sample};
-pub use series::{Added, Change, Fed, Rule, Series, Settings};
+pub use sample::{DuplicatePolicy, Sample};
+pub use series::{Added, CompactionRule, Fed, Series, SeriesChange, SeriesSettings};
 
 /// The arena has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub struct SeriesFull;
 
 /// The reason why a series could not be built from a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LoadFault {
+pub enum SeriesLoadFault {
     /// The bytes do not describe a series.
     Corrupt,
     /// There is no room for it.
     Full,
 }
 
-impl From<Full> for LoadFault {
-    fn from(_: Full) -> LoadFault {
-        LoadFault::Full
+impl From<SeriesFull> for SeriesLoadFault {
+    fn from(_: SeriesFull) -> SeriesLoadFault {
+        SeriesLoadFault::Full
     }
 }
 
-impl From<darter_base::fields::Malformed> for LoadFault {
-    fn from(_: darter_base::fields::Malformed) -> LoadFault {
-        LoadFault::Corrupt
+impl From<darter_base::fields::Malformed> for SeriesLoadFault {
+    fn from(_: darter_base::fields::Malformed) -> SeriesLoadFault {
+        SeriesLoadFault::Corrupt
     }
 }

@@ -2,7 +2,7 @@
 
 use darter_slab::Arena;
 
-use crate::aggregate::{Bucket, Kind, interpolate};
+use crate::aggregate::{Aggregator, TimeBucket, interpolate};
 use crate::sample::Sample;
 use crate::series::{BlockHead, PartVisitor, Series};
 
@@ -22,7 +22,7 @@ pub enum Stamp {
 
 /// The treatment of buckets without samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gaps {
+pub enum BucketGaps {
     /// They have none.
     Skipped,
     /// They have, between samples.
@@ -31,7 +31,7 @@ pub enum Gaps {
 
 /// The order of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum SampleOrder {
     /// Oldest first.
     Up,
     /// Newest first.
@@ -42,7 +42,7 @@ pub enum Order {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Buckets {
     /// The numbers of a row.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<Aggregator>,
     /// Milliseconds of a bucket, above 0.
     pub ms: u64,
     /// A time at which a bucket begins.
@@ -50,12 +50,12 @@ pub struct Buckets {
     /// The time of a row.
     pub stamp: Stamp,
     /// Rows for buckets without samples.
-    pub gaps: Gaps,
+    pub gaps: BucketGaps,
 }
 
 /// A query.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Query {
+pub struct SeriesQuery {
     /// The oldest time.
     pub from: u64,
     /// The newest time.
@@ -69,14 +69,14 @@ pub struct Query {
     /// Buckets; `None` answers samples.
     pub buckets: Option<Buckets>,
     /// The order.
-    pub order: Order,
+    pub order: SampleOrder,
     /// A sample newer than those of the series, which counts as one of them.
     pub latest: Option<Sample>,
 }
 
 /// Times, each with one number or one for each kind.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Rows {
+pub struct SampleRows {
     /// The times.
     pub times: Vec<u64>,
     /// The numbers, row after row.
@@ -85,10 +85,10 @@ pub struct Rows {
     pub width: usize,
 }
 
-impl Rows {
+impl SampleRows {
     /// Rows of `width` numbers.
-    pub fn new(width: usize) -> Rows {
-        Rows { width, ..Rows::default() }
+    pub fn new(width: usize) -> SampleRows {
+        SampleRows { width, ..SampleRows::default() }
     }
 
     /// Each row.
@@ -148,11 +148,11 @@ pub fn bucket_end(time: u64, ms: u64, align_ms: u64) -> u64 {
     clamp(raw_start(time, ms, align_ms) + i128::from(ms))
 }
 
-impl Query {
+impl SeriesQuery {
     /// All samples of a span, oldest first.
-    pub fn new(from: u64, to: u64) -> Query {
+    pub fn new(from: u64, to: u64) -> SeriesQuery {
         let (times, values, count, buckets, latest) = (None, None, None, None, None);
-        Query { from, to, times, values, count, buckets, order: Order::Up, latest }
+        SeriesQuery { from, to, times, values, count, buckets, order: SampleOrder::Up, latest }
     }
 
     fn takes(&self, sample: Sample) -> bool {
@@ -205,7 +205,7 @@ impl Query {
     }
 
     /// The rows of `series`. Fails if there would be too many.
-    pub fn run(&self, series: &Series, arena: &Arena) -> Result<Rows, TooMany> {
+    pub fn run(&self, series: &Series, arena: &Arena) -> Result<SampleRows, TooMany> {
         let mut running = QueryProgress::default();
         while !self.step(&mut running, series, arena)? {}
         let mut rows = running.rows;
@@ -216,10 +216,10 @@ impl Query {
         Ok(rows)
     }
 
-    /// Returns true if [`Query::step`] yields the rows from the oldest to the newest, though the query asks for the
+    /// Returns true if [`SeriesQuery::step`] yields the rows from the oldest to the newest, though the query asks for the
     /// opposite: its caller must turn them round, and apply the limit.
     pub fn is_backwards(&self) -> bool {
-        self.buckets.is_some() && self.order == Order::Down
+        self.buckets.is_some() && self.order == SampleOrder::Down
     }
 
     /// Continues with some blocks of samples, and adds their rows to `running`; returns true if those were the last. The
@@ -239,11 +239,11 @@ impl Query {
             None => self.before(series, arena, self.from),
         };
         let rows = match running.rows.width {
-            0 => Rows::new(buckets.kinds.len()),
+            0 => SampleRows::new(buckets.kinds.len()),
             _ => std::mem::take(&mut running.rows),
         };
         let most = enough - running.taken;
-        let mut walk = Walk { query: self, buckets, series, arena, before, rows };
+        let mut walk = BlockWalk { query: self, buckets, series, arena, before, rows };
         let open = walk.pass_span(running.open.take(), (from, to), most)?;
         let is_last = to >= self.to || walk.rows.len() >= most;
         if !is_last {
@@ -264,7 +264,7 @@ impl Query {
         enough: usize,
     ) -> bool {
         if running.rows.width == 0 {
-            running.rows = Rows::new(1);
+            running.rows = SampleRows::new(1);
         }
         let most = enough - running.taken;
         let rows = &mut running.rows;
@@ -273,14 +273,14 @@ impl Query {
             rows.len() < most
         };
         match self.order {
-            Order::Up => {
+            SampleOrder::Up => {
                 let from = running.next.unwrap_or(self.from);
                 let to = series.end_of_blocks(from, BLOCKS_PER_STEP).min(self.to);
                 self.each(series, arena, from, to, &mut push);
                 running.next = to.checked_add(1);
                 to >= self.to || running.len() >= enough
             }
-            Order::Down => {
+            SampleOrder::Down => {
                 let to = running.next.unwrap_or(self.to);
                 let from = series.start_of_blocks(to, BLOCKS_PER_STEP).max(self.from);
                 let latest = self.latest.filter(|latest| (from..=to).contains(&latest.time));
@@ -302,11 +302,11 @@ const BLOCKS_PER_STEP: usize = 4;
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QueryProgress {
     /// The rows of the last steps, for the caller to take.
-    pub rows: Rows,
+    pub rows: SampleRows,
     // Rows that were taken.
     taken: usize,
     // The bucket that is being filled, and the newest number before it.
-    open: Option<Open>,
+    open: Option<OpenBucket>,
     before: Option<Sample>,
     // The next time; `None` at the start.
     next: Option<u64>,
@@ -319,38 +319,38 @@ impl QueryProgress {
     }
 
     /// The rows since the last call.
-    pub fn take(&mut self) -> Rows {
+    pub fn take(&mut self) -> SampleRows {
         self.taken += self.rows.len();
         let width = self.rows.width;
-        std::mem::replace(&mut self.rows, Rows::new(width))
+        std::mem::replace(&mut self.rows, SampleRows::new(width))
     }
 }
 
 /// The walk over the samples of a query from bucket to bucket.
-struct Walk<'a> {
-    query: &'a Query,
+struct BlockWalk<'a> {
+    query: &'a SeriesQuery,
     buckets: &'a Buckets,
     series: &'a Series,
     arena: &'a Arena,
     // The newest number before the open bucket.
     before: Option<Sample>,
-    rows: Rows,
+    rows: SampleRows,
 }
 
 /// A bucket that is being filled.
 #[derive(Clone, PartialEq, Debug)]
-struct Open {
+struct OpenBucket {
     start: i128,
     // The part of it that the query asks for, and its end.
     low: u64,
     end: u64,
-    bucket: Bucket,
+    bucket: TimeBucket,
 }
 
 /// Samples on their way into buckets.
 struct BucketFilling<'w, 'a> {
-    walk: &'w mut Walk<'a>,
-    open: Option<Open>,
+    walk: &'w mut BlockWalk<'a>,
+    open: Option<OpenBucket>,
     fault: Option<TooMany>,
     enough: usize,
     goes_on: bool,
@@ -367,7 +367,7 @@ impl BucketFilling<'_, '_> {
             self.fault = self.walk.pass(self.open.take(), sample, start).err();
             let (low, _) = self.walk.span(start);
             let end = clamp(start + i128::from(self.walk.buckets.ms));
-            self.open = Some(Open { start, low, end, bucket: Bucket::default() });
+            self.open = Some(OpenBucket { start, low, end, bucket: TimeBucket::default() });
         }
     }
 
@@ -410,7 +410,7 @@ impl PartVisitor for BucketFilling<'_, '_> {
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> BlockWalk<'a> {
     fn start_of(&self, time: u64) -> i128 {
         raw_start(time, self.buckets.ms, self.buckets.align_ms)
     }
@@ -424,10 +424,10 @@ impl<'a> Walk<'a> {
     /// Fills buckets with the samples of a span, until there are `enough` rows; returns the bucket that is open then.
     fn pass_span(
         &mut self,
-        open: Option<Open>,
+        open: Option<OpenBucket>,
         (from, to): (u64, u64),
         enough: usize,
-    ) -> Result<Option<Open>, TooMany> {
+    ) -> Result<Option<OpenBucket>, TooMany> {
         let (query, series, arena) = (self.query, self.series, self.arena);
         let mut filling = BucketFilling { walk: self, open, fault: None, enough, goes_on: true };
         series.each_part(arena, from, to, &mut filling);
@@ -441,7 +441,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Ends a bucket, as `sample` belongs to the one that begins at `start`, and fills the gap between them.
-    fn pass(&mut self, open: Option<Open>, sample: Sample, start: i128) -> Result<(), TooMany> {
+    fn pass(&mut self, open: Option<OpenBucket>, sample: Sample, start: i128) -> Result<(), TooMany> {
         let ms = i128::from(self.buckets.ms);
         let next = match open {
             Some(open) => {
@@ -461,7 +461,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Ends the last bucket and fills the span behind it, if there is a newer sample.
-    fn end(&mut self, open: Option<Open>) -> Result<(), TooMany> {
+    fn end(&mut self, open: Option<OpenBucket>) -> Result<(), TooMany> {
         let after = self.query.after(self.series, self.arena, self.query.to);
         let next = match open {
             Some(open) => {
@@ -475,11 +475,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Writes the row of a bucket.
-    fn close(&mut self, open: &Open, after: Option<Sample>) {
+    fn close(&mut self, open: &OpenBucket, after: Option<Sample>) {
         let buckets = self.buckets;
         let (_, high) = self.span(open.start);
         let has_any = buckets.kinds.iter().any(|&kind| open.bucket.has(kind));
-        if has_any || buckets.gaps == Gaps::Filled {
+        if has_any || buckets.gaps == BucketGaps::Filled {
             for &kind in &buckets.kinds {
                 let number = if open.bucket.has(kind) {
                     open.bucket.number(kind, after, high)
@@ -493,19 +493,19 @@ impl<'a> Walk<'a> {
         self.before = open.bucket.last().or(self.before);
     }
 
-    fn empty_number(&self, kind: Kind, start: i128, after: Option<Sample>) -> f64 {
+    fn empty_number(&self, kind: Aggregator, start: i128, after: Option<Sample>) -> f64 {
         match (kind, self.before, after) {
-            (Kind::Twa, Some(before), Some(after)) => {
+            (Aggregator::Twa, Some(before), Some(after)) => {
                 let (low, high) = self.span(start);
                 f64::midpoint(interpolate(before, after, low), interpolate(before, after, high))
             }
-            _ => Bucket::empty_number(kind, self.before),
+            _ => TimeBucket::empty_number(kind, self.before),
         }
     }
 
     /// Writes rows for the empty buckets that start at `from..=to`.
     fn fill(&mut self, from: i128, to: i128) -> Result<(), TooMany> {
-        if self.buckets.gaps == Gaps::Skipped || to < from {
+        if self.buckets.gaps == BucketGaps::Skipped || to < from {
             return Ok(());
         }
         let buckets = self.buckets;

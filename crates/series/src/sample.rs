@@ -22,7 +22,7 @@ impl Sample {
 /// The effect of a second sample of the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Policy {
+pub enum DuplicatePolicy {
     /// The second is refused.
     Block = 1,
     /// The second replaces the first.
@@ -41,46 +41,52 @@ pub enum Policy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocked;
 
-impl Policy {
+impl DuplicatePolicy {
     /// All policies.
-    pub const ALL: [Policy; 6] =
-        [Policy::Block, Policy::Last, Policy::First, Policy::Min, Policy::Max, Policy::Sum];
+    pub const ALL: [DuplicatePolicy; 6] = [
+        DuplicatePolicy::Block,
+        DuplicatePolicy::Last,
+        DuplicatePolicy::First,
+        DuplicatePolicy::Min,
+        DuplicatePolicy::Max,
+        DuplicatePolicy::Sum,
+    ];
 
     /// The name, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
-            Policy::Block => "block",
-            Policy::Last => "last",
-            Policy::First => "first",
-            Policy::Min => "min",
-            Policy::Max => "max",
-            Policy::Sum => "sum",
+            DuplicatePolicy::Block => "block",
+            DuplicatePolicy::Last => "last",
+            DuplicatePolicy::First => "first",
+            DuplicatePolicy::Min => "min",
+            DuplicatePolicy::Max => "max",
+            DuplicatePolicy::Sum => "sum",
         }
     }
 
     /// The policy of a name in any case.
-    pub fn of_name(name: &[u8]) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| name.eq_ignore_ascii_case(policy.name().as_bytes()))
+    pub fn of_name(name: &[u8]) -> Option<DuplicatePolicy> {
+        DuplicatePolicy::ALL.into_iter().find(|policy| name.eq_ignore_ascii_case(policy.name().as_bytes()))
     }
 
     /// The policy of its number in a file; 0 means no policy.
-    pub fn of_number(number: u64) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|&policy| policy as u64 == number)
+    pub fn of_number(number: u64) -> Option<DuplicatePolicy> {
+        DuplicatePolicy::ALL.into_iter().find(|&policy| policy as u64 == number)
     }
 
     /// The value that stays. Fails if the policy refuses the second.
     pub fn combine(self, first: f64, second: f64) -> Result<f64, Blocked> {
         let one_is_nan = first.is_nan() != second.is_nan();
         match self {
-            Policy::Block => Err(Blocked),
-            Policy::Min | Policy::Max | Policy::Sum if one_is_nan => Err(Blocked),
+            DuplicatePolicy::Block => Err(Blocked),
+            DuplicatePolicy::Min | DuplicatePolicy::Max | DuplicatePolicy::Sum if one_is_nan => Err(Blocked),
             _ if second.is_nan() => Ok(first),
             _ if first.is_nan() => Ok(second),
-            Policy::Last => Ok(second),
-            Policy::First => Ok(first),
-            Policy::Min => Ok(if first < second { first } else { second }),
-            Policy::Max => Ok(if first > second { first } else { second }),
-            Policy::Sum => Ok(first + second),
+            DuplicatePolicy::Last => Ok(second),
+            DuplicatePolicy::First => Ok(first),
+            DuplicatePolicy::Min => Ok(if first < second { first } else { second }),
+            DuplicatePolicy::Max => Ok(if first > second { first } else { second }),
+            DuplicatePolicy::Sum => Ok(first + second),
         }
     }
 }

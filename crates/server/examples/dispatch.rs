@@ -19,7 +19,7 @@ use std::sync::Arc;
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
-use darter_server::conn::window::Window;
+use darter_server::conn::window::ConnWindow;
 use darter_server::journal::turn;
 use darter_server::protocol::ListenerKind;
 use darter_server::session::{Gate, Session};
@@ -52,7 +52,7 @@ fn main() {
     let mut session = Session::new(1, listener, false, shared.acl.default_user());
     session.gate.set(Gate::CLUSTER, shared.cluster.is_on());
     let mut conn = Conn::new(token, session, info);
-    let mut window = Window::default();
+    let mut window = ConnWindow::default();
     for command in before {
         conn.receive(&mut local, &mut window, format!("{}\r\n", &command[1..]).as_bytes());
         assert_eq!(conn.output, b"+OK\r\n", "{command}");

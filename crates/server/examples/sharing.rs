@@ -15,7 +15,7 @@ use std::sync::{Arc, Barrier};
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
-use darter_server::conn::window::Window;
+use darter_server::conn::window::ConnWindow;
 use darter_server::journal::turn;
 use darter_server::protocol::ListenerKind;
 use darter_server::session::Session;
@@ -77,7 +77,7 @@ struct One {
     thread: usize,
     local: ThreadState,
     conn: Conn,
-    window: Window,
+    window: ConnWindow,
     names: Vec<String>,
     is_journalled: bool,
     _ends: (Reactor, UnixStream),
@@ -99,7 +99,7 @@ impl One {
             usize::from(shared.router.shard_of(hash)) % 2 == thread
         };
         let names = (0..).map(|n| format!("key:{n:012}")).filter(is_own).take(KEYS).collect();
-        let window = Window::default();
+        let window = ConnWindow::default();
         One { thread, local, conn, window, names, is_journalled, _ends: (reactor, other) }
     }
 

@@ -12,13 +12,13 @@ use std::thread;
 use std::time::Duration;
 
 use darter_command::Fault;
-use darter_persist::storage::name::Format;
-use darter_persist::storage::{Directory, Local};
+use darter_persist::storage::name::NameFormat;
+use darter_persist::storage::{Local, StorageDirectory};
 
 use crate::clock::unix_ms;
 use crate::pubsub;
 use crate::shared::Shared;
-use crate::snapshot::run::{Order, Purpose, Run};
+use crate::snapshot::run::{Purpose, SnapshotOrder, SnapshotRun};
 use crate::snapshot::start_or_schedule;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
@@ -27,12 +27,12 @@ use darter_config::Live;
 /// The one backup that there can be.
 #[derive(Default)]
 pub struct Backups {
-    state: Mutex<State>,
+    state: Mutex<BackupState>,
 }
 
 #[derive(Default)]
-struct State {
-    stage: Stage,
+struct BackupState {
+    stage: BackupStage,
     // why it has failed
     error: String,
     began_s: u64,
@@ -40,13 +40,13 @@ struct State {
     // tells this backup from those before
     number: u64,
     files: Option<BackupFiles>,
-    run: Option<Arc<Run>>,
+    run: Option<Arc<SnapshotRun>>,
     increment: Option<Arc<Increment>>,
 }
 
 /// How far a backup has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Stage {
+pub enum BackupStage {
     /// There is none.
     #[default]
     Idle,
@@ -62,29 +62,29 @@ pub enum Stage {
     Failed,
 }
 
-impl Stage {
+impl BackupStage {
     /// The name that STATUS answers.
     pub fn name(self) -> &'static str {
         match self {
-            Stage::Idle => "idle",
-            Stage::Pending => "pending",
-            Stage::Snapshotting => "snapshotting",
-            Stage::Incrementing => "incrementing",
-            Stage::Sealed => "sealed",
-            Stage::Failed => "failed",
+            BackupStage::Idle => "idle",
+            BackupStage::Pending => "pending",
+            BackupStage::Snapshotting => "snapshotting",
+            BackupStage::Incrementing => "incrementing",
+            BackupStage::Sealed => "sealed",
+            BackupStage::Failed => "failed",
         }
     }
 
     /// Whether it is being made.
     pub fn is_open(self) -> bool {
-        matches!(self, Stage::Pending | Stage::Snapshotting | Stage::Incrementing)
+        matches!(self, BackupStage::Pending | BackupStage::Snapshotting | BackupStage::Incrementing)
     }
 }
 
 /// What STATUS answers.
-pub struct Status {
+pub struct BackupStatus {
     /// How far it has come.
-    pub stage: Stage,
+    pub stage: BackupStage,
     /// Why it has failed; empty if it has not.
     pub error: String,
     /// When it began, Unix seconds; 0 is never.
@@ -151,10 +151,10 @@ impl BackupFiles {
 /// The commands that follow a backup's snapshot, on their way to a file.
 pub struct Increment {
     number: u64,
-    part: Mutex<Part>,
+    part: Mutex<BackupPart>,
 }
 
-struct Part {
+struct BackupPart {
     file: File,
     // Records of the journal from this sequence on, up to that one.
     from: u64,
@@ -177,10 +177,10 @@ impl Increment {
 
 impl Backups {
     /// How far the backup has come.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> BackupStatus {
         let state = lock(&self.state);
         let (stage, error) = (state.stage, state.error.clone());
-        Status { stage, error, began_s: state.began_s, sealed_s: state.sealed_s }
+        BackupStatus { stage, error, began_s: state.began_s, sealed_s: state.sealed_s }
     }
 
     /// The files that are complete, with their folder.
@@ -188,8 +188,8 @@ impl Backups {
         let state = lock(&self.state);
         let Some(files) = &state.files else { return Vec::new() };
         let names: &[&String] = match state.stage {
-            Stage::Incrementing => &[&files.base],
-            Stage::Sealed => &[&files.base, &files.increment, &files.manifest],
+            BackupStage::Incrementing => &[&files.base],
+            BackupStage::Sealed => &[&files.base, &files.increment, &files.manifest],
             _ => &[],
         };
         names.iter().map(|name| files.folder.join(name)).collect()
@@ -203,7 +203,7 @@ impl Backups {
         }
     }
 
-    fn end_with(&self, number: u64, change: impl FnOnce(&mut State)) {
+    fn end_with(&self, number: u64, change: impl FnOnce(&mut BackupState)) {
         let mut state = lock(&self.state);
         if state.number == number && state.stage.is_open() {
             change(&mut state);
@@ -217,16 +217,16 @@ impl Backups {
             return;
         }
         let mut state = lock(&self.state);
-        if state.stage == Stage::Sealed && now_ms / 1000 >= state.sealed_s.saturating_add(ttl_s) {
+        if state.stage == BackupStage::Sealed && now_ms / 1000 >= state.sealed_s.saturating_add(ttl_s) {
             tracing::info!("the backup is removed: backup-sealed-ttl is over");
             clean(&mut state);
         }
     }
 }
 
-fn fail(state: &mut State, why: &str) {
+fn fail(state: &mut BackupState, why: &str) {
     tracing::warn!("the backup has failed: {why}");
-    state.stage = Stage::Failed;
+    state.stage = BackupStage::Failed;
     state.error = why.to_owned();
     state.increment = None;
     if let Some(run) = state.run.take() {
@@ -237,11 +237,11 @@ fn fail(state: &mut State, why: &str) {
     }
 }
 
-fn clean(state: &mut State) {
+fn clean(state: &mut BackupState) {
     if let Some(files) = state.files.take() {
         files.remove();
     }
-    *state = State { number: state.number, ..State::default() };
+    *state = BackupState { number: state.number, ..BackupState::default() };
 }
 
 /// Begins a backup. The caller holds no shard.
@@ -262,8 +262,8 @@ pub fn begin(local: &mut ThreadState) -> Result<(), Fault> {
     let (number, increment) = {
         let mut state = lock(&shared.backup.state);
         match state.stage {
-            Stage::Idle | Stage::Failed => {}
-            Stage::Sealed => {
+            BackupStage::Idle | BackupStage::Failed => {}
+            BackupStage::Sealed => {
                 return Err(Fault::text("ERR A sealed backup is there: BACKUP CLEANUP removes it"));
             }
             _ => return Err(Fault::text("ERR Backup already in progress")),
@@ -274,15 +274,15 @@ pub fn begin(local: &mut ThreadState) -> Result<(), Fault> {
         let file = file.map_err(|error| Fault::Text(format!("ERR {}: {error}", path.display()).into()))?;
         let number = state.number + 1;
         // No record comes before the cut says where it begins.
-        let part = Mutex::new(Part { file, from: u64::MAX, until: u64::MAX, failed: None });
+        let part = Mutex::new(BackupPart { file, from: u64::MAX, until: u64::MAX, failed: None });
         let increment = Arc::new(Increment { number, part });
-        *state = State {
-            stage: Stage::Pending,
+        *state = BackupState {
+            stage: BackupStage::Pending,
             began_s: unix_ms() / 1000,
             number,
             files: Some(files.clone()),
             increment: Some(increment.clone()),
-            ..State::default()
+            ..BackupState::default()
         };
         (number, increment)
     };
@@ -310,14 +310,14 @@ fn take(
         lock(&increment.part).from = shared.journal.end();
         let is_fed = shared.replication.feed_too(increment);
         shared.backup.end_with(number, |state| match is_fed {
-            true => state.stage = Stage::Snapshotting,
+            true => state.stage = BackupStage::Snapshotting,
             false => fail(state, "this server no longer makes a stream of changes"),
         });
     };
-    let order = Order {
+    let order = SnapshotOrder {
         create: Box::new(move |name| Local::new(&folder).create(name)),
         name: files.base.clone(),
-        format: Format::Rdb,
+        format: NameFormat::Rdb,
         packs: live.persistence.rdbcompression,
         has_checksum: live.persistence.rdbchecksum,
         bytes_per_s_max: 0,
@@ -333,7 +333,7 @@ fn take(
                             saved.keys,
                             saved.bytes
                         );
-                        state.stage = Stage::Incrementing;
+                        state.stage = BackupStage::Incrementing;
                     }
                     Err(why) => fail(state, why),
                 }
@@ -381,7 +381,7 @@ pub fn seal(
     let (increment, files) = {
         let state = lock(&shared.backup.state);
         match (&state.increment, &state.files) {
-            (Some(increment), Some(files)) if state.stage == Stage::Incrementing => {
+            (Some(increment), Some(files)) if state.stage == BackupStage::Incrementing => {
                 (increment.clone(), files.clone())
             }
             _ => return Err(NOT_READY),
@@ -401,7 +401,7 @@ pub fn seal(
         shared.replication.feed_no_backup();
         shared.backup.end_with(increment.number, |state| match &sealed {
             Ok(()) => {
-                state.stage = Stage::Sealed;
+                state.stage = BackupStage::Sealed;
                 state.sealed_s = unix_ms() / 1000;
                 state.increment = None;
             }

@@ -68,13 +68,13 @@ const RATE_PERCENT_MIN: [u128; 3] = [92, 96, 96];
 
 /// What counts for one side of a trial.
 #[derive(Clone, Copy, Default, Debug)]
-struct Side {
+struct TrialSide {
     cpu: Duration,
     bytes: u64,
     time: Duration,
 }
 
-impl Side {
+impl TrialSide {
     fn add(&mut self, received: Received, time: Duration) {
         self.cpu += received.cpu;
         self.bytes += received.bytes;
@@ -87,7 +87,13 @@ enum Phase {
     /// Nobody pipelines, or rests did not pay: looked at again later.
     Watches { tries_from: Duration },
     /// The rests of `level` and of the level above are compared.
-    Tries { level: usize, slot: u32, began: Duration, half: Option<(Received, Duration)>, sides: [Side; 2] },
+    Tries {
+        level: usize,
+        slot: u32,
+        began: Duration,
+        half: Option<(Received, Duration)>,
+        sides: [TrialSide; 2],
+    },
     /// The rest of this level pays, which is above 0.
     Rests { level: usize, until: Duration },
 }
@@ -158,7 +164,7 @@ impl Coalescing {
         self.rest = RESTS[level];
     }
 
-    fn outcome(&mut self, level: usize, [shorter, longer]: [Side; 2], now: Duration) -> Phase {
+    fn outcome(&mut self, level: usize, [shorter, longer]: [TrialSide; 2], now: Duration) -> Phase {
         let pays = pays(shorter, longer, RATE_PERCENT_MIN[level]);
         if pays && level + 2 < RESTS.len() {
             return begin_trial(level + 1, now);
@@ -174,11 +180,11 @@ impl Coalescing {
 }
 
 fn begin_trial(level: usize, now: Duration) -> Phase {
-    Phase::Tries { level, slot: 0, began: now, half: None, sides: [Side::default(); 2] }
+    Phase::Tries { level, slot: 0, began: now, half: None, sides: [TrialSide::default(); 2] }
 }
 
 /// Whether the longer rests save processor time and leave `rate_percent_min` of the throughput.
-fn pays(shorter: Side, longer: Side, rate_percent_min: u128) -> bool {
+fn pays(shorter: TrialSide, longer: TrialSide, rate_percent_min: u128) -> bool {
     let share = |a: Duration, bytes: u64| a.as_nanos() * u128::from(bytes);
     let saves = 100 * share(longer.cpu, shorter.bytes) <= COST_PERCENT_MAX * share(shorter.cpu, longer.bytes);
     let keeps_up =

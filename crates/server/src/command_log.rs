@@ -14,7 +14,7 @@ use darter_config::Measure;
 use darter_wire::Args;
 
 use crate::clients::ClientInfo;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 
@@ -102,7 +102,7 @@ impl CommandLog {
 pub fn keep(
     local: &ThreadState,
     info: &ClientInfo,
-    entry: &Entry,
+    entry: &CommandEntry,
     args: Args<'_>,
     measure: Measure,
     amount: u64,

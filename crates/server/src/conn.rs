@@ -10,27 +10,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::{Reactor, Token};
-use darter_wire::memcache::Decoder;
+use darter_wire::memcache::MemcacheDecoder;
 use darter_wire::{
-    Args, Limits, OwnedArgs, Parser, ProtocolError, Reply, ReplyBuffer, Span, Step, short_request,
+    Args, OwnedArgs, Parser, ParserLimits, ParserStep, ProtocolError, Reply, ReplyBuffer, Span, short_request,
 };
 
 use batch::CommandBatch;
 
 use crate::acl::Acl;
-use crate::busy_rejection::Waiting;
+use crate::busy_rejection::WaitingClient;
 use crate::clients::ClientInfo;
 use crate::command_log::large;
 use crate::dispatch::{self, Resolved};
-use crate::exec::{Call, Ran};
+use crate::exec::{CommandCall, Ran};
 use crate::http::{self, Visit};
-use crate::journal::log::Held;
+use crate::journal::log::HeldLog;
 use crate::protocol::ListenerKind;
-use crate::protocol::{self, Allowed, Protocol};
+use crate::protocol::{self, AllowedProtocols, Protocol};
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
 use crate::tls::Channel;
-use window::{Prepared, WINDOW_LEN, Window};
+use window::{ConnWindow, Prepared, WINDOW_LEN};
 
 /// Requests of a window that others are compared with: where they alternate, comparing gains nothing.
 const LIKES_MAX: u32 = 4;
@@ -81,7 +81,7 @@ pub struct Conn {
     /// Its next command may run a script, which waits until the reactor is at hand.
     pub is_due: bool,
     /// Which part of `output` waits for the journal.
-    pub held: Held,
+    pub held: HeldLog,
     /// The kernel's buffer is full; a Writable event will come.
     pub awaits_writable: bool,
     /// Stands in the worker's list of connections with something to send.
@@ -104,7 +104,7 @@ pub struct Conn {
     /// Its bytes are received by hand, as it lacks many.
     pub is_by_hand: bool,
     /// Its progress, where it speaks memcached.
-    pub decoder: Decoder,
+    pub decoder: MemcacheDecoder,
 }
 
 impl Conn {
@@ -123,7 +123,7 @@ impl Conn {
             has_deadline: false,
             is_postponed: false,
             is_due: false,
-            held: Held::default(),
+            held: HeldLog::default(),
             awaits_writable: false,
             is_dirty: false,
             is_paused: false,
@@ -135,12 +135,12 @@ impl Conn {
             parser: Parser::new(),
             lacks_bytes: 0,
             is_by_hand: false,
-            decoder: Decoder::new(),
+            decoder: MemcacheDecoder::new(),
         }
     }
 
     /// Takes bytes from the reactor: runs what is complete, keeps the rest.
-    pub fn receive(&mut self, local: &mut ThreadState, window: &mut Window, bytes: &[u8]) {
+    pub fn receive(&mut self, local: &mut ThreadState, window: &mut ConnWindow, bytes: &[u8]) {
         self.was_active = true;
         self.session.usage.input_bytes += bytes.len() as u64;
         if self.input.is_empty() && !self.is_held_back() {
@@ -195,7 +195,7 @@ impl Conn {
     }
 
     /// Runs what [`Conn::receive_later`] has kept, or [`Conn::fill`] has received.
-    pub fn go_on(&mut self, local: &mut ThreadState, window: &mut Window) {
+    pub fn go_on(&mut self, local: &mut ThreadState, window: &mut ConnWindow) {
         // As in `receive`: a request that is too long is not run, even when it is all there.
         if self.input.len() as u64 > local.live.client_query_buffer_limit {
             return self.refuse_input(local);
@@ -250,7 +250,7 @@ impl Conn {
     }
 
     /// Goes on with bytes that were kept.
-    pub fn resume(&mut self, local: &mut ThreadState, window: &mut Window) {
+    pub fn resume(&mut self, local: &mut ThreadState, window: &mut ConnWindow) {
         if self.http.is_some() {
             http::go_on(self, local);
         }
@@ -352,7 +352,7 @@ impl Conn {
 
     /// Runs the complete commands at the front of `buf`; returns how many bytes they took.
     #[inline]
-    fn process(&mut self, local: &mut ThreadState, window: &mut Window, buf: &[u8]) -> usize {
+    fn process(&mut self, local: &mut ThreadState, window: &mut ConnWindow, buf: &[u8]) -> usize {
         if self.session.is_user_stale(&local.shared.acl) {
             self.settle(&local.shared.acl);
         }
@@ -371,10 +371,11 @@ impl Conn {
 
     /// The way of connections that do not speak RESP, or have not said enough to tell.
     #[inline(never)]
-    fn process_other(&mut self, local: &mut ThreadState, window: &mut Window, buf: &[u8]) -> usize {
+    fn process_other(&mut self, local: &mut ThreadState, window: &mut ConnWindow, buf: &[u8]) -> usize {
         if self.session.protocol == Protocol::Unknown {
             let http = local.live.http.enabled || self.session.listener == ListenerKind::Admin;
-            let Some(protocol) = protocol::recognise(self.session.listener, Allowed { http }, buf) else {
+            let Some(protocol) = protocol::recognise(self.session.listener, AllowedProtocols { http }, buf)
+            else {
                 return 0;
             };
             self.session.protocol = protocol;
@@ -400,17 +401,17 @@ impl Conn {
         }
     }
 
-    fn process_resp(&mut self, local: &mut ThreadState, window: &mut Window, buf: &[u8]) -> usize {
+    fn process_resp(&mut self, local: &mut ThreadState, window: &mut ConnWindow, buf: &[u8]) -> usize {
         let mut done = 0;
         loop {
             window.clear();
             let more = self.parse(local, window, buf, done);
-            if window.is_empty() && !matches!(more, Next::Quoted(..)) {
-                if let Next::Fail(error) = more {
+            if window.is_empty() && !matches!(more, NextCommand::Quoted(..)) {
+                if let NextCommand::Fail(error) = more {
                     self.fail(local, &error);
                     return buf.len();
                 }
-                return if let Next::More(at) = more { at } else { done };
+                return if let NextCommand::More(at) = more { at } else { done };
             }
             if local.looks_ahead && window.len() >= WARM_LEN_MIN {
                 let keys = window.commands().iter().filter_map(|one| Some((one.ready.cell?, one.ready.hash)));
@@ -451,10 +452,10 @@ impl Conn {
                 commands = &commands[1..];
             }
             match more {
-                Next::Command => {}
-                Next::More(at) if at == done => return done,
-                Next::More(at) => done = at,
-                Next::Quoted(ref owned, after) => {
+                NextCommand::Command => {}
+                NextCommand::More(at) if at == done => return done,
+                NextCommand::More(at) => done = at,
+                NextCommand::Quoted(ref owned, after) => {
                     if self.is_held_back() {
                         return done;
                     }
@@ -465,7 +466,7 @@ impl Conn {
                     }
                     done = after;
                 }
-                Next::Fail(ref error) => {
+                NextCommand::Fail(ref error) => {
                     if !self.is_held_back() {
                         self.fail(local, error);
                         return buf.len();
@@ -478,7 +479,7 @@ impl Conn {
                 self.parser = Parser::new();
                 return done;
             }
-            if matches!(more, Next::More(_)) {
+            if matches!(more, NextCommand::More(_)) {
                 return done;
             }
         }
@@ -487,12 +488,18 @@ impl Conn {
     /// Fills the window with commands from `buf[from..]`. Not inlined: parsing, looking ahead and running are loops of
     /// their own that each need all registers.
     #[inline(never)]
-    fn parse(&mut self, local: &ThreadState, window: &mut Window, buf: &[u8], from: usize) -> Next {
-        let limits = Limits {
+    fn parse(
+        &mut self,
+        local: &ThreadState,
+        window: &mut ConnWindow,
+        buf: &[u8],
+        from: usize,
+    ) -> NextCommand {
+        let limits = ParserLimits {
             bulk_bytes_max: local.env.proto_max_bulk_len,
             args_max: u64::from(local.live.max_multi_bulk_len),
             authenticated: !self.session.gate.has(Gate::LOGIN),
-            ..Limits::default()
+            ..ParserLimits::default()
         };
         // What AUTH allows is known only after it has run.
         let window_len = if limits.authenticated { WINDOW_LEN } else { 1 };
@@ -520,26 +527,26 @@ impl Conn {
             if is_fresh && at == buf.len() {
                 // Nothing has begun: the end of most of what comes.
                 self.lacks_bytes = 1;
-                return Next::More(at);
+                return NextCommand::More(at);
             }
             let first = window.spans.len();
             match self.parser.next(&buf[at..], at as u32, &limits, &mut window.spans) {
-                Step::Command { consumed } => {
+                ParserStep::Command { consumed } => {
                     at += consumed;
                     let args = Args::new(buf, &window.spans[first..]);
                     window.push(dispatch::prepare(local, args), first, at);
                     is_fresh = is_spanned;
                 }
-                Step::Empty { consumed } => at += consumed,
-                Step::Quoted { consumed, args } => return Next::Quoted(args, at + consumed),
-                Step::More { want } => {
+                ParserStep::Empty { consumed } => at += consumed,
+                ParserStep::Quoted { consumed, args } => return NextCommand::Quoted(args, at + consumed),
+                ParserStep::More { want } => {
                     self.lacks_bytes = want;
-                    return Next::More(at);
+                    return NextCommand::More(at);
                 }
-                Step::Fail(error) => return Next::Fail(error),
+                ParserStep::Fail(error) => return NextCommand::Fail(error),
             }
         }
-        Next::Command
+        NextCommand::Command
     }
 
     /// Runs commands as far as nothing stands before them; returns how many, and how the last ended.
@@ -572,7 +579,7 @@ impl Conn {
         let defers = runs_script && local.event_loop.is_none() && !local.is_inside && local.busy.is_none();
         if defers {
             self.is_due = true;
-            Waiting::begin_due(local, &mut self.session);
+            WaitingClient::begin_due(local, &mut self.session);
             local.due.push(self.token);
         }
         defers
@@ -582,7 +589,7 @@ impl Conn {
         if self.defers(local, ready) {
             return Ran::Postponed;
         }
-        let call = Call { session: &mut self.session, out: &mut self.output, token: self.token };
+        let call = CommandCall { session: &mut self.session, out: &mut self.output, token: self.token };
         let ran = dispatch::execute(local, call, &self.info, ready, args);
         match ran {
             Ran::Done if self.session.blocked.is_none() => {}
@@ -618,7 +625,7 @@ impl Conn {
 }
 
 /// Why parsing stopped.
-enum Next {
+enum NextCommand {
     /// The window is full.
     Command,
     /// The bytes from here on are no whole command.

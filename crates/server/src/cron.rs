@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_store::expiry::Sweep;
+use darter_store::expiry::ExpirySweep;
 
 use crate::conn::Conn;
 use crate::conn::output;
@@ -15,12 +15,12 @@ use crate::idling;
 use crate::job::Shards;
 use crate::limit::relief;
 use crate::memcached;
-use crate::report::rates::History;
+use crate::report::rates::RateHistory;
 use crate::shared::{ShardStats, Shared, ThreadMessage};
 use crate::snapshot::ending;
 use crate::snapshot::schedule::Schedule;
 use crate::snapshot::walk::Walker;
-use crate::stats::clients::Clients;
+use crate::stats::clients::ClientTotals;
 use crate::stats::memcached::Counter;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
@@ -54,7 +54,7 @@ pub struct Cron {
 
 struct Room {
     id: u16,
-    sweep: Sweep,
+    sweep: ExpirySweep,
     // the last round of forgetting clients that is over here
     readers_swept: u64,
 }
@@ -65,7 +65,7 @@ impl Cron {
         let now = Instant::now();
         let rooms = (0..shared.router.shards_len())
             .filter(|&id| shared.home_of(id) == thread)
-            .map(|id| Room { id, sweep: Sweep::default(), readers_swept: 0 })
+            .map(|id| Room { id, sweep: ExpirySweep::default(), readers_swept: 0 })
             .collect();
         Cron {
             rooms,
@@ -135,7 +135,7 @@ impl Cron {
             crate::limit::overrun::note(local);
             tracking::begin_sweep(local.shared);
             memcached::Flush::keep(local);
-            History::sample(local.shared);
+            RateHistory::sample(local.shared);
         }
     }
 
@@ -235,7 +235,7 @@ fn keep_journal(local: &mut ThreadState) {
 
 fn each_second(local: &mut ThreadState, conns: &mut [Option<Box<Conn>>]) {
     local.free_buffers();
-    let mut clients = Clients::default();
+    let mut clients = ClientTotals::default();
     for conn in conns.iter_mut().flatten() {
         conn.show_session(local);
         conn.show_buffers(local);

@@ -14,10 +14,10 @@ use crate::engine::cluster::{moving, route};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::{admit, lease, plan};
 use crate::exec::multi_key;
-use crate::exec::{self, Call, Ran};
+use crate::exec::{self, CommandCall, Ran};
 use crate::fieldsets;
-use crate::job::{Body, Shards};
-use crate::registry::{Entry, Run};
+use crate::job::{JobBody, Shards};
+use crate::registry::{CommandEntry, RunKind};
 use crate::script_run;
 use crate::session::{Gate, Session};
 use crate::shared::ShardCell;
@@ -45,7 +45,7 @@ pub struct Caller<'a> {
 #[derive(Clone, Copy)]
 pub struct Resolved {
     /// Which, if there is one of that name.
-    pub entry: Option<&'static Entry>,
+    pub entry: Option<&'static CommandEntry>,
     /// The shard of its only key, when it is a data command with one key and as many arguments as it takes.
     pub cell: Option<&'static ShardCell>,
     /// Hash of that key.
@@ -87,7 +87,7 @@ pub fn prepare_short(local: &ThreadState, short: &Short<'_>) -> Option<Resolved>
 #[inline(always)]
 pub fn prepare_like<const BY_SLOT: bool>(
     local: &ThreadState,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     short: &Short<'_>,
 ) -> Option<Resolved> {
     let shared = local.shared;
@@ -102,7 +102,7 @@ pub fn prepare_like<const BY_SLOT: bool>(
 #[inline]
 pub fn execute(
     local: &mut ThreadState,
-    mut call: Call<'_>,
+    mut call: CommandCall<'_>,
     info: &ClientInfo,
     ready: Resolved,
     args: Args<'_>,
@@ -126,7 +126,12 @@ pub fn execute(
 /// Whether the rights of the connection's user and the slots of this node let a command run. If not, the long way finds
 /// out why.
 #[inline]
-fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+fn lets_through(
+    local: &ThreadState,
+    session: &Session,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     let gate = session.gate;
     (!gate.has(Gate::ACL) || guard::lets_through(local, session, entry, args))
         && (!gate.has(Gate::CLUSTER) || route::lets_through(local, session, entry, args))
@@ -136,9 +141,9 @@ fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, a
 #[inline]
 pub(crate) fn run_checked(
     local: &mut ThreadState,
-    mut call: Call<'_>,
+    mut call: CommandCall<'_>,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     ready: Resolved,
     args: Args<'_>,
 ) -> Ran {
@@ -159,7 +164,7 @@ pub(crate) fn run_checked(
     let hold = LeaseTimer::begin();
     let ran = run(local, call.again(), info, entry, ready, args);
     let took = hold.took();
-    if matches!(entry.run, Run::Data(_)) {
+    if matches!(entry.run, RunKind::Data(_)) {
         hold.note(local, took);
     }
     // What waits is timed, and its reply measured, where it runs in the end.
@@ -178,9 +183,9 @@ pub(crate) fn run_checked(
 #[inline]
 fn run(
     local: &mut ThreadState,
-    mut call: Call<'_>,
+    mut call: CommandCall<'_>,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     ready: Resolved,
     args: Args<'_>,
 ) -> Ran {
@@ -196,16 +201,18 @@ fn run(
         return Ran::Done;
     }
     match entry.run {
-        Run::Data(_) if entry.is_import => match fieldsets::expand(call.session.fieldsets.as_deref(), args) {
-            Ok(whole) => exec::run_multi(local, call, entry, whole.args()),
-            Err(fault) => {
-                let mut reply = Reply::new(call.out, call.session.resp3);
-                let mark = reply.len();
-                exec::refuse(local, entry, &fault, &mut reply, mark);
-                Ran::Done
+        RunKind::Data(_) if entry.is_import => {
+            match fieldsets::expand(call.session.fieldsets.as_deref(), args) {
+                Ok(whole) => exec::run_multi(local, call, entry, whole.args()),
+                Err(fault) => {
+                    let mut reply = Reply::new(call.out, call.session.resp3);
+                    let mark = reply.len();
+                    exec::refuse(local, entry, &fault, &mut reply, mark);
+                    Ran::Done
+                }
             }
-        },
-        Run::Data(_)
+        }
+        RunKind::Data(_)
             if !local.live.import_mode
                 && !moving::is_any(local)
                 && multi_key::is_for(entry, call.session, args)
@@ -213,21 +220,21 @@ fn run(
         {
             Ran::Done
         }
-        Run::Data(_) => exec::run_multi(local, call, entry, args),
-        Run::Server(id) if matches!(entry.spec.reach, Reach::Keys) => {
+        RunKind::Data(_) => exec::run_multi(local, call, entry, args),
+        RunKind::Server(id) if matches!(entry.spec.reach, Reach::Keys) => {
             run_server(local, call, info, entry, commands::rows::body(id), args)
         }
-        Run::Server(id) => run_holding(local, call, info, entry, commands::rows::body(id), args),
-        Run::Txn(id) => transaction::body(id)(local, call, info, args),
-        Run::Script(way) => script_run::start(local, call, info, entry, way, args),
+        RunKind::Server(id) => run_holding(local, call, info, entry, commands::rows::body(id), args),
+        RunKind::Txn(id) => transaction::body(id)(local, call, info, args),
+        RunKind::Script(way) => script_run::start(local, call, info, entry, way, args),
     }
 }
 
 fn run_server(
     local: &mut ThreadState,
-    call: Call<'_>,
+    call: CommandCall<'_>,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     body: ServerRun,
     args: Args<'_>,
 ) -> Ran {
@@ -245,9 +252,9 @@ fn run_server(
 #[cold]
 fn run_holding(
     local: &mut ThreadState,
-    call: Call<'_>,
+    call: CommandCall<'_>,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     body: ServerRun,
     args: Args<'_>,
 ) -> Ran {
@@ -255,7 +262,7 @@ fn run_holding(
     let grant = match lease::take(local, &wanted) {
         Ok(grant) => grant,
         Err(grant) => {
-            let body = Body::Script { entry, args: args.to_owned() };
+            let body = JobBody::Script { entry, args: args.to_owned() };
             return exec::post(local, call, body, wanted, grant);
         }
     };
@@ -266,7 +273,7 @@ fn run_holding(
 
 /// Returns the error of a command that is not called as its row says.
 #[cold]
-pub(crate) fn misuse(entry: &Entry, args: Args<'_>) -> Vec<u8> {
+pub(crate) fn misuse(entry: &CommandEntry, args: Args<'_>) -> Vec<u8> {
     if !entry.spec.accepts(args.len()) {
         return format!("ERR wrong number of arguments for '{}' command", entry.spec.name).into_bytes();
     }
@@ -279,7 +286,7 @@ pub(crate) fn misuse(entry: &Entry, args: Args<'_>) -> Vec<u8> {
 }
 
 #[cold]
-fn unknown_command(local: &mut ThreadState, call: &mut Call<'_>, args: Args<'_>) {
+fn unknown_command(local: &mut ThreadState, call: &mut CommandCall<'_>, args: Args<'_>) {
     let name = args.at(0);
     if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
         // A browser that was made to talk to this port: nothing it says may be run.
@@ -331,8 +338,8 @@ fn cut(text: &[u8], len_max: usize) -> &[u8] {
 #[cold]
 pub(crate) fn reject(
     local: &mut ThreadState,
-    call: &mut Call<'_>,
-    entry: &'static Entry,
+    call: &mut CommandCall<'_>,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     line: &[u8],
 ) {

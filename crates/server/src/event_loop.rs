@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use darter_reactor::{CloseReason, Event, Reactor, Socket, Token};
-use darter_script::Kind;
+use darter_reactor::{CloseReason, Reactor, ReactorEvent, Socket, Token};
+use darter_script::ScriptKind;
 
 use crate::clients::ClientInfo;
 use crate::commands::login;
 use crate::conn::Conn;
 use crate::conn::output;
 use crate::conn::traffic;
-use crate::conn::window::Window;
+use crate::conn::window::ConnWindow;
 use crate::journal;
-use crate::listening::{Listening, Refused};
+use crate::listening::{Listening, RefusedConnection};
 use crate::protocol::ListenerKind;
 use crate::session::{Gate, Session};
 use crate::shared::{ThreadHandle, ThreadMessage};
@@ -57,15 +57,15 @@ pub struct EventLoop {
     /// Where it listens.
     pub listening: Listening,
     /// The connection whose commands run while the event_loop is lent.
-    running: Option<Running>,
-    inner_window: Window,
+    running: Option<RunningTurn>,
+    inner_window: ConnWindow,
 }
 
 /// A connection whose large request is there goes on to receive by hand while it brings so many bytes at once.
 const BY_HAND_BYTES_MIN: usize = 16 << 10;
 
 /// A connection that is away from its place, and what has come for it meanwhile.
-struct Running {
+struct RunningTurn {
     token: Token,
     bytes: Vec<u8>,
     is_paused: bool,
@@ -87,7 +87,7 @@ impl EventLoop {
             mail: Vec::new(),
             listening: Listening::default(),
             running: None,
-            inner_window: Window::default(),
+            inner_window: ConnWindow::default(),
         }
     }
 
@@ -100,7 +100,7 @@ impl EventLoop {
     pub fn collect(
         &mut self,
         local: &mut ThreadState,
-        window: &mut Window,
+        window: &mut ConnWindow,
         sleep: Duration,
     ) -> std::io::Result<bool> {
         let EventLoop { reactor, conns, dirty, late, accepted, closed, writable, listening, running, .. } =
@@ -118,7 +118,7 @@ impl EventLoop {
                     is_first = false;
                 }
                 match event {
-                    Event::Data { token, bytes } => {
+                    ReactorEvent::Data { token, bytes } => {
                         stats.input_bytes.add(bytes.len() as u64);
                         stats.reads.add(1);
                         if let Some(conn) = find(conns, token) {
@@ -137,14 +137,14 @@ impl EventLoop {
                             away.bytes.extend_from_slice(bytes);
                         }
                     }
-                    Event::Accepted { listener, socket } => {
+                    ReactorEvent::Accepted { listener, socket } => {
                         accepted.push((socket, listening.kind_of(listener)))
                     }
-                    Event::Closed { token, reason } => {
+                    ReactorEvent::Closed { token, reason } => {
                         closed.push((token, matches!(reason, CloseReason::Eof)))
                     }
-                    Event::Writable { token } => writable.push(token),
-                    Event::Readable { token } => readable.push(token),
+                    ReactorEvent::Writable { token } => writable.push(token),
+                    ReactorEvent::Readable { token } => readable.push(token),
                 }
             },
         )?;
@@ -154,7 +154,7 @@ impl EventLoop {
 
     /// Receives what large requests lack, straight into the buffers of their connections.
     #[inline]
-    fn receive_by_hand(&mut self, local: &mut ThreadState, window: &mut Window) {
+    fn receive_by_hand(&mut self, local: &mut ThreadState, window: &mut ConnWindow) {
         for token in self.lacking.drain(..) {
             self.reactor.receive_by_hand(token);
         }
@@ -166,7 +166,7 @@ impl EventLoop {
     }
 
     #[cold]
-    fn fill(&mut self, local: &mut ThreadState, window: &mut Window, token: Token) {
+    fn fill(&mut self, local: &mut ThreadState, window: &mut ConnWindow, token: Token) {
         let Some(conn) = find(&mut self.conns, token) else {
             // It is away from its place, and cannot lack anything there.
             return self.reactor.receive_lent(token);
@@ -201,12 +201,12 @@ impl EventLoop {
     pub fn lift(&mut self, token: Token) -> Option<Box<Conn>> {
         let place = self.conns.get_mut(token.index())?;
         let conn = place.take_if(|conn| conn.token == token)?;
-        self.running = Some(Running { token, bytes: Vec::new(), is_paused: false });
+        self.running = Some(RunningTurn { token, bytes: Vec::new(), is_paused: false });
         Some(conn)
     }
 
     /// Puts it back; what has come for it meanwhile is received now.
-    pub fn put_back(&mut self, local: &mut ThreadState, window: &mut Window, mut conn: Box<Conn>) {
+    pub fn put_back(&mut self, local: &mut ThreadState, window: &mut ConnWindow, mut conn: Box<Conn>) {
         if let Some(away) = self.running.take() {
             if away.is_paused && !conn.is_paused {
                 self.reactor.resume(away.token);
@@ -221,7 +221,7 @@ impl EventLoop {
     }
 
     /// Serves others for a moment while a script of this thread is overdue, or ends because it was killed.
-    pub fn turn_inside(&mut self, local: &mut ThreadState, kind: Kind) {
+    pub fn turn_inside(&mut self, local: &mut ThreadState, kind: ScriptKind) {
         let now_ms = local.now_ms;
         local.is_inside = true;
         local.refresh();
@@ -276,12 +276,12 @@ impl EventLoop {
             let counted: usize = handles.iter().map(ThreadHandle::counted_connections).sum();
             if kind != ListenerKind::Admin && counted >= local.live.maxclients as usize {
                 local.stats().rejected_connections.add(1);
-                refuse(local, &socket, kind, Refused::Full);
+                refuse(local, &socket, kind, RefusedConnection::Full);
                 continue;
             }
             if is_unprotected(local, &socket) {
                 local.stats().rejected_connections.add(1);
-                refuse(local, &socket, kind, Refused::Unprotected);
+                refuse(local, &socket, kind, RefusedConnection::Unprotected);
                 continue;
             }
             local.stats().connections.add(1);
@@ -337,7 +337,7 @@ impl EventLoop {
 
 /// Has a connection take bytes, decrypted if need be; `waits` keeps them until the mail has been read.
 #[inline]
-fn take_bytes(local: &mut ThreadState, window: &mut Window, conn: &mut Conn, bytes: &[u8], waits: bool) {
+fn take_bytes(local: &mut ThreadState, window: &mut ConnWindow, conn: &mut Conn, bytes: &[u8], waits: bool) {
     match (&conn.channel, waits) {
         (None, false) => conn.receive(local, window, bytes),
         (None, true) => conn.receive_later(local, bytes),
@@ -352,7 +352,7 @@ fn take_bytes(local: &mut ThreadState, window: &mut Window, conn: &mut Conn, byt
 }
 
 /// Tells a client why it may not come in, where it can understand that.
-fn refuse(local: &ThreadState, socket: &Socket, kind: ListenerKind, why: Refused) {
+fn refuse(local: &ThreadState, socket: &Socket, kind: ListenerKind, why: RefusedConnection) {
     // Before its handshake a client of TLS understands nothing.
     let is_plain = socket.is_unix() || !tls::is_required(&local.live, kind);
     if is_plain && let Ok(fd) = socket.as_fd().try_clone_to_owned() {

@@ -6,29 +6,29 @@
 pub mod multi_key;
 
 use darter_command::incremental::{Incremental, Staged, TRIES_MAX};
-use darter_command::slices::{Rest, WRITE_BYTES_MIN};
-use darter_command::{Ctx, Fault, Flags, Marks, Wait};
+use darter_command::slices::{SlicesRest, WRITE_BYTES_MIN};
+use darter_command::{BlockingWait, Ctx, Fault, Flags, Marks};
 use darter_engine::blocking;
 use darter_latch::{Grant, Held};
 use darter_reactor::Token;
 use darter_store::Key;
 use darter_txn::waiters::Parked;
-use darter_txn::{LockSet, Part, ShardSet};
+use darter_txn::{LockSet, ShardPart, ShardSet};
 use darter_wire::{Args, Reply};
 
 use crate::acl::guard;
-use crate::busy_rejection::{self, Waiting};
+use crate::busy_rejection::{self, WaitingClient};
 use crate::command_log::large;
 use crate::engine::cluster::{moving, route};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::sinks::commit_body;
 use crate::engine::{admit, commit, lease, plan};
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::journal::note as journal;
-use crate::long_reads::{Reading, Slice, Source};
+use crate::long_reads::{LongRead, ReadSlice, ReadSource};
 use crate::pubsub;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 use crate::session::Session;
 use crate::shared::{ShardCell, Shared};
 use crate::snapshot;
@@ -48,7 +48,7 @@ pub enum Ran {
 }
 
 /// Where the reply goes and whose it is.
-pub struct Call<'a> {
+pub struct CommandCall<'a> {
     /// The connection's state.
     pub session: &'a mut Session,
     /// The connection's output.
@@ -57,11 +57,11 @@ pub struct Call<'a> {
     pub token: Token,
 }
 
-impl Call<'_> {
+impl CommandCall<'_> {
     /// The same once more, for a part of the way.
     #[inline]
-    pub fn again(&mut self) -> Call<'_> {
-        Call { session: self.session, out: self.out, token: self.token }
+    pub fn again(&mut self) -> CommandCall<'_> {
+        CommandCall { session: self.session, out: self.out, token: self.token }
     }
 }
 
@@ -91,7 +91,7 @@ pub fn prefetch(
 }
 
 #[inline(always)]
-fn visit(local: &mut ThreadState, cell: &'static ShardCell, look: impl FnOnce(&Part)) {
+fn visit(local: &mut ThreadState, cell: &'static ShardCell, look: impl FnOnce(&ShardPart)) {
     if let Some(held) = lease::try_one(cell) {
         look(&held);
         lease::release_one(local, held);
@@ -107,8 +107,8 @@ pub fn cell_of(shared: &'static Shared, hash: u64) -> (&'static ShardCell, u64) 
 #[inline(always)]
 pub fn run_single(
     local: &mut ThreadState,
-    call: Call<'_>,
-    entry: &'static Entry,
+    call: CommandCall<'_>,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     cell: &'static ShardCell,
     key: Key<'_>,
@@ -123,8 +123,8 @@ pub fn run_single(
 /// As [`run_single`], for a client that tracks what it reads.
 pub fn run_tracked(
     local: &mut ThreadState,
-    call: Call<'_>,
-    entry: &'static Entry,
+    call: CommandCall<'_>,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     cell: &'static ShardCell,
     key: Key<'_>,
@@ -142,15 +142,15 @@ pub fn run_tracked(
 #[inline(always)]
 fn run_held(
     local: &mut ThreadState,
-    call: Call<'_>,
-    entry: &'static Entry,
+    call: CommandCall<'_>,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     key: Key<'_>,
-    (cell, mut held): (&'static ShardCell, Held<Part, Job>),
+    (cell, mut held): (&'static ShardCell, Held<ShardPart, Job>),
 ) -> Ran {
     let mark = call.out.len();
     let mut rest = None;
-    if let Run::Data(run) = entry.run {
+    if let RunKind::Data(run) = entry.run {
         let set = ShardSet::one(&local.shared.router, cell.id(), &mut held);
         let mut ctx = Ctx::new(set, &local.env, call.session.db, local.dbs_len, local.now_ms, Some(key));
         ctx.may_slice = args.len() >= entry.slices_from && call.session.may_slice();
@@ -179,23 +179,28 @@ fn run_held(
 fn read_on(
     local: &ThreadState,
     session: &mut Session,
-    rest: Rest,
-    entry: &'static Entry,
+    rest: SlicesRest,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Ran {
-    let source = Source::new(local, rest, args, session.db);
+    let source = ReadSource::new(local, rest, args, session.db);
     let reading = match source {
-        Source::Write(_) if args.iter().any(|word| word.len() >= WRITE_BYTES_MIN) => {
-            Reading::without_words(source, entry, args)
+        ReadSource::Write(_) if args.iter().any(|word| word.len() >= WRITE_BYTES_MIN) => {
+            LongRead::without_words(source, entry, args)
         }
-        _ => Reading::new(source, entry, args.to_owned()),
+        _ => LongRead::new(source, entry, args.to_owned()),
     };
     session.reading = Some(Box::new(reading));
     Ran::Stalled
 }
 
 /// Runs a data command over whatever shards it needs.
-pub fn run_multi(local: &mut ThreadState, call: Call<'_>, entry: &'static Entry, args: Args<'_>) -> Ran {
+pub fn run_multi(
+    local: &mut ThreadState,
+    call: CommandCall<'_>,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> Ran {
     let mut wanted = plan::lock_set(&entry.spec, args, &local.shared.router);
     let mut grant = loop {
         match lease::take(local, &wanted) {
@@ -226,7 +231,7 @@ pub fn run_multi(local: &mut ThreadState, call: Call<'_>, entry: &'static Entry,
 
 /// Answers a command whose keys are served elsewhere by now.
 #[cold]
-fn turn_away(local: &ThreadState, entry: &Entry, line: &[u8], reply: &mut Reply<'_>) {
+fn turn_away(local: &ThreadState, entry: &CommandEntry, line: &[u8], reply: &mut Reply<'_>) {
     reply.error(line);
     local.stats().commands[entry.id].rejected.add(1);
     local.count_error(admit::code_of(line));
@@ -237,7 +242,7 @@ fn refusal_after_wait(
     local: &mut ThreadState,
     grant: &mut Shards,
     db: usize,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
 ) -> Option<route::Line> {
     if !local.shared.cluster.is_on() {
         return None;
@@ -245,20 +250,26 @@ fn refusal_after_wait(
     route::refusal_after_wait(local, entry, args).or_else(|| moving::refusal(local, grant, db, entry, args))
 }
 
-fn one(entry: &'static Entry, args: Args<'_>) -> Body {
-    Body::One { entry, args: args.to_owned() }
+fn one(entry: &'static CommandEntry, args: Args<'_>) -> JobBody {
+    JobBody::One { entry, args: args.to_owned() }
 }
 
 /// Leaves a job in the inbox of the shard it lacks. Should that shard have come free meanwhile, the job
 /// goes to this thread's own mailbox with everything it needs, so that it still runs in order.
-pub fn post(local: &mut ThreadState, call: Call<'_>, body: Body, wanted: LockSet, grant: Shards) -> Ran {
+pub fn post(
+    local: &mut ThreadState,
+    call: CommandCall<'_>,
+    body: JobBody,
+    wanted: LockSet,
+    grant: Shards,
+) -> Ran {
     local.stats().contended.add(1);
     let entry = match &body {
-        Body::One { entry, .. } => Some(*entry),
+        JobBody::One { entry, .. } => Some(*entry),
         _ => None,
     };
     let origin = Origin::of(local, call.session, call.token, entry);
-    let (number, claim) = Waiting::begin(local, call.session, &body);
+    let (number, claim) = WaitingClient::begin(local, call.session, &body);
     let job = Job { number, claim, ..Job::new(origin, body, wanted, grant) };
     job.enqueue(local);
     Ran::Stalled
@@ -266,16 +277,16 @@ pub fn post(local: &mut ThreadState, call: Call<'_>, body: Body, wanted: LockSet
 
 /// Sends a waiting command through the inboxes of its shards, to be looked at with all of them held.
 pub fn post_ticket(local: &mut ThreadState, origin: Origin, ticket: Parked, wanted: LockSet) {
-    Job::new(origin, Body::Serve(ticket), wanted, Grant::empty()).enqueue(local);
+    Job::new(origin, JobBody::Serve(ticket), wanted, Grant::empty()).enqueue(local);
 }
 
 /// Runs a job with its shards held, wherever this thread is.
 pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
-    if let Body::One { entry, args } = &job.body
+    if let JobBody::One { entry, args } = &job.body
         && let Some(wanted) = plan::lacks(&entry.spec, args.args(), &local.shared.router, grant)
     {
         // Another job takes its place.
-        let body = std::mem::replace(&mut job.body, Body::Call(None));
+        let body = std::mem::replace(&mut job.body, JobBody::Call(None));
         let again = Job::new(job.origin, body, wanted, Grant::empty());
         Job { number: job.number, claim: job.claim.take(), ..again }.enqueue(local);
         return;
@@ -285,7 +296,7 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
     }
     let origin = job.origin;
     match &mut job.body {
-        Body::One { entry, args } => {
+        JobBody::One { entry, args } => {
             // The map may have changed while the command waited for its shards.
             if let Some(line) = refusal_after_wait(local, grant, origin.db, (*entry, args.args())) {
                 return turn_away(local, entry, &line, &mut Reply::new(&mut job.reply, origin.resp3));
@@ -295,50 +306,54 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
             let took = hold.end(local);
             job.blocked = after.blocked;
             if let Some(rest) = after.rest {
-                let source = Source::new(local, rest, args.args(), origin.db);
-                job.body = Body::Left { source, entry, args: args.args().to_owned() };
+                let source = ReadSource::new(local, rest, args.args(), origin.db);
+                job.body = JobBody::Left { source, entry, args: args.args().to_owned() };
             } else if job.blocked.is_none() {
                 crate::command_log::timing::note_job(local, origin.client, entry, args.args(), took);
                 large::note_reply(local, origin.client, entry, args.args(), job.reply.len());
             }
         }
-        Body::Serve(ticket) => {
+        JobBody::Serve(ticket) => {
             let ticket = ticket.clone();
             blocking::serve_ticket(local, grant, &ticket);
             commit::changes(local, grant, ChangedBy::SERVER);
         }
-        Body::Memcached(raw) => {
+        JobBody::Memcached(raw) => {
             let hold = LeaseTimer::begin();
             crate::memcached::run_job(local, grant, origin, raw, &mut job.reply);
             hold.end(local);
         }
-        Body::Listen => grant.iter_mut().for_each(|part| pubsub::settle(local, part)),
-        Body::Cut(run) => snapshot::cut(local, grant, run),
-        Body::Read { source, slice } => {
+        JobBody::Listen => grant.iter_mut().for_each(|part| pubsub::settle(local, part)),
+        JobBody::Cut(run) => snapshot::cut(local, grant, run),
+        JobBody::Read { source, slice } => {
             if let Some(part) = grant.iter_mut().next() {
-                *slice = Some(Slice::take(local, part, source, &mut job.reply));
+                *slice = Some(ReadSlice::take(local, part, source, &mut job.reply));
             }
             commit::growth(local, grant, origin.changed_by());
         }
-        Body::Keep { incremental, entry, args } => {
+        JobBody::Keep { incremental, entry, args } => {
             let hold = LeaseTimer::begin();
             let left = keep(local, grant, origin, incremental, (entry, args.args()), &mut job.reply);
             hold.end(local);
             if let Some(rest) = left {
-                let source = Source::new(local, rest, args.args(), origin.db);
-                job.body = Body::Left { source, entry, args: args.args().to_owned() };
+                let source = ReadSource::new(local, rest, args.args(), origin.db);
+                job.body = JobBody::Left { source, entry, args: args.args().to_owned() };
             }
         }
-        Body::Call(call) => {
+        JobBody::Call(call) => {
             if let Some(call) = call.take() {
                 let hold = LeaseTimer::begin();
                 call(local, grant);
                 hold.end(local);
             }
         }
-        Body::EndRead(number) => grant.iter_mut().for_each(|part| part.shard.end_read(*number)),
-        Body::EndDraft(number) => grant.iter_mut().for_each(|part| part.shard.drop_draft(*number)),
-        Body::Left { .. } | Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch => {}
+        JobBody::EndRead(number) => grant.iter_mut().for_each(|part| part.shard.end_read(*number)),
+        JobBody::EndDraft(number) => grant.iter_mut().for_each(|part| part.shard.drop_draft(*number)),
+        JobBody::Left { .. }
+        | JobBody::Exec(_)
+        | JobBody::Script { .. }
+        | JobBody::Watch(_)
+        | JobBody::Unwatch => {}
     }
 }
 
@@ -348,7 +363,7 @@ pub struct After {
     /// It waits for its keys.
     pub blocked: Option<BlockedState>,
     /// The rest of its answer is left to slices.
-    pub rest: Option<Rest>,
+    pub rest: Option<SlicesRest>,
 }
 
 /// Has a command store the result that was gathered for it, its shards held. If what it was made of has changed, the
@@ -358,9 +373,9 @@ pub fn keep(
     grant: &mut Shards,
     origin: Origin,
     incremental: &mut Incremental,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
     out: &mut Vec<u8>,
-) -> Option<Rest> {
+) -> Option<SlicesRest> {
     let shared = local.shared;
     let tries = incremental.tries() + 1;
     incremental.look(&mut context(local, plan::set_of(&shared.router, grant), origin));
@@ -375,7 +390,7 @@ pub fn keep(
     }
     let origin = Origin { may_slice: origin.may_slice && tries < TRIES_MAX, ..origin };
     let mut rest = run_with(local, grant, origin, (entry, args), kept, out).rest;
-    if let Some(Rest::Incremental(incremental)) = &mut rest {
+    if let Some(SlicesRest::Incremental(incremental)) = &mut rest {
         incremental.tried(tries);
     }
     rest
@@ -387,7 +402,7 @@ pub fn run_granted(
     local: &mut ThreadState,
     grant: &mut Shards,
     origin: Origin,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> After {
@@ -399,7 +414,7 @@ fn late_refusal(
     local: &mut ThreadState,
     grant: &mut Shards,
     origin: Origin,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
 ) -> Option<route::Line> {
     let is_stale = origin.acl_version != local.shared.acl.version() || local.shared.cluster.is_on();
     let line = is_stale.then(|| admit::after_wait(local, origin.client, entry, args, origin.db)).flatten();
@@ -411,7 +426,7 @@ pub fn run_written(
     local: &mut ThreadState,
     grant: &mut Shards,
     origin: Origin,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
     out: &mut Vec<u8>,
 ) {
     if let Some(line) = late_refusal(local, grant, origin, (entry, args)) {
@@ -424,7 +439,7 @@ fn run_with(
     local: &mut ThreadState,
     grant: &mut Shards,
     origin: Origin,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
     kept: Option<Staged>,
     out: &mut Vec<u8>,
 ) -> After {
@@ -469,7 +484,7 @@ pub enum Sees {
 
 impl Sees {
     /// What a call of `entry` sees whose client is marked as one that imports, or is not.
-    pub fn of(local: &ThreadState, entry: &Entry, imports: bool) -> Sees {
+    pub fn of(local: &ThreadState, entry: &CommandEntry, imports: bool) -> Sees {
         match local.live.import_mode {
             false => Sees::Living,
             true if imports => Sees::Dead,
@@ -500,15 +515,15 @@ impl Sees {
 }
 
 /// Whether a command may change every key at once, which no key's change tells.
-pub fn flushes(entry: &Entry) -> bool {
+pub fn flushes(entry: &CommandEntry) -> bool {
     entry.spec.has(Marks::FLUSHES)
 }
 
 /// What a body has left to do.
 #[derive(Default)]
 struct Left {
-    wait: Option<Box<Wait>>,
-    rest: Option<Rest>,
+    wait: Option<Box<BlockingWait>>,
+    rest: Option<SlicesRest>,
 }
 
 /// What a command's body works on that runs over `set`.
@@ -522,12 +537,12 @@ fn context<'a>(local: &'a ThreadState, set: ShardSet<'a>, origin: Origin) -> Ctx
 fn run_body<'a>(
     local: &'a ThreadState,
     set: ShardSet<'a>,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
     origin: Origin,
     kept: Option<Staged>,
     out: &mut Vec<u8>,
 ) -> Left {
-    let Run::Data(run) = entry.run else { return Left::default() };
+    let RunKind::Data(run) = entry.run else { return Left::default() };
     let mut ctx = context(local, set, origin);
     ctx.may_read = guard::may_read(local, entry, args, origin.db, origin.client);
     ctx.staged = kept;
@@ -549,7 +564,13 @@ fn run_body<'a>(
 
 /// Replaces what a failed command has written since `mark` by its error.
 #[cold]
-pub fn refuse(local: &ThreadState, entry: &'static Entry, fault: &Fault, reply: &mut Reply<'_>, mark: usize) {
+pub fn refuse(
+    local: &ThreadState,
+    entry: &'static CommandEntry,
+    fault: &Fault,
+    reply: &mut Reply<'_>,
+    mark: usize,
+) {
     reply.truncate_to(mark);
     let line = fault.line();
     reply.error(line.as_bytes());

@@ -15,12 +15,12 @@ use darter_reactor::process::{self, CpuTimes};
 use darter_wire::Args;
 
 use crate::clock::unix_ms;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::sync::lock;
 
 /// What was asked for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct HotKeysWish {
     /// Time on a core is measured.
     pub cpu: bool,
     /// Bytes of requests and replies are.
@@ -39,15 +39,15 @@ pub struct Wish {
 #[derive(Debug)]
 pub struct HotKeys {
     is_on: AtomicBool,
-    tracking: Mutex<Option<Arc<Tracking>>>,
+    tracking: Mutex<Option<Arc<HotKeyTracking>>>,
     threads: Box<[Mutex<Notes>]>,
 }
 
 /// One time of tracking, from START to RESET.
 #[derive(Debug)]
-pub struct Tracking {
+pub struct HotKeyTracking {
     /// What was asked for.
-    pub wish: Wish,
+    pub wish: HotKeysWish,
     /// When it began, Unix milliseconds.
     pub began_ms: u64,
     began_cpu: CpuTimes,
@@ -57,11 +57,11 @@ pub struct Tracking {
 /// What one thread has noted.
 #[derive(Debug)]
 struct Notes {
-    tracking: Option<Arc<Tracking>>,
+    tracking: Option<Arc<HotKeyTracking>>,
     rng: Rng,
     sums: Sums,
-    time: Table,
-    bytes: Table,
+    time: HotKeyTable,
+    bytes: HotKeyTable,
 }
 
 impl Default for Notes {
@@ -100,12 +100,12 @@ impl Amount {
 
 /// The heaviest of many keys.
 #[derive(Default, Debug)]
-struct Table {
+struct HotKeyTable {
     weights: HashMap<Box<[u8]>, u64>,
     total: u64,
 }
 
-impl Table {
+impl HotKeyTable {
     /// Adds to the weight of a key. `tracked` keys are kept at least.  Cost: amortised O(1).
     fn add(&mut self, key: &[u8], weight: u64, tracked: usize) {
         self.total += weight;
@@ -134,9 +134,9 @@ impl Table {
 }
 
 /// What GET answers.
-pub struct Found {
+pub struct FoundHotKeys {
     /// The time of tracking it is about.
-    pub tracking: Arc<Tracking>,
+    pub tracking: Arc<HotKeyTracking>,
     /// It goes on.
     pub is_active: bool,
     /// How long it went on, or has gone on so far.
@@ -183,18 +183,18 @@ impl HotKeys {
         self.is_on.load(Relaxed)
     }
 
-    fn end(&self, tracking: &Tracking, at_ms: u64) {
+    fn end(&self, tracking: &HotKeyTracking, at_ms: u64) {
         self.is_on.store(false, Relaxed);
         lock(&tracking.ended).get_or_insert(at_ms);
     }
 
     /// Begins anew; false: it goes on already.
-    pub fn start(&self, wish: Wish) -> bool {
+    pub fn start(&self, wish: HotKeysWish) -> bool {
         if self.is_on(unix_ms()) {
             return false;
         }
         let (began_ms, began_cpu) = (unix_ms(), process::cpu_times());
-        let tracking = Arc::new(Tracking { wish, began_ms, began_cpu, ended: Mutex::default() });
+        let tracking = Arc::new(HotKeyTracking { wish, began_ms, began_cpu, ended: Mutex::default() });
         for (nth, notes) in self.threads.iter().enumerate() {
             let rng = Rng::new(began_ms ^ ((nth as u64 + 1) << 48));
             *lock(notes) = Notes { tracking: Some(tracking.clone()), rng, ..Notes::default() };
@@ -228,7 +228,7 @@ impl HotKeys {
 
     /// Notes how long a call took that `thread` has run.
     #[inline]
-    pub fn note_time(&self, thread: u16, entry: &Entry, args: Args<'_>, took: Duration) {
+    pub fn note_time(&self, thread: u16, entry: &CommandEntry, args: Args<'_>, took: Duration) {
         if self.is_on.load(Relaxed) {
             let time_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             self.note(thread, entry, args, Amount { time_ns, bytes: 0 });
@@ -237,7 +237,7 @@ impl HotKeys {
 
     /// Notes the bytes of a call, its reply being of `reply_bytes`.
     #[inline]
-    pub fn note_bytes(&self, thread: u16, entry: &Entry, args: Args<'_>, reply_bytes: usize) {
+    pub fn note_bytes(&self, thread: u16, entry: &CommandEntry, args: Args<'_>, reply_bytes: usize) {
         if self.is_on.load(Relaxed) {
             let bytes = (request_bytes(args) + reply_bytes) as u64;
             self.note(thread, entry, args, Amount { time_ns: 0, bytes });
@@ -245,7 +245,7 @@ impl HotKeys {
     }
 
     #[cold]
-    fn note(&self, thread: u16, entry: &Entry, args: Args<'_>, amount: Amount) {
+    fn note(&self, thread: u16, entry: &CommandEntry, args: Args<'_>, amount: Amount) {
         let Some(notes) = self.threads.get(usize::from(thread)) else { return };
         let (mut keys, mut selected) = (0, false);
         let mut notes: MutexGuard<'_, Notes> = lock(notes);
@@ -283,11 +283,12 @@ impl HotKeys {
     }
 
     /// What was found so far; `None`: nothing was tracked.
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<FoundHotKeys> {
         let now_ms = unix_ms();
         let is_active = self.is_on(now_ms);
         let tracking = lock(&self.tracking).clone()?;
-        let (mut sums, mut time, mut bytes) = (Sums::default(), Table::default(), Table::default());
+        let (mut sums, mut time, mut bytes) =
+            (Sums::default(), HotKeyTable::default(), HotKeyTable::default());
         for notes in &self.threads {
             let notes = lock(notes);
             sums.all.add(notes.sums.all);
@@ -306,7 +307,7 @@ impl HotKeys {
             user: since(cpu.user, tracking.began_cpu.user),
             system: since(cpu.system, tracking.began_cpu.system),
         };
-        Some(Found {
+        Some(FoundHotKeys {
             is_active,
             duration_ms: end_ms.saturating_sub(tracking.began_ms),
             cpu,
@@ -319,7 +320,7 @@ impl HotKeys {
     }
 }
 
-impl Wish {
+impl HotKeysWish {
     fn wants(&self, key: &[u8]) -> bool {
         let Some(slots) = &self.slots else { return true };
         let slot = key_slot(key);
@@ -327,7 +328,7 @@ impl Wish {
     }
 }
 
-fn heaviest(table: Table, count: usize) -> Vec<(Box<[u8]>, u64)> {
+fn heaviest(table: HotKeyTable, count: usize) -> Vec<(Box<[u8]>, u64)> {
     let mut all: Vec<_> = table.weights.into_iter().collect();
     all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     all.truncate(count);
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn heavy_keys_survive_many_light_ones() {
-        let mut table = Table::default();
+        let mut table = HotKeyTable::default();
         let mut rng = Rng::new(7);
         for _ in 0..100_000 {
             let nth = rng.below(10);
@@ -378,7 +379,7 @@ mod tests {
 
     #[test]
     fn few_keys_are_counted_exactly() {
-        let mut table = Table::default();
+        let mut table = HotKeyTable::default();
         for nth in 0..20 {
             for _ in 0..=nth {
                 table.add(format!("k{nth}").as_bytes(), 2, 10);

@@ -6,39 +6,39 @@ use std::sync::Arc;
 use darter_command::incremental::Incremental;
 use darter_latch::{Grant, Runner, Waiter};
 use darter_txn::waiters::Parked;
-use darter_txn::{LockSet, Part};
+use darter_txn::{LockSet, ShardPart};
 use darter_wire::OwnedArgs;
 
-use crate::busy_rejection::Claim;
+use crate::busy_rejection::BusyClaim;
 use crate::engine::lease;
 use crate::engine::origin::Origin;
 use crate::exec;
-use crate::long_reads::{Slice, Source};
-use crate::registry::Entry;
-use crate::session::Queued;
+use crate::long_reads::{ReadSlice, ReadSource};
+use crate::registry::CommandEntry;
+use crate::session::QueuedCommand;
 use crate::shared::{Shared, ThreadMessage};
-use crate::snapshot::Run;
+use crate::snapshot::SnapshotRun;
 use crate::thread_state::ThreadState;
 use crate::waiting::BlockedState;
 
 /// Shards held for a job or an inline command.
-pub type Shards = Grant<Part, Job>;
+pub type Shards = Grant<ShardPart, Job>;
 
 /// What a job does.
-pub enum Body {
+pub enum JobBody {
     /// One data command; runs on any thread.
     One {
         /// Which.
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
         /// With which arguments.
         args: OwnedArgs,
     },
     /// The body of an EXEC; runs at home, where the connection is.
-    Exec(Vec<Queued>),
+    Exec(Vec<QueuedCommand>),
     /// A script, or a change of the libraries of functions; runs at home.
     Script {
         /// By which command.
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
         /// With which arguments.
         args: OwnedArgs,
     },
@@ -53,29 +53,29 @@ pub enum Body {
     /// Starts or stops keeping changes for notifications; runs on any thread and answers nobody.
     Listen,
     /// The cut of a snapshot; runs on any thread and answers nobody.
-    Cut(Arc<Run>),
+    Cut(Arc<SnapshotRun>),
     /// What a data command has become that left its answer to slices.
     Left {
         /// Where the rest comes from.
-        source: Source,
+        source: ReadSource,
         /// Which.
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
         /// With which arguments.
         args: OwnedArgs,
     },
     /// A slice of such an answer, and what came of it once it has run; runs on any thread.
     Read {
         /// Where it comes from.
-        source: Source,
+        source: ReadSource,
         /// What came of it.
-        slice: Option<Slice>,
+        slice: Option<ReadSlice>,
     },
     /// The end of a command whose result was gathered and is to be stored now; runs on any thread.
     Keep {
         /// The result.
         incremental: Box<Incremental>,
         /// Which.
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
         /// With which arguments.
         args: OwnedArgs,
     },
@@ -88,7 +88,7 @@ pub enum Body {
     EndDraft(u32),
 }
 
-/// What [`Body::Call`] does.
+/// What [`JobBody::Call`] does.
 pub type Called = Box<dyn FnOnce(&mut ThreadState, &mut Shards) + Send>;
 
 /// Something to do once its shards are free.
@@ -102,9 +102,9 @@ pub struct Job {
     /// Its number among those of its thread; 0 where no connection waits for it by number.
     pub number: u32,
     /// Taken by the thread that begins the job.
-    pub claim: Option<Arc<Claim>>,
+    pub claim: Option<Arc<BusyClaim>>,
     /// What to do.
-    pub body: Body,
+    pub body: JobBody,
     /// The answer.
     pub reply: Vec<u8>,
     /// Set when the command was parked to wait for its keys.
@@ -113,7 +113,7 @@ pub struct Job {
 
 impl Job {
     /// A job that lacks some of the shards in `wanted`.
-    pub fn new(origin: Origin, body: Body, wanted: LockSet, grant: Shards) -> Job {
+    pub fn new(origin: Origin, body: JobBody, wanted: LockSet, grant: Shards) -> Job {
         Job { grant, wanted, origin, number: 0, claim: None, body, reply: Vec::new(), blocked: None }
     }
 
@@ -135,27 +135,27 @@ impl Job {
 
     /// Whether only its home thread can run it.
     pub fn is_home_only(&self) -> bool {
-        matches!(self.body, Body::Exec(_) | Body::Script { .. } | Body::Watch(_) | Body::Unwatch)
+        matches!(self.body, JobBody::Exec(_) | JobBody::Script { .. } | JobBody::Watch(_) | JobBody::Unwatch)
     }
 
     /// Whether no connection waits for it.
     pub fn is_for_nobody(&self) -> bool {
         matches!(
             self.body,
-            Body::Serve(_)
-                | Body::Listen
-                | Body::Cut(_)
-                | Body::EndRead(_)
-                | Body::EndDraft(_)
-                | Body::Call(_)
+            JobBody::Serve(_)
+                | JobBody::Listen
+                | JobBody::Cut(_)
+                | JobBody::EndRead(_)
+                | JobBody::EndDraft(_)
+                | JobBody::Call(_)
         )
     }
 }
 
-impl darter_latch::Job for Job {
-    type Shard = Part;
+impl darter_latch::LatchJob for Job {
+    type Shard = ShardPart;
 
-    fn need(&mut self) -> (&[u16], &mut Grant<Part, Job>) {
+    fn need(&mut self) -> (&[u16], &mut Grant<ShardPart, Job>) {
         (self.wanted.ids(), &mut self.grant)
     }
 }

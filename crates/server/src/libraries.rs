@@ -92,7 +92,7 @@ impl Libraries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_script::{Engine, Watch};
+    use darter_script::{Engine, ScriptWatch};
 
     fn library(name: &str, functions: &[&str]) -> Arc<Library> {
         let calls: String = functions
@@ -100,7 +100,7 @@ mod tests {
             .map(|f| format!("redis.register_function('{f}', function() return 1 end)\n"))
             .collect();
         let source = format!("#!lua name={name}\n{calls}");
-        let mut engine = Engine::new(Arc::<Watch>::default()).expect("an engine");
+        let mut engine = Engine::new(Arc::<ScriptWatch>::default()).expect("an engine");
         Arc::new(engine.load_library(source.as_bytes()).expect("a library"))
     }
 

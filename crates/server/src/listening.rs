@@ -14,7 +14,7 @@ use crate::protocol::ListenerKind;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
 use crate::tls;
-use darter_config::{Changes, Live, Refusal};
+use darter_config::{Changes, Live, SettingRefusal};
 
 mod patience;
 
@@ -22,21 +22,21 @@ pub use patience::Patience;
 
 /// Why a client is not let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum RefusedConnection {
     /// There are `maxclients` already.
     Full,
     /// There is no password, and it is on another machine.
     Unprotected,
 }
 
-impl Refused {
+impl RefusedConnection {
     /// What a client of a `kind` of listener is told.
     pub const fn text(self, kind: ListenerKind) -> &'static [u8] {
         match (self, kind) {
-            (Refused::Full, ListenerKind::Memcached) => b"ERROR Too many open connections\r\n",
-            (Refused::Full, _) => b"-ERR max number of clients reached\r\n",
-            (Refused::Unprotected, ListenerKind::Memcached) => MEMCACHED_DENIED,
-            (Refused::Unprotected, _) => DENIED,
+            (RefusedConnection::Full, ListenerKind::Memcached) => b"ERROR Too many open connections\r\n",
+            (RefusedConnection::Full, _) => b"-ERR max number of clients reached\r\n",
+            (RefusedConnection::Unprotected, ListenerKind::Memcached) => MEMCACHED_DENIED,
+            (RefusedConnection::Unprotected, _) => DENIED,
         }
     }
 }
@@ -219,7 +219,7 @@ pub fn is_moved(changes: &Changes) -> bool {
 /// Tries the new addresses before the change is made.
 ///
 /// Errors: one of them is taken, or not an address of this machine.
-pub fn probe(changes: &Changes) -> Result<(), Refusal> {
+pub fn probe(changes: &Changes) -> Result<(), SettingRefusal> {
     let (before, after) = (&changes.before, &changes.after);
     probe_port(after, "port", before.port, after.port)?;
     probe_port(after, "tls-port", before.tls.port, after.tls.port)
@@ -230,7 +230,7 @@ fn probe_port(
     name: &'static str,
     before: Option<u16>,
     port: Option<u16>,
-) -> Result<(), Refusal> {
+) -> Result<(), SettingRefusal> {
     let Some(port) = port else { return Ok(()) };
     // Our own listeners are still on an unchanged port, so only the addresses can be tried then.
     let (name, text, port) = if before == Some(port) {
@@ -240,7 +240,7 @@ fn probe_port(
     };
     let refusal = |error: io::Error| {
         tracing::warn!("{name} cannot be changed: {error}");
-        Refusal { name, text: text.to_owned() }
+        SettingRefusal { name, text: text.to_owned() }
     };
     for address in addresses(&after.bind, port).map_err(refusal)? {
         match TcpListener::bind(address.at) {

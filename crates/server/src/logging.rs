@@ -3,7 +3,7 @@
 //! `start` is called once, by the binary, before anything is logged; CONFIG SET changes the level through `set_level`,
 //! and SIGHUP opens the file again through `reopen`, so that logrotate can move it away. Nothing here logs by itself.
 
-use darter_config::{Log, LogLevel};
+use darter_config::{LogLevel, LogSettings};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use tracing_subscriber::reload;
 /// Sends everything that is logged in this process where `log` says.
 ///
 /// Errors: the file cannot be opened, or the process logs elsewhere already.
-pub fn start(log: &Log) -> io::Result<()> {
-    let sink = Sink::open(log)?;
+pub fn start(log: &LogSettings) -> io::Result<()> {
+    let sink = LogSink::open(log)?;
     let (filter, level) = reload::Layer::new(filter_of(log.level));
     let colours = log.file.is_none() && io::IsTerminal::is_terminal(&io::stderr());
     let lines =
@@ -49,7 +49,7 @@ pub fn reopen() {
 
 struct Control {
     level: reload::Handle<LevelFilter, Registry>,
-    sink: Sink,
+    sink: LogSink,
 }
 
 static CONTROL: OnceLock<Control> = OnceLock::new();
@@ -67,18 +67,18 @@ fn filter_of(level: LogLevel) -> LevelFilter {
 
 /// Where lines go. Clones share the file.
 #[derive(Clone)]
-struct Sink {
+struct LogSink {
     file: Option<Arc<Mutex<LogFile>>>,
     to_stderr: bool,
 }
 
-impl Sink {
-    fn open(log: &Log) -> io::Result<Sink> {
+impl LogSink {
+    fn open(log: &LogSettings) -> io::Result<LogSink> {
         let file = match &log.file {
             Some(path) => Some(LogFile::open(path.clone(), log.rotate_bytes)?),
             None => None,
         };
-        Ok(Sink { file: file.map(|file| Arc::new(Mutex::new(file))), to_stderr: log.to_stderr })
+        Ok(LogSink { file: file.map(|file| Arc::new(Mutex::new(file))), to_stderr: log.to_stderr })
     }
 
     fn reopen(&self) -> io::Result<()> {
@@ -89,7 +89,7 @@ impl Sink {
     }
 }
 
-impl Write for Sink {
+impl Write for LogSink {
     /// Takes a whole line; a file that cannot be written to must not stop the server, so such a line goes to stderr.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let written = match &self.file {
@@ -107,10 +107,10 @@ impl Write for Sink {
     }
 }
 
-impl<'a> MakeWriter<'a> for Sink {
-    type Writer = Sink;
+impl<'a> MakeWriter<'a> for LogSink {
+    type Writer = LogSink;
 
-    fn make_writer(&'a self) -> Sink {
+    fn make_writer(&'a self) -> LogSink {
         self.clone()
     }
 }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use darter_command::Flags;
 use darter_command::incremental::Incremental;
-use darter_command::keys::walk::Walk;
-use darter_command::slices::Rest;
+use darter_command::keys::walk::KeyWalk;
+use darter_command::slices::SlicesRest;
 use darter_latch::Grant;
 use darter_reactor::Token;
 use darter_store::Shard;
 use darter_store::reads::Aside;
-use darter_txn::{LockSet, Part};
+use darter_txn::{LockSet, ShardPart};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::command_log::large;
@@ -23,9 +23,9 @@ use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
 use crate::exec;
-use crate::job::{Body, Called, Job, Shards};
+use crate::job::{Called, Job, JobBody, Shards};
 use crate::memcached::Listing;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::thread_state::ThreadState;
 
 /// A slice ends when it has written so much: some 10 microseconds.
@@ -46,22 +46,22 @@ const PIECES_MAX: usize = 4096;
 pub const CLIENTS_PER_TURN: usize = 4;
 
 /// Where the rest of an answer comes from.
-pub enum Source {
+pub enum ReadSource {
     /// A read of a collection, by its shard and its number there.
     Read(u16, u32),
     /// The keys of all shards, one after the other.
-    Keys(Box<Walk>),
+    Keys(Box<KeyWalk>),
     /// The items of all shards, as memcached lists them.
     Items(Box<Listing>),
     /// Collections, one after the other, and what is made of them.
     Incremental(Box<Incremental>),
     /// No answer yet: a long string on its way into its shard.
-    Write(Writing),
+    Write(WritingReply),
 }
 
 /// A long string that is written to where it is to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Writing {
+pub struct WritingReply {
     shard: u16,
     // Of its draft.
     number: u32,
@@ -72,7 +72,7 @@ pub struct Writing {
     at: usize,
 }
 
-impl Writing {
+impl WritingReply {
     /// The piece that comes next; empty at the end.
     fn piece<'a>(&self, args: Args<'a>) -> &'a [u8] {
         if self.at < self.zeros {
@@ -84,18 +84,23 @@ impl Writing {
     }
 }
 
-impl Source {
+impl ReadSource {
     /// What a command with `args` has left to slices.
-    pub fn new(local: &ThreadState, rest: Rest, args: Args<'_>, db: usize) -> Source {
+    pub fn new(local: &ThreadState, rest: SlicesRest, args: Args<'_>, db: usize) -> ReadSource {
         match rest {
-            Rest::Read { shard, number } => Source::Read(shard, number),
-            Rest::Keys => {
+            SlicesRest::Read { shard, number } => ReadSource::Read(shard, number),
+            SlicesRest::Keys => {
                 let shards_len = local.shared.router.shards_len();
-                Source::Keys(Box::new(Walk::new(args.at(1), db, local.env.keys_output_limit, shards_len)))
+                ReadSource::Keys(Box::new(KeyWalk::new(
+                    args.at(1),
+                    db,
+                    local.env.keys_output_limit,
+                    shards_len,
+                )))
             }
-            Rest::Incremental(incremental) => Source::Incremental(incremental),
-            Rest::Write { shard, number, zeros, word } => {
-                Source::Write(Writing { shard, number, zeros, word, at: 0 })
+            SlicesRest::Incremental(incremental) => ReadSource::Incremental(incremental),
+            SlicesRest::Write { shard, number, zeros, word } => {
+                ReadSource::Write(WritingReply { shard, number, zeros, word, at: 0 })
             }
         }
     }
@@ -103,20 +108,20 @@ impl Source {
     /// The shard that the next slice needs, if it needs one.
     fn shard(&self) -> Option<u16> {
         match self {
-            Source::Read(shard, _) => Some(*shard),
-            Source::Keys(walk) => Some(walk.shard().unwrap_or(0)),
-            Source::Items(listing) => Some(listing.shard().unwrap_or(0)),
-            Source::Incremental(incremental) => incremental.shard(),
-            Source::Write(writing) => Some(writing.shard),
+            ReadSource::Read(shard, _) => Some(*shard),
+            ReadSource::Keys(walk) => Some(walk.shard().unwrap_or(0)),
+            ReadSource::Items(listing) => Some(listing.shard().unwrap_or(0)),
+            ReadSource::Incremental(incremental) => incremental.shard(),
+            ReadSource::Write(writing) => Some(writing.shard),
         }
     }
 }
 
 /// An answer that a connection is getting.
-pub struct Reading {
+pub struct LongRead {
     // None while a slice waits for its shard.
-    source: Option<Source>,
-    entry: &'static Entry,
+    source: Option<ReadSource>,
+    entry: &'static CommandEntry,
     args: OwnedArgs,
     spent: Duration,
     // Of its slices so far; the head of the answer came before them.
@@ -128,7 +133,7 @@ pub struct Reading {
 
 /// How a connection goes on that is getting an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum NextReadSlice {
     /// There is more to send, and then to read.
     More,
     /// Nothing can be done until the client takes what it has, or the shard comes free.
@@ -137,10 +142,10 @@ pub enum Next {
     Done,
 }
 
-impl Reading {
+impl LongRead {
     /// The rest of the answer to this command.
-    pub fn new(source: Source, entry: &'static Entry, args: OwnedArgs) -> Reading {
-        Reading {
+    pub fn new(source: ReadSource, entry: &'static CommandEntry, args: OwnedArgs) -> LongRead {
+        LongRead {
             source: Some(source),
             entry,
             args,
@@ -151,9 +156,9 @@ impl Reading {
         }
     }
 
-    /// The same for a command of many megabytes, which are not copied: [`Reading::adopt`] must follow.
-    pub fn without_words(source: Source, entry: &'static Entry, args: Args<'_>) -> Reading {
-        Reading { lacks_words: true, ..Reading::new(source, entry, OwnedArgs::places_of(args)) }
+    /// The same for a command of many megabytes, which are not copied: [`LongRead::adopt`] must follow.
+    pub fn without_words(source: ReadSource, entry: &'static CommandEntry, args: Args<'_>) -> LongRead {
+        LongRead { lacks_words: true, ..LongRead::new(source, entry, OwnedArgs::places_of(args)) }
     }
 
     /// Whether it lacks the bytes of its command.
@@ -173,7 +178,7 @@ impl Reading {
     }
 
     /// Notes a slice of so many bytes that was given.
-    fn note(&mut self, slice: Slice, bytes: usize) {
+    fn note(&mut self, slice: ReadSlice, bytes: usize) {
         self.aside = slice.aside;
         self.spent += slice.took;
         self.bytes += bytes;
@@ -217,8 +222,8 @@ fn let_go(local: &ThreadState, bytes: Vec<u8>) {
 pub fn note_slice(
     local: &ThreadState,
     conn: &mut Conn,
-    source: Source,
-    slice: Option<Slice>,
+    source: ReadSource,
+    slice: Option<ReadSlice>,
     bytes: usize,
 ) -> bool {
     let (Some(reading), Some(slice)) = (&mut conn.session.reading, slice) else { return true };
@@ -239,48 +244,48 @@ pub fn note_kept(local: &ThreadState, conn: &mut Conn, bytes: usize) {
 }
 
 /// Ends what a job has begun, or gone on with, for a client that has gone.
-pub fn end_of_nobody(local: &mut ThreadState, body: &Body) {
+pub fn end_of_nobody(local: &mut ThreadState, body: &JobBody) {
     match body {
-        Body::Left { source, .. } => end(local, source),
-        Body::Keep { incremental, .. } => end_incremental(local, incremental),
-        Body::Read { source, slice: Some(slice) } if !slice.is_done => end(local, source),
+        JobBody::Left { source, .. } => end(local, source),
+        JobBody::Keep { incremental, .. } => end_incremental(local, incremental),
+        JobBody::Read { source, slice: Some(slice) } if !slice.is_done => end(local, source),
         _ => {}
     }
 }
 
 /// Reads on for a connection: some slices, unless its client has to be waited for.
-pub fn go_on(local: &mut ThreadState, conn: &mut Conn) -> Next {
+pub fn go_on(local: &mut ThreadState, conn: &mut Conn) -> NextReadSlice {
     for _ in 1..SLICES_IN_A_ROW {
         let next = give_one(local, conn);
-        if next != Next::More {
+        if next != NextReadSlice::More {
             return next;
         }
     }
     give_one(local, conn)
 }
 
-fn give_one(local: &mut ThreadState, conn: &mut Conn) -> Next {
+fn give_one(local: &mut ThreadState, conn: &mut Conn) -> NextReadSlice {
     let unsent = conn.output.len() - conn.sent;
     let (token, client) = (conn.token, conn.session.id);
-    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let Some(reading) = &mut conn.session.reading else { return NextReadSlice::Done };
     let is_full = unsent > UNSENT_BYTES_MAX && reading.aside.pieces <= PIECES_MAX;
-    let Some(mut source) = reading.source.take_if(|_| !is_full) else { return Next::Wait };
-    if let Source::Incremental(incremental) = &mut source {
+    let Some(mut source) = reading.source.take_if(|_| !is_full) else { return NextReadSlice::Wait };
+    if let ReadSource::Incremental(incremental) = &mut source {
         incremental.take_in(reading.args.args());
     }
-    if matches!(&source, Source::Incremental(incremental) if incremental.is_to_end()) {
+    if matches!(&source, ReadSource::Incremental(incremental) if incremental.is_to_end()) {
         return keep(local, conn, source);
     }
-    if let Source::Write(writing) = source {
+    if let ReadSource::Write(writing) = source {
         return write(local, conn, writing);
     }
     let shared = local.shared;
     let slice = if let Some(shard) = source.shard() {
         let Some(mut held) = lease::take_one(&shared.cells[usize::from(shard)]) else {
-            post(local, (token, client), Body::Read { source, slice: None }, shard);
-            return Next::Wait;
+            post(local, (token, client), JobBody::Read { source, slice: None }, shard);
+            return NextReadSlice::Wait;
         };
-        let slice = Slice::take(local, &mut held, &mut source, &mut conn.output);
+        let slice = ReadSlice::take(local, &mut held, &mut source, &mut conn.output);
         if held.shard.is_over_quota() || held.shard.changes.has_pending() {
             let mut grant = Shards::from(held);
             commit::growth(local, &mut grant, ChangedBy(client));
@@ -290,7 +295,7 @@ fn give_one(local: &mut ThreadState, conn: &mut Conn) -> Next {
         }
         slice
     } else {
-        Slice::make(&mut source, &mut conn.output)
+        ReadSlice::make(&mut source, &mut conn.output)
     };
     conn.was_active = true;
     reading.source = Some(source);
@@ -298,14 +303,14 @@ fn give_one(local: &mut ThreadState, conn: &mut Conn) -> Next {
     if slice.is_done {
         count_fault(local, reading);
         finish(local, conn);
-        return Next::Done;
+        return NextReadSlice::Done;
     }
-    Next::More
+    NextReadSlice::More
 }
 
 /// Counts an answer in slices that is an error, as that of a body is counted.
-fn count_fault(local: &ThreadState, reading: &Reading) {
-    if let Some(Source::Incremental(incremental)) = &reading.source
+fn count_fault(local: &ThreadState, reading: &LongRead) {
+    if let Some(ReadSource::Incremental(incremental)) = &reading.source
         && let Some(fault) = incremental.fault()
     {
         local.stats().commands[reading.entry.id].failed.add(1);
@@ -314,21 +319,21 @@ fn count_fault(local: &ThreadState, reading: &Reading) {
 }
 
 /// Writes a piece of a long string; with the last one the command runs.
-fn write(local: &mut ThreadState, conn: &mut Conn, mut writing: Writing) -> Next {
+fn write(local: &mut ThreadState, conn: &mut Conn, mut writing: WritingReply) -> NextReadSlice {
     let shared = local.shared;
-    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let Some(reading) = &mut conn.session.reading else { return NextReadSlice::Done };
     let args = reading.args.args();
     let piece = writing.piece(args);
     let is_over = piece.is_empty();
     if is_over && (shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers()) {
-        reading.source = Some(Source::Write(writing));
+        reading.source = Some(ReadSource::Write(writing));
         conn.postpone(local);
-        return Next::Wait;
+        return NextReadSlice::Wait;
     }
     let Some(mut held) = lease::take_one(&shared.cells[usize::from(writing.shard)]) else {
         // It is soon free again, and nobody else is to have these bytes.
-        reading.source = Some(Source::Write(writing));
-        return Next::More;
+        reading.source = Some(ReadSource::Write(writing));
+        return NextReadSlice::More;
     };
     let hold = LeaseTimer::begin();
     if !is_over {
@@ -338,12 +343,12 @@ fn write(local: &mut ThreadState, conn: &mut Conn, mut writing: Writing) -> Next
         local.stats().slice_times.add(took.as_nanos() as u64);
         reading.spent += took;
         writing.at += piece.len();
-        reading.source = Some(Source::Write(writing));
-        return Next::More;
+        reading.source = Some(ReadSource::Write(writing));
+        return NextReadSlice::More;
     }
     let entry = reading.entry;
     let origin = Origin { may_slice: false, ..Origin::of(local, &conn.session, conn.token, Some(entry)) };
-    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let Some(reading) = &mut conn.session.reading else { return NextReadSlice::Done };
     let mut answer = Vec::new();
     held.shard.use_text_draft(writing.number);
     let mut grant = Shards::from(held);
@@ -355,21 +360,21 @@ fn write(local: &mut ThreadState, conn: &mut Conn, mut writing: Writing) -> Next
     Reply::new(&mut conn.output, origin.resp3).take_over(answer);
     conn.was_active = true;
     finish(local, conn);
-    Next::Done
+    NextReadSlice::Done
 }
 
 /// Has the command end with what was gathered for it, with all its shards held; one that writes not while writers are
 /// held back.
-fn keep(local: &mut ThreadState, conn: &mut Conn, source: Source) -> Next {
+fn keep(local: &mut ThreadState, conn: &mut Conn, source: ReadSource) -> NextReadSlice {
     let shared = local.shared;
-    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let Some(reading) = &mut conn.session.reading else { return NextReadSlice::Done };
     let is_write = reading.entry.spec.flags.any(Flags::WRITE);
     if is_write && (shared.pause.is_on(local.now_ms) || shared.snapshots.holds_writers()) {
         reading.source = Some(source);
         conn.postpone(local);
-        return Next::Wait;
+        return NextReadSlice::Wait;
     }
-    let Source::Incremental(mut incremental) = source else { return Next::Done };
+    let ReadSource::Incremental(mut incremental) = source else { return NextReadSlice::Done };
     let entry = reading.entry;
     let args = reading.args.args().to_owned();
     let wanted = plan::lock_set(&entry.spec, args.args(), &shared.router);
@@ -378,9 +383,9 @@ fn keep(local: &mut ThreadState, conn: &mut Conn, source: Source) -> Next {
         Ok(grant) => grant,
         Err(grant) => {
             local.stats().contended.add(1);
-            let body = Body::Keep { incremental, entry, args };
+            let body = JobBody::Keep { incremental, entry, args };
             Job::new(origin, body, wanted, grant).enqueue(local);
-            return Next::Wait;
+            return NextReadSlice::Wait;
         }
     };
     let hold = LeaseTimer::begin();
@@ -391,38 +396,43 @@ fn keep(local: &mut ThreadState, conn: &mut Conn, source: Source) -> Next {
     let bytes = answer.len();
     Reply::new(&mut conn.output, origin.resp3).take_over(answer);
     conn.was_active = true;
-    let Some(reading) = &mut conn.session.reading else { return Next::Done };
+    let Some(reading) = &mut conn.session.reading else { return NextReadSlice::Done };
     reading.spent += took;
     reading.bytes += bytes;
     match left {
         Some(rest) => {
             let args = reading.args.args();
-            reading.source = Some(Source::new(local, rest, args, origin.db));
-            Next::More
+            reading.source = Some(ReadSource::new(local, rest, args, origin.db));
+            NextReadSlice::More
         }
         None => {
             finish(local, conn);
-            Next::Done
+            NextReadSlice::Done
         }
     }
 }
 
 /// What came of one slice.
 #[derive(Clone, Copy, Debug)]
-pub struct Slice {
+pub struct ReadSlice {
     /// It was the last one, and the read is ended.
     pub is_done: bool,
     aside: Aside,
     took: Duration,
 }
 
-impl Slice {
+impl ReadSlice {
     /// Gives one slice, with its shard held.
-    pub fn take(local: &ThreadState, part: &mut Part, source: &mut Source, out: &mut Vec<u8>) -> Slice {
+    pub fn take(
+        local: &ThreadState,
+        part: &mut ShardPart,
+        source: &mut ReadSource,
+        out: &mut Vec<u8>,
+    ) -> ReadSlice {
         let hold = LeaseTimer::begin();
         let (is_done, aside) = match source {
-            Source::Read(_, number) => read(part, *number, out),
-            Source::Keys(walk) => {
+            ReadSource::Read(_, number) => read(part, *number, out),
+            ReadSource::Keys(walk) => {
                 walk.step(&part.shard, local.now_ms);
                 let is_done = walk.shard().is_none();
                 if is_done {
@@ -431,7 +441,7 @@ impl Slice {
                 }
                 (is_done, Aside { bytes: walk.found_bytes(), pieces: 0 })
             }
-            Source::Items(listing) => {
+            ReadSource::Items(listing) => {
                 if listing.shard().is_some() {
                     listing.step(&part.shard, local.now_ms, out);
                 }
@@ -441,31 +451,31 @@ impl Slice {
                 }
                 (is_done, Aside::default())
             }
-            Source::Incremental(incremental) => {
+            ReadSource::Incremental(incremental) => {
                 incremental.step(part);
                 (false, Aside { bytes: incremental.bytes(), pieces: 0 })
             }
             // Who has its words writes it.
-            Source::Write(_) => (false, Aside::default()),
+            ReadSource::Write(_) => (false, Aside::default()),
         };
         let took = hold.end(local);
         local.stats().slice_times.add(took.as_nanos() as u64);
-        Slice { is_done, aside, took }
+        ReadSlice { is_done, aside, took }
     }
 
     /// Makes a slice of an answer of what was gathered, with no shard held.
-    fn make(source: &mut Source, out: &mut Vec<u8>) -> Slice {
+    fn make(source: &mut ReadSource, out: &mut Vec<u8>) -> ReadSlice {
         let began = Instant::now();
-        let Source::Incremental(incremental) = source else {
-            return Slice { is_done: true, aside: Aside::default(), took: Duration::ZERO };
+        let ReadSource::Incremental(incremental) = source else {
+            return ReadSlice { is_done: true, aside: Aside::default(), took: Duration::ZERO };
         };
         let is_done = incremental.answer(out);
-        Slice { is_done, aside: Aside { bytes: incremental.bytes(), pieces: 0 }, took: began.elapsed() }
+        ReadSlice { is_done, aside: Aside { bytes: incremental.bytes(), pieces: 0 }, took: began.elapsed() }
     }
 }
 
 /// A slice of a collection; ends the read if that was all.
-fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
+fn read(part: &mut ShardPart, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
     let slice_bytes = if part.shard.is_text_read(number) { TEXT_SLICE_BYTES } else { SLICE_BYTES };
     let bytes_max = out.len() + slice_bytes;
     let is_done = part.shard.read_step(number, out, bytes_max);
@@ -477,17 +487,17 @@ fn read(part: &mut Part, number: u32, out: &mut Vec<u8>) -> (bool, Aside) {
 }
 
 /// Ends an answer whose client has gone.
-fn end(local: &mut ThreadState, source: &Source) {
+fn end(local: &mut ThreadState, source: &ReadSource) {
     match source {
-        Source::Read(shard, number) => end_read(local, *shard, *number),
-        Source::Keys(_) | Source::Items(_) => {}
-        Source::Incremental(incremental) => end_incremental(local, incremental),
-        Source::Write(Writing { shard, number, .. }) => {
+        ReadSource::Read(shard, number) => end_read(local, *shard, *number),
+        ReadSource::Keys(_) | ReadSource::Items(_) => {}
+        ReadSource::Incremental(incremental) => end_incremental(local, incremental),
+        ReadSource::Write(WritingReply { shard, number, .. }) => {
             let number = *number;
             let later: Called = Box::new(move |_, grant| {
                 grant.iter_mut().for_each(|part| part.shard.drop_text_draft(number));
             });
-            end_at(local, *shard, Body::Call(Some(later)), |part| part.drop_text_draft(number));
+            end_at(local, *shard, JobBody::Call(Some(later)), |part| part.drop_text_draft(number));
         }
     }
 }
@@ -495,16 +505,16 @@ fn end(local: &mut ThreadState, source: &Source) {
 fn end_incremental(local: &mut ThreadState, incremental: &Incremental) {
     incremental.open_reads().for_each(|(shard, number)| end_read(local, shard, number));
     if let Some((shard, number)) = incremental.draft() {
-        end_at(local, shard, Body::EndDraft(number), |part| part.drop_draft(number));
+        end_at(local, shard, JobBody::EndDraft(number), |part| part.drop_draft(number));
     }
 }
 
 fn end_read(local: &mut ThreadState, shard: u16, number: u32) {
-    end_at(local, shard, Body::EndRead(number), |part| part.end_read(number));
+    end_at(local, shard, JobBody::EndRead(number), |part| part.end_read(number));
 }
 
 /// Ends something of a shard now, or by `later` where it is busy.
-fn end_at(local: &mut ThreadState, shard: u16, later: Body, end: impl FnOnce(&mut Shard)) {
+fn end_at(local: &mut ThreadState, shard: u16, later: JobBody, end: impl FnOnce(&mut Shard)) {
     let shared = local.shared;
     match lease::take_one(&shared.cells[usize::from(shard)]) {
         Some(mut held) => {
@@ -516,7 +526,7 @@ fn end_at(local: &mut ThreadState, shard: u16, later: Body, end: impl FnOnce(&mu
 }
 
 /// Leaves work on a read to whoever has its shard.
-fn post(local: &ThreadState, (token, client): (Token, u64), body: Body, shard: u16) {
+fn post(local: &ThreadState, (token, client): (Token, u64), body: JobBody, shard: u16) {
     local.stats().contended.add(1);
     let origin = Origin { token, client, ..Origin::nobody(local.thread) };
     Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue(local);

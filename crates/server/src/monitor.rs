@@ -12,7 +12,7 @@ use darter_wire::Args;
 
 use crate::clients::ClientInfo;
 use crate::redact;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::shared::ThreadMessage;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
@@ -55,7 +55,7 @@ impl Monitors {
 
 /// Shows a command that `info`'s client ran in database `db` to all monitors, unless it is an administrator's.
 #[cold]
-pub fn show(local: &ThreadState, info: &ClientInfo, db: usize, entry: &Entry, args: Args<'_>) {
+pub fn show(local: &ThreadState, info: &ClientInfo, db: usize, entry: &CommandEntry, args: Args<'_>) {
     if !entry.spec.flags.any(HIDDEN) {
         send(local, &origin(info), db, entry, args);
     }
@@ -63,13 +63,13 @@ pub fn show(local: &ThreadState, info: &ClientInfo, db: usize, entry: &Entry, ar
 
 /// Shows a command that runs a script: before the script's own commands, which [`show_scripted`] shows.
 #[cold]
-pub fn show_script(local: &ThreadState, info: &ClientInfo, db: usize, entry: &Entry, args: Args<'_>) {
+pub fn show_script(local: &ThreadState, info: &ClientInfo, db: usize, entry: &CommandEntry, args: Args<'_>) {
     send(local, &origin(info), db, entry, args);
 }
 
 /// Shows a command that a script ran.
 #[cold]
-pub fn show_scripted(local: &ThreadState, db: usize, entry: &Entry, args: Args<'_>) {
+pub fn show_scripted(local: &ThreadState, db: usize, entry: &CommandEntry, args: Args<'_>) {
     if !entry.spec.flags.any(HIDDEN) {
         send(local, "lua", db, entry, args);
     }
@@ -85,7 +85,7 @@ fn origin(info: &ClientInfo) -> String {
     }
 }
 
-fn send(local: &ThreadState, origin: &str, db: usize, entry: &Entry, args: Args<'_>) {
+fn send(local: &ThreadState, origin: &str, db: usize, entry: &CommandEntry, args: Args<'_>) {
     let monitors = &local.shared.monitors;
     let hidden = redact::hide_secrets(entry, args);
     let args = hidden.as_ref().map_or(args, |hidden| hidden.args());

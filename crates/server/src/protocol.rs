@@ -59,7 +59,7 @@ pub enum Protocol {
 
 /// What the settings allow a listener to recognise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Allowed {
+pub struct AllowedProtocols {
     /// HTTP; where it is not allowed its requests are what RESP makes of them.
     pub http: bool,
 }
@@ -67,7 +67,7 @@ pub struct Allowed {
 /// What the client of a `kind` of listener speaks; `None` when `bytes`, the first it sent, do not tell yet.
 ///
 /// At most [`UNDECIDED_BYTES_MAX`] bytes are undecided.  Cost: O(first line), for RESP arrays O(1).
-pub fn recognise(kind: ListenerKind, allowed: Allowed, bytes: &[u8]) -> Option<Protocol> {
+pub fn recognise(kind: ListenerKind, allowed: AllowedProtocols, bytes: &[u8]) -> Option<Protocol> {
     let &first = bytes.first()?;
     match kind {
         _ if first == BINARY_MAGIC => Some(Protocol::MemcachedBinary),
@@ -93,7 +93,7 @@ fn guess(bytes: &[u8], is_it: fn(&[u8], bool) -> Option<bool>, protocol: Protoco
 
 /// How a line that begins with one of memcached's words must go on to be no command of Redis.
 #[derive(Clone, Copy)]
-enum Rest {
+enum CommandRest {
     /// In any way.
     Any,
     /// Key, three numbers, at most one word more.
@@ -104,34 +104,34 @@ enum Rest {
     Keys,
 }
 
-const VERBS: &[(&[u8], Rest)] = &[
-    (b"get", Rest::Keys),
-    (b"set", Rest::Storage),
-    (b"append", Rest::Storage),
-    (b"incr", Rest::Number),
-    (b"decr", Rest::Number),
-    (b"gets", Rest::Any),
-    (b"add", Rest::Any),
-    (b"replace", Rest::Any),
-    (b"prepend", Rest::Storage),
-    (b"cas", Rest::Any),
-    (b"gat", Rest::Any),
-    (b"gats", Rest::Any),
-    (b"delete", Rest::Any),
-    (b"mg", Rest::Any),
-    (b"ms", Rest::Any),
-    (b"md", Rest::Any),
-    (b"ma", Rest::Any),
-    (b"mn", Rest::Any),
-    (b"me", Rest::Any),
-    (b"stats", Rest::Any),
-    (b"version", Rest::Any),
-    (b"verbosity", Rest::Any),
-    (b"flush_all", Rest::Any),
-    (b"cache_memlimit", Rest::Any),
-    (b"slabs", Rest::Any),
-    (b"lru", Rest::Any),
-    (b"lru_crawler", Rest::Any),
+const VERBS: &[(&[u8], CommandRest)] = &[
+    (b"get", CommandRest::Keys),
+    (b"set", CommandRest::Storage),
+    (b"append", CommandRest::Storage),
+    (b"incr", CommandRest::Number),
+    (b"decr", CommandRest::Number),
+    (b"gets", CommandRest::Any),
+    (b"add", CommandRest::Any),
+    (b"replace", CommandRest::Any),
+    (b"prepend", CommandRest::Storage),
+    (b"cas", CommandRest::Any),
+    (b"gat", CommandRest::Any),
+    (b"gats", CommandRest::Any),
+    (b"delete", CommandRest::Any),
+    (b"mg", CommandRest::Any),
+    (b"ms", CommandRest::Any),
+    (b"md", CommandRest::Any),
+    (b"ma", CommandRest::Any),
+    (b"mn", CommandRest::Any),
+    (b"me", CommandRest::Any),
+    (b"stats", CommandRest::Any),
+    (b"version", CommandRest::Any),
+    (b"verbosity", CommandRest::Any),
+    (b"flush_all", CommandRest::Any),
+    (b"cache_memlimit", CommandRest::Any),
+    (b"slabs", CommandRest::Any),
+    (b"lru", CommandRest::Any),
+    (b"lru_crawler", CommandRest::Any),
 ];
 
 fn is_memcached(line: &[u8], is_whole: bool) -> Option<bool> {
@@ -141,7 +141,7 @@ fn is_memcached(line: &[u8], is_whole: bool) -> Option<bool> {
         return VERBS.iter().all(|(name, _)| !name.starts_with(verb)).then_some(false);
     }
     let Some(&(_, rest)) = VERBS.iter().find(|(name, _)| *name == verb) else { return Some(false) };
-    if let Rest::Any = rest {
+    if let CommandRest::Any = rest {
         return Some(true);
     }
     if !is_whole {
@@ -150,10 +150,12 @@ fn is_memcached(line: &[u8], is_whole: bool) -> Option<bool> {
     let words: Vec<&[u8]> =
         line.split(|&b| b == b' ').skip(1).filter(|word| !word.is_empty()).take(WORDS_MAX).collect();
     Some(match rest {
-        Rest::Any => true,
-        Rest::Storage => (4..=5).contains(&words.len()) && words[1..4].iter().all(|word| is_number(word)),
-        Rest::Number => (2..=3).contains(&words.len()) && is_number(words[1]),
-        Rest::Keys => words.len() > 1,
+        CommandRest::Any => true,
+        CommandRest::Storage => {
+            (4..=5).contains(&words.len()) && words[1..4].iter().all(|word| is_number(word))
+        }
+        CommandRest::Number => (2..=3).contains(&words.len()) && is_number(words[1]),
+        CommandRest::Keys => words.len() > 1,
     })
 }
 
@@ -189,7 +191,7 @@ const WORDS_MAX: usize = 8;
 mod tests {
     use super::*;
 
-    const ALL: Allowed = Allowed { http: true };
+    const ALL: AllowedProtocols = AllowedProtocols { http: true };
 
     fn on_main(bytes: &[u8]) -> Option<Protocol> {
         recognise(ListenerKind::Main, ALL, bytes)
@@ -270,7 +272,10 @@ mod tests {
     #[test]
     fn listeners_and_settings_tell_too() {
         let http = b"GET / HTTP/1.1\r\n";
-        assert_eq!(recognise(ListenerKind::Main, Allowed { http: false }, http), Some(Protocol::Resp));
+        assert_eq!(
+            recognise(ListenerKind::Main, AllowedProtocols { http: false }, http),
+            Some(Protocol::Resp)
+        );
         assert_eq!(recognise(ListenerKind::Memcached, ALL, http), Some(Protocol::Memcached));
         assert_eq!(recognise(ListenerKind::Admin, ALL, http), Some(Protocol::Http));
         assert_eq!(recognise(ListenerKind::Admin, ALL, b"mg k v\r\n"), Some(Protocol::Resp));
@@ -282,7 +287,12 @@ mod tests {
     fn no_command_of_redis_is_taken_for_memcached() {
         let registry = crate::registry::Registry::build();
         for (name, rest) in VERBS {
-            assert_eq!(registry.find(name).is_some(), !matches!(rest, Rest::Any), "{}", name.escape_ascii());
+            assert_eq!(
+                registry.find(name).is_some(),
+                !matches!(rest, CommandRest::Any),
+                "{}",
+                name.escape_ascii()
+            );
         }
     }
 }

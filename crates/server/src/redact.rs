@@ -3,12 +3,12 @@
 use darter_command::reader::is;
 use darter_wire::{Args, OwnedArgs};
 
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 
 const HIDDEN: &[u8] = b"(redacted)";
 
 /// Returns a copy of `args` with secrets hidden, or `None` if there are none.
-pub fn hide_secrets(entry: &Entry, args: Args<'_>) -> Option<OwnedArgs> {
+pub fn hide_secrets(entry: &CommandEntry, args: Args<'_>) -> Option<OwnedArgs> {
     let is_secret = entry.spec.secret?;
     if !(1..args.len()).any(|at| is_secret(args, at)) {
         return None;

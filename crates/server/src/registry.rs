@@ -10,11 +10,11 @@ use darter_command::spec::{Effect, Inlined, ReplicaForm};
 use darter_command::{Flags, Keys, Marks, Reach, Spec};
 use darter_wire::{Args, OwnedArgs};
 
-use crate::stats::Weight;
+use crate::stats::SampleWeight;
 
 /// A command's body.
 #[derive(Clone, Copy)]
-pub enum Run {
+pub enum RunKind {
     /// Works on data, with shards held, on whichever thread holds them.
     Data(darter_command::Run),
     /// Works on the connection or the server, on the connection's own thread, with no shard held but those its row reaches for.
@@ -22,7 +22,7 @@ pub enum Run {
     /// Begins or ends a transaction: takes the shards itself.
     Txn(RowId),
     /// Runs a script: takes the shards itself, or finds them held by EXEC.
-    Script(Way),
+    Script(RunWay),
 }
 
 /// The place of a body in the tables of `commands` or `transaction`. The registry, which everything names, names neither.
@@ -44,16 +44,16 @@ impl RowId {
 
 /// How a script is named, and whether it may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct RunWay {
     /// How it is named.
-    pub by: By,
+    pub by: RunBy,
     /// It may write.
     pub may_write: bool,
 }
 
 /// How a script is named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum RunBy {
     /// By its text.
     Text,
     /// By the SHA-1 of its text.
@@ -63,17 +63,17 @@ pub enum By {
 }
 
 /// A command or subcommand.
-pub struct Entry {
+pub struct CommandEntry {
     /// Its row.
     pub spec: Spec,
     /// What clients call it: the row's name, unless `rename-command` gave it another.
     pub called: Box<str>,
     /// Its body.
-    pub run: Run,
+    pub run: RunKind,
     /// Its place in per-command statistics.
     pub id: usize,
     /// Its subcommands, when it is a container.
-    pub subs: Vec<&'static Entry>,
+    pub subs: Vec<&'static CommandEntry>,
     /// A data command with exactly one key, at index 1, and no further reach, however it is called.
     pub is_single: bool,
     /// Bit n is set when it is that in calls with n arguments, its name included; bit 0 says so of all from 32 on.
@@ -104,10 +104,10 @@ pub struct Entry {
     pub inlined_len: usize,
 }
 
-impl Entry {
-    fn new(id: usize, spec: Spec, run: Run, subs: Vec<&'static Entry>) -> Entry {
+impl CommandEntry {
+    fn new(id: usize, spec: Spec, run: RunKind, subs: Vec<&'static CommandEntry>) -> CommandEntry {
         // What may wait goes the way that parks it.
-        let is_local = matches!(run, Run::Data(_))
+        let is_local = matches!(run, RunKind::Data(_))
             && matches!(spec.reach, Reach::Keys)
             && !spec.flags.any(Flags::BLOCKING)
             && subs.is_empty();
@@ -137,7 +137,7 @@ impl Entry {
             ReplicaForm::ByAge => ReplicaForm::Words,
             other => other,
         };
-        Entry {
+        CommandEntry {
             spec,
             called: spec.name.into(),
             run,
@@ -170,7 +170,7 @@ impl Entry {
     }
 
     /// The subcommand called `name`, in any case.
-    pub fn sub(&self, name: &[u8]) -> Option<&'static Entry> {
+    pub fn sub(&self, name: &[u8]) -> Option<&'static CommandEntry> {
         self.subs.iter().copied().find(|sub| sub.sub_name().as_bytes().eq_ignore_ascii_case(name))
     }
 
@@ -188,10 +188,10 @@ impl Entry {
         !is_cheap || all || calls.is_multiple_of(SAMPLE)
     }
 
-    /// What a timed call stands for, of those that [`Entry::is_timed`] chooses by the same facts.
-    pub fn weight(&self, all: bool, has_one_key: bool) -> Weight {
+    /// What a timed call stands for, of those that [`CommandEntry::is_timed`] chooses by the same facts.
+    pub fn weight(&self, all: bool, has_one_key: bool) -> SampleWeight {
         let is_cheap = if has_one_key { self.is_cheap } else { self.is_cheap_keyless };
-        if is_cheap && !all { Weight::Sample } else { Weight::One }
+        if is_cheap && !all { SampleWeight::Sample } else { SampleWeight::One }
     }
 
     /// Whether a call with so many arguments is short work though it is about several keys.
@@ -226,11 +226,11 @@ impl Entry {
 /// The table of all commands.
 pub struct Registry {
     /// Names of at most 8 letters, folded to lower case; a word of zeros is an empty place.
-    by_letters: Box<[(u64, Option<&'static Entry>); LETTERS_LEN]>,
-    by_word: Vec<Option<(Word, &'static Entry)>>,
-    long_names: HashMap<Vec<u8>, &'static Entry>,
-    entries: Vec<&'static Entry>,
-    commands: Vec<&'static Entry>,
+    by_letters: Box<[(u64, Option<&'static CommandEntry>); LETTERS_LEN]>,
+    by_word: Vec<Option<(Word, &'static CommandEntry)>>,
+    long_names: HashMap<Vec<u8>, &'static CommandEntry>,
+    entries: Vec<&'static CommandEntry>,
+    commands: Vec<&'static CommandEntry>,
 }
 
 /// A name of up to 16 bytes, folded to lower case.
@@ -297,7 +297,7 @@ impl Registry {
     /// none; and with commands and subcommands (`container|sub`) that only administrators' connections may run, by the names
     /// of their rows. Errors: one line about a name that is not there, or is there already.
     pub fn of(
-        rows: &[(Spec, Run)],
+        rows: &[(Spec, RunKind)],
         renamed: &[(String, String)],
         restricted: &[String],
     ) -> Result<Registry, String> {
@@ -308,18 +308,18 @@ impl Registry {
             entries: Vec::new(),
             commands: Vec::new(),
         };
-        let mut subs: HashMap<&str, Vec<&'static Entry>> = HashMap::new();
+        let mut subs: HashMap<&str, Vec<&'static CommandEntry>> = HashMap::new();
         for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| spec.name.contains('|')) {
-            let mut entry = Entry::new(id, *spec, *run, Vec::new());
+            let mut entry = CommandEntry::new(id, *spec, *run, Vec::new());
             let container = spec.name.split_once('|').map_or("", |(container, _)| container);
             entry.is_restricted = is_named(restricted, spec.name) || is_named(restricted, container);
-            let entry: &'static Entry = Box::leak(Box::new(entry));
+            let entry: &'static CommandEntry = Box::leak(Box::new(entry));
             subs.entry(container).or_default().push(entry);
             registry.entries.push(entry);
         }
         for (id, (spec, run)) in rows.iter().enumerate().filter(|(_, (spec, _))| !spec.name.contains('|')) {
             let subs = subs.remove(spec.name).unwrap_or_default();
-            let mut entry = Entry::new(id, *spec, *run, subs);
+            let mut entry = CommandEntry::new(id, *spec, *run, subs);
             entry.is_restricted = is_named(restricted, spec.name);
             if let Some(name) = new_name(renamed, spec.name) {
                 entry.called = name.into();
@@ -339,7 +339,7 @@ impl Registry {
         }
     }
 
-    fn add(&mut self, entry: &'static Entry) -> Result<(), String> {
+    fn add(&mut self, entry: &'static CommandEntry) -> Result<(), String> {
         self.entries.push(entry);
         let name = entry.called.as_bytes();
         if name.is_empty() {
@@ -375,14 +375,14 @@ impl Registry {
 
     /// The command that `args` name, in any case.
     #[inline]
-    pub fn find_named(&self, args: Args<'_>) -> Option<&'static Entry> {
+    pub fn find_named(&self, args: Args<'_>) -> Option<&'static CommandEntry> {
         args.folded_word(0).and_then(|word| self.find_word(word)).or_else(|| self.find(args.at(0)))
     }
 
     /// The command whose name is the letters of `word`, as [`Args::folded_word`] makes it; `None` does not say that
     /// there is none.
     #[inline(always)]
-    pub fn find_word(&self, word: u64) -> Option<&'static Entry> {
+    pub fn find_word(&self, word: u64) -> Option<&'static CommandEntry> {
         // One comparison decides, but for what hashes to another's place.
         let place = letters_place(word);
         let (there, entry) = self.by_letters[place];
@@ -390,7 +390,7 @@ impl Registry {
     }
 
     #[inline(never)]
-    fn find_word_after(&self, mut place: usize, word: u64) -> Option<&'static Entry> {
+    fn find_word_after(&self, mut place: usize, word: u64) -> Option<&'static CommandEntry> {
         while self.by_letters[place].0 != 0 {
             place = (place + 1) % LETTERS_LEN;
             if self.by_letters[place].0 == word {
@@ -402,7 +402,7 @@ impl Registry {
 
     /// The command called `name`, in any case.
     #[inline(never)]
-    pub fn find(&self, name: &[u8]) -> Option<&'static Entry> {
+    pub fn find(&self, name: &[u8]) -> Option<&'static CommandEntry> {
         let Some(word) = Word::of(name) else { return self.find_long(name) };
         let mut place = word.place();
         while let Some((there, entry)) = self.by_word[place] {
@@ -417,22 +417,22 @@ impl Registry {
     }
 
     #[cold]
-    fn find_long(&self, name: &[u8]) -> Option<&'static Entry> {
+    fn find_long(&self, name: &[u8]) -> Option<&'static CommandEntry> {
         self.long_names.get(&name.to_ascii_lowercase()).copied()
     }
 
     /// The command or subcommand whose row is called `name`, whatever clients call it.
-    pub fn row(&self, name: &str) -> Option<&'static Entry> {
+    pub fn row(&self, name: &str) -> Option<&'static CommandEntry> {
         self.entries.iter().copied().find(|entry| entry.spec.name == name)
     }
 
     /// Every command and subcommand, by id.
-    pub fn entries(&self) -> &[&'static Entry] {
+    pub fn entries(&self) -> &[&'static CommandEntry] {
         &self.entries
     }
 
     /// Every command, without subcommands.
-    pub fn commands(&self) -> &[&'static Entry] {
+    pub fn commands(&self) -> &[&'static CommandEntry] {
         &self.commands
     }
 }

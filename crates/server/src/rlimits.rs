@@ -2,7 +2,7 @@
 
 use darter_reactor::process;
 
-use darter_config::{Caller, Live, Settings};
+use darter_config::{CallerLimits, Live, Settings};
 
 /// Open files that are kept back from clients: files of snapshots and the journal, listeners, administrators.
 const FILES_KEPT: u64 = 64;
@@ -41,7 +41,7 @@ pub fn fit_clients(settings: &Settings, threads: usize) -> Result<(), String> {
         wanted + kept,
     );
     let pair = [("maxclients", fits.to_string())];
-    settings.config_set(&pair, Caller::Local, |_| Ok(())).map(drop)
+    settings.config_set(&pair, CallerLimits::Local, |_| Ok(())).map(drop)
 }
 
 /// As [`fit_clients`] for a change while the server runs, which is refused where there is no room.

@@ -24,11 +24,11 @@ use crate::engine::cluster::route::{self, ScriptSlots};
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{admit, commit, lease, plan};
-use crate::exec::{self, Call, Ran};
-use crate::job::{Body, Shards};
+use crate::exec::{self, CommandCall, Ran};
+use crate::job::{JobBody, Shards};
 use crate::libraries::Libraries;
 use crate::monitor;
-use crate::registry::{By, Entry, Run, Way};
+use crate::registry::{CommandEntry, RunBy, RunKind, RunWay};
 use crate::script_run::host::{Bridge, serve_others};
 use crate::scripts::{Cached, Scripts};
 use crate::session::{Gate, Session};
@@ -57,35 +57,35 @@ const BY_NAME: &str = "function numkeys [key [key ...]] [arg [arg ...]]";
 const BY_SHA: &str = "sha1 numkeys [key [key ...]] [arg [arg ...]]";
 
 /// The commands that run scripts.
-pub const FAMILY: &[(Spec, Way)] = &[
+pub const FAMILY: &[(Spec, RunWay)] = &[
     (
         eval("eval", WRITER, "2.6.0", BY_TEXT)
             .key_access("RW access update")
             .key_notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
-        Way { by: By::Text, may_write: true },
+        RunWay { by: RunBy::Text, may_write: true },
     ),
     (
         eval("evalsha", WRITER, "2.6.0", BY_SHA)
             .key_access("RW access update")
             .key_notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
-        Way { by: By::Sha, may_write: true },
+        RunWay { by: RunBy::Sha, may_write: true },
     ),
     (
         eval("eval_ro", READER, "7.0.0", BY_TEXT)
             .key_notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
-        Way { by: By::Text, may_write: false },
+        RunWay { by: RunBy::Text, may_write: false },
     ),
-    (eval("evalsha_ro", READER, "7.0.0", BY_SHA), Way { by: By::Sha, may_write: false }),
+    (eval("evalsha_ro", READER, "7.0.0", BY_SHA), RunWay { by: RunBy::Sha, may_write: false }),
     (
         eval("fcall", WRITER, "7.0.0", BY_NAME)
             .key_access("RW access update")
             .key_notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
-        Way { by: By::Function, may_write: true },
+        RunWay { by: RunBy::Function, may_write: true },
     ),
     (
         eval("fcall_ro", READER, "7.0.0", BY_NAME)
             .key_notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
-        Way { by: By::Function, may_write: false },
+        RunWay { by: RunBy::Function, may_write: false },
     ),
 ];
 
@@ -182,22 +182,22 @@ pub fn know_libraries(local: &mut ThreadState, codes: &[Vec<u8>]) {
 }
 
 /// What can be run, and how its words divide.
-struct Plan {
-    what: What,
+struct ScriptPlan {
+    what: ScriptSubject,
     keys_len: usize,
     may_write: bool,
 }
 
-enum What {
+enum ScriptSubject {
     Script(Arc<Cached>),
     Function(Arc<Library>, usize),
 }
 
-impl What {
+impl ScriptSubject {
     fn flags(&self) -> ScriptFlags {
         match self {
-            What::Script(cached) => cached.script.flags,
-            What::Function(library, at) => library.functions[*at].flags,
+            ScriptSubject::Script(cached) => cached.script.flags,
+            ScriptSubject::Function(library, at) => library.functions[*at].flags,
         }
     }
 }
@@ -205,18 +205,18 @@ impl What {
 /// Characters of a script's digest.
 const SHA1_HEX_LEN: usize = 40;
 
-fn plan(local: &mut ThreadState, way: Way, args: Args<'_>) -> Result<Plan, Fault> {
-    let is_function = way.by == By::Function;
+fn plan(local: &mut ThreadState, way: RunWay, args: Args<'_>) -> Result<ScriptPlan, Fault> {
+    let is_function = way.by == RunBy::Function;
     const UNKNOWN_FUNCTION: Fault = Fault::text("ERR Function not found");
     let function = if is_function {
         let (library, at) = local.shared.scripts.function(args.at(1)).ok_or(UNKNOWN_FUNCTION)?;
-        Some(What::Function(library, at))
+        Some(ScriptSubject::Function(library, at))
     } else {
         None
     };
     const UNKNOWN: Fault = Fault::text("NOSCRIPT No matching script. Please use EVAL.");
     // What cannot be a digest is not looked up, whatever else is wrong.
-    if way.by == By::Sha && args.at(1).len() != SHA1_HEX_LEN {
+    if way.by == RunBy::Sha && args.at(1).len() != SHA1_HEX_LEN {
         return Err(UNKNOWN);
     }
     let no_number =
@@ -229,8 +229,8 @@ fn plan(local: &mut ThreadState, way: Way, args: Args<'_>) -> Result<Plan, Fault
         usize::try_from(keys_len).map_err(|_| Fault::text("ERR Number of keys can't be negative"))?;
     let what = match (function, way.by) {
         (Some(function), _) => function,
-        (None, By::Sha) => What::Script(local.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?),
-        (None, _) => What::Script(learn(local, args.at(1), true)?),
+        (None, RunBy::Sha) => ScriptSubject::Script(local.shared.scripts.find(args.at(1)).ok_or(UNKNOWN)?),
+        (None, _) => ScriptSubject::Script(learn(local, args.at(1), true)?),
     };
     let flags = what.flags();
     if flags.no_cluster && local.live.cluster.mode.has_slots() {
@@ -251,25 +251,37 @@ fn plan(local: &mut ThreadState, way: Way, args: Args<'_>) -> Result<Plan, Fault
     if flags.is_declared && !flags.no_writes && local.lacks_replicas() {
         return Err(Fault::text(NO_REPLICAS));
     }
-    Ok(Plan { what, keys_len, may_write: way.may_write })
+    Ok(ScriptPlan { what, keys_len, may_write: way.may_write })
 }
 
 /// Whether a script has said that it does not write.
-pub fn only_reads(local: &mut ThreadState, way: Way, args: Args<'_>) -> bool {
+pub fn only_reads(local: &mut ThreadState, way: RunWay, args: Args<'_>) -> bool {
     plan(local, way, args).is_ok_and(|plan| plan.what.flags().no_writes)
 }
 
 /// Adds the shards that a script inside EXEC needs; the caller seals the set. One that is not known may be by the time
 /// it runs.
-pub fn add_locks(local: &mut ThreadState, entry: &Entry, way: Way, args: Args<'_>, set: &mut LockSet) {
+pub fn add_locks(
+    local: &mut ThreadState,
+    entry: &CommandEntry,
+    way: RunWay,
+    args: Args<'_>,
+    set: &mut LockSet,
+) {
     let plan = plan(local, way, args).ok();
     add_planned(local, entry, plan.as_ref(), args, set);
 }
 
-fn add_planned(local: &ThreadState, entry: &Entry, plan: Option<&Plan>, args: Args<'_>, set: &mut LockSet) {
+fn add_planned(
+    local: &ThreadState,
+    entry: &CommandEntry,
+    plan: Option<&ScriptPlan>,
+    args: Args<'_>,
+    set: &mut LockSet,
+) {
     let router = &local.shared.router;
     match plan {
-        Some(Plan { what: What::Script(cached), .. }) if cached.is_contained => {
+        Some(ScriptPlan { what: ScriptSubject::Script(cached), .. }) if cached.is_contained => {
             plan::add_locks(&entry.spec, args, router, set)
         }
         _ => (0..router.shards_len()).for_each(|id| set.add(id)),
@@ -279,10 +291,10 @@ fn add_planned(local: &ThreadState, entry: &Entry, plan: Option<&Plan>, args: Ar
 /// Runs a script that a client asked for.
 pub fn start(
     local: &mut ThreadState,
-    call: Call<'_>,
+    call: CommandCall<'_>,
     info: &ClientInfo,
-    entry: &'static Entry,
-    way: Way,
+    entry: &'static CommandEntry,
+    way: RunWay,
     args: Args<'_>,
 ) -> Ran {
     let plan = plan(local, way, args);
@@ -295,7 +307,7 @@ pub fn start(
     let mut grant = match lease::take(local, &wanted) {
         Ok(grant) => grant,
         Err(grant) => {
-            let body = Body::Script { entry, args: args.to_owned() };
+            let body = JobBody::Script { entry, args: args.to_owned() };
             return exec::post(local, call, body, wanted, grant);
         }
     };
@@ -317,11 +329,11 @@ pub fn run_held(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
-    let Run::Script(way) = entry.run else { return };
+    let RunKind::Script(way) = entry.run else { return };
     if session.gate.has(Gate::CLUSTER)
         && let Some(line) = route::refusal(local, session, entry, args)
     {
@@ -341,8 +353,8 @@ fn run_planned(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    entry: &'static Entry,
-    plan: Result<Plan, Fault>,
+    entry: &'static CommandEntry,
+    plan: Result<ScriptPlan, Fault>,
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
@@ -383,7 +395,7 @@ fn run_script(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    (entry, plan): (&'static Entry, &Plan),
+    (entry, plan): (&'static CommandEntry, &ScriptPlan),
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Vec<u8>> {
@@ -399,8 +411,8 @@ fn run_script(
             let allows_oom = flags.allow_oom;
             let now_ms = crate::clock::unix_ms();
             match &plan.what {
-                What::Script(_) => watch.begin(now_ms),
-                What::Function(library, at) => {
+                ScriptSubject::Script(_) => watch.begin(now_ms),
+                ScriptSubject::Function(library, at) => {
                     watch.begin_function(now_ms, &library.functions[*at].name, args);
                 }
             }
@@ -419,8 +431,8 @@ fn run_script(
                 },
             };
             let ended = match &plan.what {
-                What::Script(cached) => engine.run(&mut bridge, &cached.script, keys, argv, reply),
-                What::Function(library, at) => {
+                ScriptSubject::Script(cached) => engine.run(&mut bridge, &cached.script, keys, argv, reply),
+                ScriptSubject::Function(library, at) => {
                     let name = &library.functions[*at].name;
                     engine.run_function(&mut bridge, library, name, keys, argv, reply)
                 }
@@ -449,14 +461,14 @@ fn run_script(
     ended
 }
 
-impl Entry {
+impl CommandEntry {
     /// Whether it runs a script: EXEC does when one is queued.
     #[inline]
     pub fn may_run_script(&self, session: &Session) -> bool {
         match self.run {
-            Run::Script(_) => true,
-            Run::Txn(_) => session.multi.as_ref().is_some_and(|multi| {
-                multi.queued.iter().any(|queued| matches!(queued.entry.run, Run::Script(_)))
+            RunKind::Script(_) => true,
+            RunKind::Txn(_) => session.multi.as_ref().is_some_and(|multi| {
+                multi.queued.iter().any(|queued| matches!(queued.entry.run, RunKind::Script(_)))
             }),
             _ => false,
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use darter_command::Fault;
-use darter_script::{Killing, Kind, Library, Script, Watch};
+use darter_script::{Killing, Library, Script, ScriptKind, ScriptWatch};
 
 use crate::libraries::Libraries;
 
@@ -20,12 +20,12 @@ const EVALUATED_MAX: usize = 500;
 const KILLABLE_MS: u64 = 500;
 
 /// What others are answered while a script, or a function, runs for too long.
-pub fn busy_line(kind: Kind) -> &'static str {
+pub fn busy_line(kind: ScriptKind) -> &'static str {
     match kind {
-        Kind::Script => {
+        ScriptKind::Script => {
             "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
         }
-        Kind::Function => {
+        ScriptKind::Function => {
             "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
         }
     }
@@ -42,7 +42,7 @@ pub struct Cached {
 /// All scripts.
 pub struct Scripts {
     /// The script each thread runs, if it does.
-    pub watches: Vec<Arc<Watch>>,
+    pub watches: Vec<Arc<ScriptWatch>>,
     libraries: RwLock<Libraries>,
     known: RwLock<Known>,
     flushes: AtomicU64,
@@ -78,7 +78,7 @@ impl Scripts {
     }
 
     /// What one of the threads runs for longer than `busy_ms`, if one does; 0 is never too long.
-    pub fn busy(&self, busy_ms: u64, now_ms: u64) -> Option<Kind> {
+    pub fn busy(&self, busy_ms: u64, now_ms: u64) -> Option<ScriptKind> {
         (0..self.watches.len())
             .find(|&thread| self.is_busy(thread, busy_ms, now_ms))
             .map(|thread| self.watches[thread].kind())
@@ -96,7 +96,7 @@ impl Scripts {
 
     /// Ends the scripts, or functions, that have written nothing, if one of them is overdue or has at least run for
     /// [`KILLABLE_MS`]. Errors: there is none, or none that may end.
-    pub fn kill(&self, kind: Kind, busy_ms: u64, now_ms: u64) -> Result<(), Fault> {
+    pub fn kill(&self, kind: ScriptKind, busy_ms: u64, now_ms: u64) -> Result<(), Fault> {
         const IDLE: Fault = Fault::text("NOTBUSY No scripts in execution right now.");
         let overdue = self.kill_since(kind, busy_ms, now_ms, true);
         // Where one runs at a time the command would be read when that is overdue, and end it then.
@@ -107,7 +107,7 @@ impl Scripts {
     /// The same for what has run for longer than `for_ms`; `None` when nothing has.
     fn kill_since(
         &self,
-        kind: Kind,
+        kind: ScriptKind,
         for_ms: u64,
         now_ms: u64,
         is_overdue: bool,
@@ -147,14 +147,15 @@ impl Scripts {
     }
 
     /// What was overdue and to be killed last, if that was since `kills` was read.
-    pub fn killed_since(&self, kills: u32) -> Option<Kind> {
+    pub fn killed_since(&self, kills: u32) -> Option<ScriptKind> {
         let now = self.kills();
-        let kind = if now & 1 == Kind::Script as u32 { Kind::Script } else { Kind::Function };
+        let kind =
+            if now & 1 == ScriptKind::Script as u32 { ScriptKind::Script } else { ScriptKind::Function };
         (now != kills).then_some(kind)
     }
 
     // The lowest bit is the kind; the others count.
-    fn note_kill(&self, kind: Kind) {
+    fn note_kill(&self, kind: ScriptKind) {
         let next = |kills: u32| Some((kills & !1).wrapping_add(2) | kind as u32);
         let _ = self.kills.fetch_update(Release, Acquire, next);
     }

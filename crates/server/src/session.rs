@@ -9,16 +9,16 @@ use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
 use crate::acl::User;
-use crate::busy_rejection::Waiting;
+use crate::busy_rejection::WaitingClient;
 use crate::clients::ClientInfo;
 use crate::fieldsets::Fieldsets;
-use crate::long_reads::Reading;
+use crate::long_reads::LongRead;
 use crate::protocol::ListenerKind;
 use crate::protocol::Protocol;
-use crate::registry::Entry;
-use crate::snapshot::copy::Wish;
+use crate::registry::CommandEntry;
+use crate::snapshot::copy::CopyWish;
 use crate::subscriptions::Subscriptions;
-use crate::tracking::{DirectPush, Mode, Tracking};
+use crate::tracking::{ClientTracking, DirectPush, TrackingMode};
 use crate::waiting::BlockedState;
 
 /// Reasons why a command of this connection cannot take the short way, one bit each.
@@ -79,9 +79,9 @@ pub enum ReplyMode {
 }
 
 /// A command between MULTI and EXEC.
-pub struct Queued {
+pub struct QueuedCommand {
     /// Which.
-    pub entry: &'static Entry,
+    pub entry: &'static CommandEntry,
     /// With which arguments.
     pub args: OwnedArgs,
 }
@@ -90,7 +90,7 @@ pub struct Queued {
 #[derive(Default)]
 pub struct Multi {
     /// What EXEC will run.
-    pub queued: Vec<Queued>,
+    pub queued: Vec<QueuedCommand>,
     /// Bytes those commands hold.
     pub bytes: usize,
     /// The database that a queued SELECT leads to; kept for limited users only.
@@ -102,13 +102,13 @@ pub struct Multi {
 impl Multi {
     /// Bytes it takes in all.
     pub fn held_bytes(&self) -> usize {
-        self.bytes + self.queued.capacity() * size_of::<Queued>()
+        self.bytes + self.queued.capacity() * size_of::<QueuedCommand>()
     }
 }
 
 /// A connection's own counts; its thread copies them to its info once a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Usage {
+pub struct SessionUsage {
     /// Commands run.
     pub commands: u64,
     /// Id of the last command's entry, or `u32::MAX`.
@@ -119,9 +119,9 @@ pub struct Usage {
     pub output_bytes: u64,
 }
 
-impl Default for Usage {
-    fn default() -> Usage {
-        Usage { commands: 0, last_command: u32::MAX, input_bytes: 0, output_bytes: 0 }
+impl Default for SessionUsage {
+    fn default() -> SessionUsage {
+        SessionUsage { commands: 0, last_command: u32::MAX, input_bytes: 0, output_bytes: 0 }
     }
 }
 
@@ -164,9 +164,9 @@ pub struct Session {
     /// Set while it waits for a key or for time to pass; a server command may set it to wait for time.
     pub blocked: Option<BlockedState>,
     /// Since when it waits for a shard, or for the turn's end.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingClient>,
     /// Set while it gets a long answer in slices.
-    pub reading: Option<Box<Reading>>,
+    pub reading: Option<Box<LongRead>>,
     /// Receives every command (MONITOR).
     pub is_monitor: bool,
     /// The reply of the command it waits for is not to be sent (CLIENT REPLY).
@@ -176,14 +176,14 @@ pub struct Session {
     /// Its number in the tables of what clients have read, since it has tracked for the first time.
     pub reader: Option<Reader>,
     /// How it tracks keys for a cache of its own, if it does.
-    pub tracking: Option<Box<Tracking>>,
+    pub tracking: Option<Box<ClientTracking>>,
     /// The way to it past its thread, since it has tracked for the first time.
     pub direct_push: Option<Arc<DirectPush>>,
     /// Messages that follow the reply of the command that runs: those it published to itself, and those that come while
     /// it gets a long answer.
     pub own_messages: Vec<u8>,
     /// The copy it wants, or gets (SYNC).
-    pub copy: Option<Box<Wish>>,
+    pub copy: Option<Box<CopyWish>>,
     /// It reads from replicas of a cluster (READONLY).
     pub reads_replica: bool,
     /// The migration whose source it is, and the attempt: keys of its slots, which are arriving, are this client's to write.
@@ -193,7 +193,7 @@ pub struct Session {
     /// Names of fields for the hashes it is about to send; nothing for most clients.
     pub fieldsets: Option<Box<Fieldsets>>,
     /// What CLIENT LIST counts.
-    pub usage: Usage,
+    pub usage: SessionUsage,
     /// It has run a command that may show data, as far as was looked at.
     pub has_asked: bool,
     /// Commands that it had run when that was looked at last.
@@ -202,7 +202,7 @@ pub struct Session {
 
 impl Session {
     /// Returns true if `entry` is EXEC and one of the queued commands is as `is` says.
-    pub fn queues(&self, entry: &Entry, is: fn(&Entry) -> bool) -> bool {
+    pub fn queues(&self, entry: &CommandEntry, is: fn(&CommandEntry) -> bool) -> bool {
         let queued = self.multi.as_ref().map_or(&[][..], |multi| &multi.queued);
         entry.spec.has(Marks::RUNS_QUEUE) && queued.iter().any(|one| is(one.entry))
     }
@@ -245,7 +245,7 @@ impl Session {
             import: None,
             asks_left: 0,
             fieldsets: None,
-            usage: Usage::default(),
+            usage: SessionUsage::default(),
             has_asked: false,
             looked_commands: 0,
         }
@@ -326,7 +326,7 @@ impl ClientInfo {
         let own = session.tracking.as_deref();
         let redirect = own.map_or(-1, |own| own.redirect.map_or(0, |id| id as i64));
         self.redirect.store(redirect, Relaxed);
-        self.is_broadcast.store(own.is_some_and(|own| own.mode == Mode::Broadcast), Relaxed);
+        self.is_broadcast.store(own.is_some_and(|own| own.mode == TrackingMode::Broadcast), Relaxed);
         self.is_redirect_broken.store(own.is_some_and(|own| own.is_broken), Relaxed);
     }
 }

@@ -12,7 +12,7 @@ use darter_command::slot_usage::SlotUsage;
 use darter_latch::{Cell, Mailbox};
 use darter_reactor::{Socket, Token, Waker};
 use darter_replica::shared_bytes::SharedBytes;
-use darter_txn::{Part, Router};
+use darter_txn::{Router, ShardPart};
 
 use crate::acl::Acl;
 use crate::clients::ClientInfo;
@@ -23,23 +23,23 @@ use crate::idling::Idling;
 use crate::job::{Job, Shards};
 use crate::journal::Journal;
 use crate::journal::waitaof::SyncWaiters;
-use crate::limit::Limit;
+use crate::limit::MemoryLimit;
 use crate::memcached;
 use crate::migrate::Migrations;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::protocol::ListenerKind;
-use crate::pubsub::{Directory, Message};
+use crate::pubsub::{ChannelDirectory, Message};
 use crate::registry::Registry;
 use crate::replication::group::FailoverGroup;
 use crate::scripts::Scripts;
 use crate::snapshot::Snapshots;
 use crate::stats::ThreadStats;
-use crate::tracking::{Invalidation, Table};
+use crate::tracking::{Invalidation, TrackingTable};
 use darter_config::Settings;
 
 /// A shard behind its ownership word.
-pub type ShardCell = Cell<Part, Job>;
+pub type ShardCell = Cell<ShardPart, Job>;
 const _: () = assert!(
     ShardCell::DATA_AT + darter_store::HOT_BYTES <= 128,
     "two lines, of which the word is in the first"
@@ -291,7 +291,7 @@ pub struct Shared {
     /// Last sight of each shard.
     pub shard_stats: Vec<Mutex<ShardStats>>,
     /// How much memory there may be.
-    pub limit: Limit,
+    pub limit: MemoryLimit,
     /// How long values have been moved together in any shard, by the second.
     pub tidying: DurationCounter,
     /// The most bytes of all shards together that housekeeping ever saw.
@@ -301,9 +301,9 @@ pub struct Shared {
     /// Commands wait (CLIENT PAUSE).
     pub pause: Pause,
     /// Which threads have subscribers to what.
-    pub pubsub: Directory,
+    pub pubsub: ChannelDirectory,
     /// Which clients have read which keys.
-    pub tracking: Table,
+    pub tracking: TrackingTable,
     /// The append-only journal.
     pub journal: Journal,
     /// Clients that wait for a sync of it.
@@ -329,7 +329,7 @@ pub struct Shared {
     /// Events that took long.
     pub latency: Mutex<crate::report::latency::Monitor>,
     /// Samples of what happens per second.
-    pub history: Mutex<crate::report::rates::History>,
+    pub history: Mutex<crate::report::rates::RateHistory>,
     /// Bytes the process took before there was data.
     pub startup_bytes: AtomicU64,
     /// Version of the settings that thread 0 listens by.
@@ -415,7 +415,7 @@ impl Shared {
     }
 
     /// Looks into the parts that the caller holds, and those that are free right now.
-    fn each_part(&self, mut held: Option<&mut Shards>, mut look: impl FnMut(u16, &mut Part)) {
+    fn each_part(&self, mut held: Option<&mut Shards>, mut look: impl FnMut(u16, &mut ShardPart)) {
         for cell in self.cells {
             let id = cell.id();
             if let Some(part) = held.as_deref_mut().and_then(|held| held.get_mut(id)) {
@@ -479,7 +479,7 @@ impl Shared {
 
 impl ShardStats {
     /// Looks at a part that is held.
-    pub fn of(part: &Part) -> ShardStats {
+    pub fn of(part: &ShardPart) -> ShardStats {
         let shard = &part.shard;
         let dbs = 0..shard.dbs_len();
         ShardStats {

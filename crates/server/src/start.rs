@@ -15,8 +15,8 @@ use darter_persist::files::Disk;
 use darter_reactor::signal::Signals;
 use darter_reactor::{DriverChoice, Reactor, cpu};
 use darter_store::Shard;
-use darter_txn::readers::Totals;
-use darter_txn::{Part, Router};
+use darter_txn::readers::ReaderTotals;
+use darter_txn::{Router, ShardPart};
 
 use crate::acl::Acl;
 use crate::command_log::CommandLogs;
@@ -26,12 +26,12 @@ use crate::hot_keys::HotKeys;
 use crate::idling::Idling;
 use crate::journal::Journal;
 use crate::journal::waitaof::SyncWaiters;
-use crate::limit::Limit;
+use crate::limit::MemoryLimit;
 use crate::listening::Patience;
 use crate::migrate::Migrations;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
-use crate::pubsub::Directory;
+use crate::pubsub::ChannelDirectory;
 use crate::registry::Registry;
 use crate::replication::group;
 use crate::replication::group::FailoverGroup;
@@ -44,7 +44,7 @@ use crate::snapshot::beginning::{self, Beginning};
 use crate::snapshot::folder;
 use crate::stats::ThreadStats;
 use crate::tls::Entrance;
-use crate::tracking::Table;
+use crate::tracking::TrackingTable;
 use crate::worker::Worker;
 use darter_config::{ClusterMode, Live, Settings};
 
@@ -232,13 +232,13 @@ pub fn build_hashed(
         next_client_id: AtomicU64::new(1),
         idling: Idling::default(),
         shard_stats: (0..shards).map(|_| Mutex::new(ShardStats::default())).collect(),
-        limit: Limit::new(shards),
+        limit: MemoryLimit::new(shards),
         tidying: DurationCounter::default(),
         memory_peak_bytes: AtomicU64::new(0),
         monitors: Monitors::default(),
         pause: Pause::default(),
-        pubsub: Directory::default(),
-        tracking: Table::new(totals),
+        pubsub: ChannelDirectory::default(),
+        tracking: TrackingTable::new(totals),
         journal: Journal::new(Disk, threads),
         sync_waiters: SyncWaiters::default(),
         is_stopping: AtomicBool::new(false),
@@ -279,7 +279,7 @@ fn make_cells(
     shards: usize,
     router: &Router,
     seeds: &mut Rng,
-) -> io::Result<(Vec<ShardCell>, Vec<Arc<Totals>>)> {
+) -> io::Result<(Vec<ShardCell>, Vec<Arc<ReaderTotals>>)> {
     let (mut cells, mut totals) = (Vec::with_capacity(shards), Vec::with_capacity(shards));
     let reserve_bytes = rlimits::shard_bytes(shards).map_err(io::Error::other)?;
     if let Some(bytes) = reserve_bytes {
@@ -300,7 +300,7 @@ fn make_cells(
         }
         // Four million tokens a second, no two alike, none of an earlier process again, all exact in a double.
         shard.start_cas(((crate::clock::unix_ms() / 1000) << 22) + id as u64, shards as u64);
-        let part = Part::new(shard, hasher);
+        let part = ShardPart::new(shard, hasher);
         totals.push(part.readers.totals().clone());
         cells.push(Cell::new(id as u16, part));
     }

@@ -5,10 +5,10 @@
 
 use darter_command::{Keys, Rarity, Reach};
 
-use crate::registry::{Registry, Run};
+use crate::registry::{Registry, RunKind};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token<'a> {
+enum LuaToken<'a> {
     Name(&'a [u8]),
     /// A string without escapes.
     Text(&'a [u8]),
@@ -23,12 +23,12 @@ enum Token<'a> {
 /// Whether every command that `code` can call has only keys that are elements of `KEYS`.
 pub fn is_contained(registry: &Registry, code: &[u8]) -> bool {
     let Some(tokens) = tokens_of(code) else { return false };
-    let source = Source { registry, tokens: &tokens, depths: depths_of(&tokens) };
+    let source = KeySource { registry, tokens: &tokens, depths: depths_of(&tokens) };
     source.is_contained()
 }
 
 /// Splits the source; `None` for what is not looked through: long strings, long comments, escapes.
-fn tokens_of(code: &[u8]) -> Option<Vec<Token<'_>>> {
+fn tokens_of(code: &[u8]) -> Option<Vec<LuaToken<'_>>> {
     let mut tokens = Vec::new();
     let mut rest = code;
     while let Some(&first) = rest.first() {
@@ -44,28 +44,28 @@ fn tokens_of(code: &[u8]) -> Option<Vec<Token<'_>>> {
                 if rest[1 + len] != first {
                     return None;
                 }
-                tokens.push(Token::Text(&rest[1..=len]));
+                tokens.push(LuaToken::Text(&rest[1..=len]));
                 len + 2
             }
             _ if first.is_ascii_digit() => {
-                tokens.push(Token::Number);
+                tokens.push(LuaToken::Number);
                 rest.iter().take_while(|byte| is_word(byte) || **byte == b'.').count()
             }
             _ if is_word(&first) => {
                 let len = rest.iter().take_while(|byte| is_word(byte)).count();
-                tokens.push(Token::Name(&rest[..len]));
+                tokens.push(LuaToken::Name(&rest[..len]));
                 len
             }
             _ if rest.starts_with(b"...") => {
-                tokens.push(Token::Rest);
+                tokens.push(LuaToken::Rest);
                 3
             }
             _ if [&b"=="[..], b"~=", b"<=", b">=", b".."].iter().any(|two| rest.starts_with(two)) => {
-                tokens.push(Token::Operator);
+                tokens.push(LuaToken::Operator);
                 2
             }
             _ if first.is_ascii_graphic() => {
-                tokens.push(Token::Sign(first));
+                tokens.push(LuaToken::Sign(first));
                 1
             }
             _ => return None,
@@ -76,22 +76,22 @@ fn tokens_of(code: &[u8]) -> Option<Vec<Token<'_>>> {
 }
 
 /// How many brackets of any kind are open before each token.
-fn depths_of(tokens: &[Token<'_>]) -> Vec<usize> {
+fn depths_of(tokens: &[LuaToken<'_>]) -> Vec<usize> {
     let mut depth = 0usize;
     let mut depths = Vec::with_capacity(tokens.len());
     for token in tokens {
-        if matches!(token, Token::Sign(b')' | b'}' | b']')) {
+        if matches!(token, LuaToken::Sign(b')' | b'}' | b']')) {
             depth = depth.saturating_sub(1);
         }
         depths.push(depth);
-        depth += usize::from(matches!(token, Token::Sign(b'(' | b'{' | b'[')));
+        depth += usize::from(matches!(token, LuaToken::Sign(b'(' | b'{' | b'[')));
     }
     depths
 }
 
-struct Source<'a> {
+struct KeySource<'a> {
     registry: &'a Registry,
-    tokens: &'a [Token<'a>],
+    tokens: &'a [LuaToken<'a>],
     depths: Vec<usize>,
 }
 
@@ -109,60 +109,60 @@ const HARMLESS: &[&[u8]] = &[
     b"LOG_WARNING",
 ];
 
-impl<'a> Source<'a> {
-    fn at(&self, at: usize) -> Option<Token<'a>> {
+impl<'a> KeySource<'a> {
+    fn at(&self, at: usize) -> Option<LuaToken<'a>> {
         self.tokens.get(at).copied()
     }
 
-    fn before(&self, at: usize) -> Option<Token<'a>> {
+    fn before(&self, at: usize) -> Option<LuaToken<'a>> {
         at.checked_sub(1).and_then(|at| self.at(at))
     }
 
     fn is_contained(&self) -> bool {
         (0..self.tokens.len()).all(|at| match self.tokens[at] {
             // Statements within brackets would look like expressions.
-            Token::Name(b"function") => self.depths[at] == 0,
-            Token::Name(b"_G" | b"load" | b"loadstring" | b"dragonfly") => false,
-            Token::Name(b"redis" | b"server") => self.is_fine_call(at),
-            Token::Name(b"KEYS") => self.is_fine_use_of_keys(at),
+            LuaToken::Name(b"function") => self.depths[at] == 0,
+            LuaToken::Name(b"_G" | b"load" | b"loadstring" | b"dragonfly") => false,
+            LuaToken::Name(b"redis" | b"server") => self.is_fine_call(at),
+            LuaToken::Name(b"KEYS") => self.is_fine_use_of_keys(at),
             _ => true,
         })
     }
 
     /// `KEYS[...]` that is read, or `#KEYS`.
     fn is_fine_use_of_keys(&self, at: usize) -> bool {
-        if self.at(at + 1) != Some(Token::Sign(b'[')) {
-            return self.before(at) == Some(Token::Sign(b'#'));
+        if self.at(at + 1) != Some(LuaToken::Sign(b'[')) {
+            return self.before(at) == Some(LuaToken::Sign(b'#'));
         }
         let Some(close) = (at + 2..self.tokens.len()).find(|&close| self.depths[close] == self.depths[at])
         else {
             return false;
         };
         match self.at(close + 1) {
-            Some(Token::Sign(b'=')) => false,
-            Some(Token::Sign(b',')) if self.depths[at] == 0 => {
-                matches!(self.before(at), Some(Token::Sign(b'=') | Token::Name(b"return")))
+            Some(LuaToken::Sign(b'=')) => false,
+            Some(LuaToken::Sign(b',')) if self.depths[at] == 0 => {
+                matches!(self.before(at), Some(LuaToken::Sign(b'=') | LuaToken::Name(b"return")))
             }
             _ => true,
         }
     }
 
     fn is_fine_call(&self, at: usize) -> bool {
-        if self.at(at + 1) != Some(Token::Sign(b'.')) {
+        if self.at(at + 1) != Some(LuaToken::Sign(b'.')) {
             return false;
         }
         match self.at(at + 2) {
-            Some(Token::Name(b"call" | b"pcall" | b"acall" | b"apcall")) => {
-                self.at(at + 3) == Some(Token::Sign(b'(')) && self.is_fine_command(at + 4)
+            Some(LuaToken::Name(b"call" | b"pcall" | b"acall" | b"apcall")) => {
+                self.at(at + 3) == Some(LuaToken::Sign(b'(')) && self.is_fine_command(at + 4)
             }
-            Some(Token::Name(name)) => HARMLESS.contains(&name),
+            Some(LuaToken::Name(name)) => HARMLESS.contains(&name),
             _ => false,
         }
     }
 
     /// Whether the command whose words begin at token `start` has only named keys.
     fn is_fine_command(&self, start: usize) -> bool {
-        let Some(Token::Text(name)) = self.at(start) else { return false };
+        let Some(LuaToken::Text(name)) = self.at(start) else { return false };
         let Some(words) = self.words(start) else { return false };
         if words.first().is_none_or(|word| word.len() != 1) {
             return false;
@@ -170,10 +170,11 @@ impl<'a> Source<'a> {
         let Some(entry) = self.registry.find(name).filter(|entry| entry.subs.is_empty()) else {
             return false;
         };
-        if matches!(entry.run, Run::Server(_)) {
+        if matches!(entry.run, RunKind::Server(_)) {
             return true;
         }
-        let (Run::Data(_), Reach::Keys | Reach::Linked(_, Rarity::Seldom)) = (entry.run, entry.spec.reach)
+        let (RunKind::Data(_), Reach::Keys | Reach::Linked(_, Rarity::Seldom)) =
+            (entry.run, entry.spec.reach)
         else {
             return false;
         };
@@ -184,7 +185,8 @@ impl<'a> Source<'a> {
         };
         // The last word of a call may stand for any number of values.
         let is_open = words.last().is_some_and(|word| {
-            word.iter().any(|token| matches!(token, Token::Rest | Token::Sign(b'(') | Token::Name(b"end")))
+            word.iter()
+                .any(|token| matches!(token, LuaToken::Rest | LuaToken::Sign(b'(') | LuaToken::Name(b"end")))
         });
         let end = match usize::try_from(last) {
             Ok(last) => last + 1,
@@ -195,13 +197,13 @@ impl<'a> Source<'a> {
     }
 
     /// The words of a call as tokens, from `start` to the bracket that ends it.
-    fn words(&self, start: usize) -> Option<Vec<&'a [Token<'a>]>> {
+    fn words(&self, start: usize) -> Option<Vec<&'a [LuaToken<'a>]>> {
         let depth = *self.depths.get(start)?;
         let mut words = Vec::new();
         let mut begin = start;
         for at in start..self.tokens.len() {
             let is_end = self.depths[at] < depth;
-            if is_end || (self.depths[at] == depth && self.tokens[at] == Token::Sign(b',')) {
+            if is_end || (self.depths[at] == depth && self.tokens[at] == LuaToken::Sign(b',')) {
                 words.push(&self.tokens[begin..at]);
                 begin = at + 1;
             }
@@ -212,12 +214,15 @@ impl<'a> Source<'a> {
         None
     }
 
-    fn is_key(&self, word: &[Token<'_>]) -> bool {
+    fn is_key(&self, word: &[LuaToken<'_>]) -> bool {
         match word {
-            [Token::Name(b"KEYS"), Token::Sign(b'['), Token::Number | Token::Name(_), Token::Sign(b']')] => {
-                true
-            }
-            [Token::Name(name)] => self.is_alias(name),
+            [
+                LuaToken::Name(b"KEYS"),
+                LuaToken::Sign(b'['),
+                LuaToken::Number | LuaToken::Name(_),
+                LuaToken::Sign(b']'),
+            ] => true,
+            [LuaToken::Name(name)] => self.is_alias(name),
             _ => false,
         }
     }
@@ -227,8 +232,8 @@ impl<'a> Source<'a> {
         let mut definitions = 0;
         for at in 0..self.tokens.len() {
             match self.tokens[at] {
-                Token::Name(b"function") => return false,
-                Token::Name(found) if found == name => {}
+                LuaToken::Name(b"function") => return false,
+                LuaToken::Name(found) if found == name => {}
                 _ => continue,
             }
             if self.defines_alias(at) {
@@ -236,9 +241,9 @@ impl<'a> Source<'a> {
                 continue;
             }
             let is_target = self.depths[at] == 0
-                && (self.before(at) == Some(Token::Sign(b','))
-                    || matches!(self.at(at + 1), Some(Token::Sign(b',' | b'='))));
-            if is_target || matches!(self.before(at), Some(Token::Name(b"local" | b"for"))) {
+                && (self.before(at) == Some(LuaToken::Sign(b','))
+                    || matches!(self.at(at + 1), Some(LuaToken::Sign(b',' | b'='))));
+            if is_target || matches!(self.before(at), Some(LuaToken::Name(b"local" | b"for"))) {
                 return false;
             }
         }
@@ -247,15 +252,15 @@ impl<'a> Source<'a> {
 
     /// `local name = KEYS[n]` and the end of the statement.
     fn defines_alias(&self, at: usize) -> bool {
-        let is_head = self.before(at) == Some(Token::Name(b"local"))
-            && self.at(at + 1) == Some(Token::Sign(b'='))
-            && self.at(at + 2) == Some(Token::Name(b"KEYS"))
-            && self.at(at + 3) == Some(Token::Sign(b'['))
-            && matches!(self.at(at + 4), Some(Token::Number | Token::Name(_)))
-            && self.at(at + 5) == Some(Token::Sign(b']'));
+        let is_head = self.before(at) == Some(LuaToken::Name(b"local"))
+            && self.at(at + 1) == Some(LuaToken::Sign(b'='))
+            && self.at(at + 2) == Some(LuaToken::Name(b"KEYS"))
+            && self.at(at + 3) == Some(LuaToken::Sign(b'['))
+            && matches!(self.at(at + 4), Some(LuaToken::Number | LuaToken::Name(_)))
+            && self.at(at + 5) == Some(LuaToken::Sign(b']'));
         let ends = match self.at(at + 6) {
-            None | Some(Token::Sign(b';')) => true,
-            Some(Token::Name(word)) => word != b"or" && word != b"and",
+            None | Some(LuaToken::Sign(b';')) => true,
+            Some(LuaToken::Name(word)) => word != b"or" && word != b"and",
             _ => false,
         };
         is_head && ends

@@ -9,7 +9,7 @@ use crate::sync::lock;
 
 /// What a subscription names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SubscriptionKind {
     /// A channel.
     Channel,
     /// Every channel that a glob pattern matches.
@@ -18,7 +18,7 @@ pub enum Kind {
     Shard,
 }
 
-impl Kind {
+impl SubscriptionKind {
     /// Its place in arrays with one entry a kind.
     pub const fn index(self) -> usize {
         self as usize
@@ -39,7 +39,7 @@ const SUBSCRIPTION_BYTES: usize = 64;
 
 impl Subscriptions {
     /// Adds a name; false when it is there already.
-    pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
+    pub fn add(&mut self, kind: SubscriptionKind, name: &[u8]) -> bool {
         let names = &mut lock(&self.names)[kind.index()];
         let is_new = !names.contains(name) && names.insert(name.into());
         self.bytes += usize::from(is_new) * (name.len() + SUBSCRIPTION_BYTES);
@@ -47,7 +47,7 @@ impl Subscriptions {
     }
 
     /// Removes a name; false when it is not there.
-    pub fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
+    pub fn remove(&mut self, kind: SubscriptionKind, name: &[u8]) -> bool {
         let was_there = lock(&self.names)[kind.index()].remove(name);
         self.bytes -= usize::from(was_there) * (name.len() + SUBSCRIPTION_BYTES);
         was_there
@@ -59,22 +59,22 @@ impl Subscriptions {
     }
 
     /// Whether a name is there.
-    pub fn has(&self, kind: Kind, name: &[u8]) -> bool {
+    pub fn has(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
         lock(&self.names)[kind.index()].contains(name)
     }
 
     /// All names of a kind. Cost: a copy of them.
-    pub fn names(&self, kind: Kind) -> Vec<Box<[u8]>> {
+    pub fn names(&self, kind: SubscriptionKind) -> Vec<Box<[u8]>> {
         lock(&self.names)[kind.index()].iter().cloned().collect()
     }
 
     /// Whether `is_so` for every name of a kind.
-    pub fn all(&self, kind: Kind, is_so: impl Fn(&[u8]) -> bool) -> bool {
+    pub fn all(&self, kind: SubscriptionKind, is_so: impl Fn(&[u8]) -> bool) -> bool {
         lock(&self.names)[kind.index()].iter().all(|name| is_so(name))
     }
 
     /// Number of names of a kind.
-    pub fn len(&self, kind: Kind) -> usize {
+    pub fn len(&self, kind: SubscriptionKind) -> usize {
         lock(&self.names)[kind.index()].len()
     }
 

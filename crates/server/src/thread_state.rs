@@ -9,8 +9,8 @@ use darter_base::rng::Rng;
 use darter_command::Env;
 use darter_reactor::Token;
 use darter_reactor::signal::Signals;
-use darter_script::Kind;
-use darter_store::evict::Order;
+use darter_script::ScriptKind;
+use darter_store::evict::EvictionOrder;
 
 pub use crate::clock::unix_ms;
 use crate::command_log::large::Large;
@@ -25,8 +25,8 @@ use crate::script_run::Interpreter;
 use crate::shared::Shared;
 use crate::snapshot::schedule;
 use crate::stats::ThreadStats;
-use crate::tls::Scratch;
-use darter_config::{ClusterMode, Live, Policy, Watch};
+use crate::tls::TlsScratch;
+use darter_config::{ClusterMode, EvictionPolicy, Live, SettingsWatch};
 
 /// A thread's own copy of what commands read, refreshed each turn.
 pub struct ThreadState {
@@ -37,7 +37,7 @@ pub struct ThreadState {
     pub thread: u16,
     /// The settings in force.
     pub live: Arc<Live>,
-    watch: Watch,
+    watch: SettingsWatch,
     /// The part of them that data commands read.
     pub env: Env,
     /// Number of databases.
@@ -73,7 +73,7 @@ pub struct ThreadState {
     /// Some connection of this thread may wait with a script or an EXEC.
     pub has_waiting: bool,
     /// What some thread runs for too long.
-    pub busy: Option<Kind>,
+    pub busy: Option<ScriptKind>,
     /// Its Lua.
     pub lua: Interpreter,
     /// Connections whose next command may run a script, which waits until the reactor is at hand.
@@ -95,9 +95,9 @@ pub struct ThreadState {
     /// Bytes of long outputs that may still be sent in this turn.
     pub send_left: usize,
     /// Buffers for encrypted connections.
-    pub tls: Scratch,
+    pub tls: TlsScratch,
     /// What MGET and MSET use again.
-    pub many: Option<Box<multi_key::Scratch>>,
+    pub many: Option<Box<multi_key::MultiKeyScratch>>,
     /// The map of the cluster, as this thread routes by it.
     pub cluster: ClusterView,
     /// Chance for what no shard does.
@@ -121,7 +121,7 @@ impl ThreadState {
             thread,
             env: env_of(&live),
             dbs_len: live.dbnum as usize,
-            watch: Watch::new(&shared.settings),
+            watch: SettingsWatch::new(&shared.settings),
             large: Large::new(&live),
             now_ms: unix_ms(),
             frozen: None,
@@ -149,7 +149,7 @@ impl ThreadState {
             client_bytes_max: 0,
             recounted: Instant::now(),
             send_left: 0,
-            tls: Scratch::default(),
+            tls: TlsScratch::default(),
             many: None,
             cluster: ClusterView::new(&shared.cluster, &shared.settings.live().cluster),
             rng: Rng::new(u64::from(thread)),
@@ -291,8 +291,11 @@ fn env_of(live: &Live) -> Env {
         slot_usage: None,
         import_mode: live.import_mode,
         restored_versions: live.persistence.restored_versions,
-        policy_is_lfu: matches!(live.maxmemory_policy, Policy::AllKeysLfu | Policy::VolatileLfu),
+        policy_is_lfu: matches!(
+            live.maxmemory_policy,
+            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu
+        ),
         policy_counts_uses: live.maxmemory > 0
-            && limit::rule(live).is_some_and(|rule| rule.order == Order::LeastUsed),
+            && limit::rule(live).is_some_and(|rule| rule.order == EvictionOrder::LeastUsed),
     }
 }

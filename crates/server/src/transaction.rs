@@ -22,16 +22,16 @@ use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::nested::{Nested, Within};
 use crate::engine::origin::ChangedBy;
 use crate::engine::{admit, commit, lease, plan};
-use crate::exec::{self, Call, Ran};
-use crate::job::{Body, Shards};
-use crate::registry::{RowId, Run};
+use crate::exec::{self, CommandCall, Ran};
+use crate::job::{JobBody, Shards};
+use crate::registry::{RowId, RunKind};
 use crate::script_run;
-use crate::session::{Gate, Multi, Queued, Session};
-use crate::stats::Weight;
+use crate::session::{Gate, Multi, QueuedCommand, Session};
+use crate::stats::SampleWeight;
 use crate::thread_state::ThreadState;
 
 /// The body of a command that starts or ends a transaction.
-pub type TxnRun = fn(&mut ThreadState, Call<'_>, &ClientInfo, Args<'_>) -> Ran;
+pub type TxnRun = fn(&mut ThreadState, CommandCall<'_>, &ClientInfo, Args<'_>) -> Ran;
 
 /// The body of a row of [`FAMILY`].
 pub fn body(id: RowId) -> TxnRun {
@@ -94,7 +94,7 @@ pub const FAMILY: &[(Spec, TxnRun)] = &[
     ),
 ];
 
-fn multi(local: &mut ThreadState, mut call: Call<'_>, _: &ClientInfo, _: Args<'_>) -> Ran {
+fn multi(local: &mut ThreadState, mut call: CommandCall<'_>, _: &ClientInfo, _: Args<'_>) -> Ran {
     if call.session.multi.is_some() {
         return fail(local, &mut call, "ERR MULTI calls can not be nested");
     }
@@ -105,7 +105,7 @@ fn multi(local: &mut ThreadState, mut call: Call<'_>, _: &ClientInfo, _: Args<'_
 }
 
 /// Answers the command that runs, which is the connection's last one, with an error.
-fn fail(local: &ThreadState, call: &mut Call<'_>, line: &str) -> Ran {
+fn fail(local: &ThreadState, call: &mut CommandCall<'_>, line: &str) -> Ran {
     // MULTI and WATCH have no place in a transaction: its EXEC will fail, as Valkey's does.
     if let Some(multi) = &mut call.session.multi {
         multi.is_broken = true;
@@ -118,44 +118,44 @@ fn fail(local: &ThreadState, call: &mut Call<'_>, line: &str) -> Ran {
     Ran::Done
 }
 
-fn exec(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
+fn exec(local: &mut ThreadState, mut call: CommandCall<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
     let Some(multi) = call.session.end_multi() else {
         return fail(local, &mut call, "ERR EXEC without MULTI");
     };
     if multi.is_broken {
         fail(local, &mut call, "EXECABORT Transaction discarded because of previous errors.");
-        return run_quietly(local, call, info, Body::Unwatch);
+        return run_quietly(local, call, info, JobBody::Unwatch);
     }
     if let Some(ran) = cluster_changes::run_queue(local, call.again(), info, &multi.queued) {
         return ran;
     }
     // Seen from outside, it is in MULTI until EXEC has ended.
     info.show_multi(Some(&multi));
-    run_or_post(local, call, info, Body::Exec(multi.queued))
+    run_or_post(local, call, info, JobBody::Exec(multi.queued))
 }
 
-fn discard(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
+fn discard(local: &mut ThreadState, mut call: CommandCall<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
     if call.session.end_multi().is_none() {
         return fail(local, &mut call, "ERR DISCARD without MULTI");
     }
     Reply::new(call.out, call.session.resp3).ok();
-    run_quietly(local, call, info, Body::Unwatch)
+    run_quietly(local, call, info, JobBody::Unwatch)
 }
 
-fn watch(local: &mut ThreadState, mut call: Call<'_>, info: &ClientInfo, args: Args<'_>) -> Ran {
+fn watch(local: &mut ThreadState, mut call: CommandCall<'_>, info: &ClientInfo, args: Args<'_>) -> Ran {
     if call.session.multi.is_some() {
         return fail(local, &mut call, "ERR WATCH inside MULTI is not allowed");
     }
-    run_or_post(local, call, info, Body::Watch(args.to_owned()))
+    run_or_post(local, call, info, JobBody::Watch(args.to_owned()))
 }
 
-fn unwatch(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
+fn unwatch(local: &mut ThreadState, call: CommandCall<'_>, info: &ClientInfo, _: Args<'_>) -> Ran {
     Reply::new(call.out, call.session.resp3).ok();
-    run_quietly(local, call, info, Body::Unwatch)
+    run_quietly(local, call, info, JobBody::Unwatch)
 }
 
 /// Ends the watches; the reply has been written already.
-fn run_quietly(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, body: Body) -> Ran {
+fn run_quietly(local: &mut ThreadState, call: CommandCall<'_>, info: &ClientInfo, body: JobBody) -> Ran {
     if call.session.watched.is_empty() {
         call.session.watch_flag = WatchFlag::default();
         return Ran::Done;
@@ -171,7 +171,7 @@ pub fn forget(session: &mut Session) {
     session.watch_flag = WatchFlag::default();
 }
 
-fn run_or_post(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, mut body: Body) -> Ran {
+fn run_or_post(local: &mut ThreadState, call: CommandCall<'_>, info: &ClientInfo, mut body: JobBody) -> Ran {
     let mut wanted = locks_of(local, call.session, &body);
     let mut grant = loop {
         let grant = match lease::take(local, &wanted) {
@@ -193,27 +193,29 @@ fn run_or_post(local: &mut ThreadState, call: Call<'_>, info: &ClientInfo, mut b
     Ran::Done
 }
 
-fn locks_of(local: &mut ThreadState, session: &Session, body: &Body) -> LockSet {
+fn locks_of(local: &mut ThreadState, session: &Session, body: &JobBody) -> LockSet {
     let shared = local.shared;
     let router = &shared.router;
     let mut set = LockSet::new();
     match body {
-        Body::Exec(queued) => {
+        JobBody::Exec(queued) => {
             for q in queued {
                 match q.entry.run {
-                    Run::Script(way) => script_run::add_locks(local, q.entry, way, q.args.args(), &mut set),
+                    RunKind::Script(way) => {
+                        script_run::add_locks(local, q.entry, way, q.args.args(), &mut set)
+                    }
                     _ => plan::add_locks(&q.entry.spec, q.args.args(), router, &mut set),
                 }
             }
         }
-        Body::Watch(args) => {
+        JobBody::Watch(args) => {
             for key in args.args().tail(1).iter() {
                 set.add(router.shard_of(router.key(key).hash));
             }
         }
         _ => {}
     }
-    if !matches!(body, Body::Watch(_)) {
+    if !matches!(body, JobBody::Watch(_)) {
         for (_, key) in &session.watched {
             set.add(router.shard_of(router.key(key).hash));
         }
@@ -228,14 +230,14 @@ pub fn run_held(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    body: &mut Body,
+    body: &mut JobBody,
     out: &mut Vec<u8>,
 ) {
     let hold = LeaseTimer::begin();
     exec::pause_uses(grant, session.no_touch);
     local.frozen = None;
     match body {
-        Body::Exec(queued) => {
+        JobBody::Exec(queued) => {
             let is_clean = end_watches(local, session, grant);
             // The map may have changed while EXEC waited for its shards.
             let misrouted = match session.gate.has(Gate::CLUSTER) {
@@ -252,18 +254,18 @@ pub fn run_held(
                 Reply::new(out, session.resp3).null_array();
             }
         }
-        Body::Watch(args) => {
+        JobBody::Watch(args) => {
             begin_watches(local, session, grant, args.args().tail(1));
             info.show_watch(&session.watch_flag);
             Reply::new(out, session.resp3).ok();
         }
-        Body::Unwatch => {
+        JobBody::Unwatch => {
             end_watches(local, session, grant);
         }
-        Body::Script { entry, args } => {
+        JobBody::Script { entry, args } => {
             let (began, before) = (Instant::now(), out.len());
             let mut reply = Reply::new(out, session.resp3);
-            if let Run::Server(id) = entry.run {
+            if let RunKind::Server(id) = entry.run {
                 let mark = reply.len();
                 let held = Some(&mut *grant);
                 let mut caller = Caller { local, session, info, may_wait: false, held };
@@ -273,7 +275,7 @@ pub fn run_held(
             } else {
                 script_run::run_held(local, session, info, grant, entry, args.args(), &mut reply);
             }
-            timing::note(local, info, entry, args.args(), began.elapsed(), Weight::One);
+            timing::note(local, info, entry, args.args(), began.elapsed(), SampleWeight::One);
             large::note_reply(local, session.id, entry, args.args(), out.len() - before);
             session.send_own_messages(out);
         }
@@ -333,7 +335,7 @@ fn run_queued(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    queued: &[Queued],
+    queued: &[QueuedCommand],
     out: &mut Vec<u8>,
 ) {
     let begins = local.journal.begin_group();
@@ -355,7 +357,7 @@ fn run_one(
     session: &mut Session,
     info: &ClientInfo,
     grant: &mut Shards,
-    queued: &Queued,
+    queued: &QueuedCommand,
     out: &mut Vec<u8>,
 ) {
     let (entry, args) = (queued.entry, queued.args.args());

@@ -2,10 +2,10 @@
 //!
 //! Called by the stages run and commit, and by the thread of a connection when its wait ends from outside.
 
-use darter_command::{Ctx, Fault, Flags, Marks, Spec, Wait};
+use darter_command::{BlockingWait, Ctx, Fault, Flags, Marks, Spec};
 use darter_engine::blocking::{self, Blocking};
 use darter_txn::waiters::Parked;
-use darter_txn::{LockSet, Part, ShardSet};
+use darter_txn::{LockSet, ShardPart, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::command_log::{large, timing};
@@ -15,14 +15,14 @@ use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
 use crate::job::Shards;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 use crate::shared::ThreadMessage;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tracking;
 
 /// A command that waits, as its ticket carries it.
-pub type Waiting = blocking::Waiting<Origin, &'static Entry>;
+pub type Waiting = blocking::BlockedKeys<Origin, &'static CommandEntry>;
 
 /// A connection's side of its wait.
 pub struct BlockedState {
@@ -48,7 +48,7 @@ impl Blocking for ThreadState {
     type Origin = Origin;
     type Effort = LeaseTimer;
 
-    fn spec(entry: &'static Entry) -> &'static Spec {
+    fn spec(entry: &'static CommandEntry) -> &'static Spec {
         &entry.spec
     }
 
@@ -128,7 +128,7 @@ fn run<'a>(
     only_key: Option<&'a [u8]>,
     out: &mut Vec<u8>,
 ) -> bool {
-    let Run::Data(body) = waiting.entry.run else { return false };
+    let RunKind::Data(body) = waiting.entry.run else { return false };
     let mut ctx = Ctx::new(set, &local.env, waiting.origin.db, local.live.dbnum as usize, local.now_ms, None);
     ctx.only_key = only_key;
     let mut reply = Reply::new(out, waiting.origin.resp3);
@@ -156,9 +156,9 @@ pub fn park(
     local: &ThreadState,
     grant: &mut Shards,
     origin: Origin,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: OwnedArgs,
-    wait: Wait,
+    wait: BlockingWait,
 ) -> BlockedState {
     BlockedState {
         ticket: Some(blocking::park(local, grant, origin, entry, args, &wait)),
@@ -169,13 +169,13 @@ pub fn park(
 }
 
 /// Number of keys that clients wait for, and of those that XREADGROUP waits for, which a deletion answers too.
-pub fn count(part: &Part) -> (usize, usize) {
+pub fn count(part: &ShardPart) -> (usize, usize) {
     let hears_of_end = |waiting: &Waiting| waiting.entry.spec.has(Marks::ENDS_WITH_KEY);
     part.waiters.count(|what| what.downcast_ref::<Waiting>().is_some_and(hears_of_end))
 }
 
 /// The command that waits.
-pub fn command_of(ticket: &Parked) -> Option<(&'static Entry, Args<'_>)> {
+pub fn command_of(ticket: &Parked) -> Option<(&'static CommandEntry, Args<'_>)> {
     waiting_of(ticket).map(|waiting| (waiting.entry, waiting.args()))
 }
 

@@ -16,17 +16,17 @@ use crate::clock::unix_ms;
 use crate::coalescing::{Coalescing, Received};
 use crate::conn::Conn;
 use crate::conn::output;
-use crate::conn::window::Window;
+use crate::conn::window::ConnWindow;
 use crate::cron::Cron;
 use crate::engine::cluster::{ClusterView, changes, role};
 use crate::engine::lease;
 use crate::event_loop::EventLoop;
-use crate::job::{Body, Job};
+use crate::job::{Job, JobBody};
 use crate::journal;
 use crate::journal::log::HeldFor;
 use crate::limit;
 use crate::listening::{Listening, Patience};
-use crate::long_reads::{self, Reading};
+use crate::long_reads::{self, LongRead};
 use crate::protocol::ListenerKind;
 use crate::pubsub::{self, Message};
 use crate::shared::{CloseScope, Shared, ThreadMessage, UnblockReason};
@@ -49,7 +49,7 @@ pub struct Worker {
     local: ThreadState,
     // Away only while it is lent to `local`.
     event_loop: Option<Box<EventLoop>>,
-    window: Window,
+    window: ConnWindow,
     /// Connections whose replies wait for the journal.
     held: Vec<Token>,
     /// Connections whose wait ends at a time, by that time and the client's id.
@@ -66,7 +66,7 @@ impl Worker {
         Worker {
             local: ThreadState::new(shared, thread),
             event_loop: Some(Box::new(EventLoop::new(reactor))),
-            window: Window::default(),
+            window: ConnWindow::default(),
             held: Vec::new(),
             deadlines: BTreeMap::new(),
             house: Cron::new(shared, thread),
@@ -413,20 +413,20 @@ impl Worker {
             return;
         }
         match job.body {
-            Body::Left { source, entry, args } => {
+            JobBody::Left { source, entry, args } => {
                 conn.session.waiting = None;
-                conn.session.reading = Some(Box::new(Reading::new(source, entry, args)));
+                conn.session.reading = Some(Box::new(LongRead::new(source, entry, args)));
                 mark_dirty(conn, dirty);
                 return;
             }
-            Body::Read { source, slice } => {
+            JobBody::Read { source, slice } => {
                 let is_done = long_reads::note_slice(local, conn, source, slice, job.reply.len());
                 if !is_done {
                     mark_dirty(conn, dirty);
                     return;
                 }
             }
-            Body::Keep { .. } => long_reads::note_kept(local, conn, job.reply.len()),
+            JobBody::Keep { .. } => long_reads::note_kept(local, conn, job.reply.len()),
             _ => {}
         }
         conn.is_stalled = false;
@@ -644,11 +644,11 @@ impl Worker {
                 }
                 readers_left -= 1;
                 let next = long_reads::go_on(local, conn);
-                if next == long_reads::Next::Done {
+                if next == long_reads::NextReadSlice::Done {
                     conn.is_stalled = false;
                     conn.resume(local, window);
                 }
-                if next != long_reads::Next::Wait && !conn.is_dirty {
+                if next != long_reads::NextReadSlice::Wait && !conn.is_dirty {
                     conn.is_dirty = true;
                     again.push(token);
                 }

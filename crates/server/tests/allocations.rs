@@ -8,7 +8,7 @@ use darter_config::{Settings, Startup};
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
-use darter_server::conn::window::Window;
+use darter_server::conn::window::ConnWindow;
 use darter_server::protocol::ListenerKind;
 use darter_server::protocol::Protocol;
 use darter_server::session::Session;
@@ -51,7 +51,7 @@ fn reading_and_overwriting_what_is_there_allocates_nothing() {
     let mut session = Session::new(1, ListenerKind::Main, false, shared.acl.default_user());
     session.protocol = Protocol::Resp;
     let mut conn = Conn::new(token, session, info);
-    let mut window = Window::default();
+    let mut window = ConnWindow::default();
 
     let value = "v".repeat(32);
     let other = "w".repeat(30);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use darter_server::registry::{Entry, Registry};
+use darter_server::registry::{CommandEntry, Registry};
 
 #[test]
 fn the_list_of_commands_is_what_the_registry_says() {
@@ -21,7 +21,7 @@ fn the_list_of_commands_is_what_the_registry_says() {
 }
 
 fn reference(registry: &Registry) -> String {
-    let mut groups: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, Vec<&CommandEntry>> = BTreeMap::new();
     for entry in registry.commands() {
         groups.entry(entry.spec.group.name()).or_default().push(entry);
     }
@@ -46,7 +46,7 @@ fn reference(registry: &Registry) -> String {
     out
 }
 
-fn row(out: &mut String, entry: &Entry) {
+fn row(out: &mut String, entry: &CommandEntry) {
     let spec = &entry.spec;
     let name = spec.name.replace('|', " ").to_uppercase();
     let syntax = spec.syntax.replace('|', "\\|").replace('<', "&lt;");

@@ -10,7 +10,7 @@ use darter_config::{Settings, Startup};
 use darter_reactor::{Config, DriverChoice, Reactor, Socket};
 use darter_server::clients::ClientInfo;
 use darter_server::conn::Conn;
-use darter_server::conn::window::Window;
+use darter_server::conn::window::ConnWindow;
 use darter_server::protocol::ListenerKind;
 use darter_server::session::Session;
 use darter_server::start;
@@ -20,7 +20,7 @@ use darter_server::thread_state::ThreadState;
 struct Peer {
     local: ThreadState,
     conn: Conn,
-    window: Window,
+    window: ConnWindow,
     _kept: (Reactor, UnixStream),
 }
 
@@ -40,7 +40,7 @@ impl Peer {
         Peer {
             local: ThreadState::new(shared, 0),
             conn: Conn::new(token, session, info),
-            window: Window::default(),
+            window: ConnWindow::default(),
             _kept: (reactor, other),
         }
     }

@@ -4,7 +4,7 @@
 
 use darter_slab::{Arena, Handle};
 
-use crate::Full;
+use crate::SketchFull;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 16 << 10;
@@ -25,9 +25,9 @@ pub struct Blocks {
 
 impl Blocks {
     /// `bytes` zeros. Fails if an arena cannot hold as many.
-    pub fn zeroed(bytes: u64) -> Result<Blocks, Full> {
+    pub fn zeroed(bytes: u64) -> Result<Blocks, SketchFull> {
         if bytes > BYTES_MAX {
-            return Err(Full);
+            return Err(SketchFull);
         }
         let blocks = bytes.div_ceil(BLOCK_BYTES as u64) as usize;
         Ok(Blocks { handles: vec![Handle::NONE; blocks], bytes, held: 0 })
@@ -59,8 +59,8 @@ impl Blocks {
 
     /// Block `block` for writing, created if it is missing.
     #[inline]
-    fn block_mut<'a>(&mut self, arena: &'a mut Arena, block: usize) -> Result<&'a mut [u8], Full> {
-        let handle = *self.handles.get(block).ok_or(Full)?;
+    fn block_mut<'a>(&mut self, arena: &'a mut Arena, block: usize) -> Result<&'a mut [u8], SketchFull> {
+        let handle = *self.handles.get(block).ok_or(SketchFull)?;
         if handle.is_none() {
             return self.make(arena, block);
         }
@@ -69,8 +69,8 @@ impl Blocks {
     }
 
     #[cold]
-    fn make<'a>(&mut self, arena: &'a mut Arena, block: usize) -> Result<&'a mut [u8], Full> {
-        let handle = arena.alloc(self.len_of(block)).ok_or(Full)?;
+    fn make<'a>(&mut self, arena: &'a mut Arena, block: usize) -> Result<&'a mut [u8], SketchFull> {
+        let handle = arena.alloc(self.len_of(block)).ok_or(SketchFull)?;
         arena.keep_none(handle);
         if let Some(place) = self.handles.get_mut(block) {
             *place = handle;
@@ -90,7 +90,7 @@ impl Blocks {
 
     /// Sets byte `at`. Fails if there is no room for its block.
     #[inline]
-    pub fn set_byte(&mut self, arena: &mut Arena, at: u64, value: u8) -> Result<(), Full> {
+    pub fn set_byte(&mut self, arena: &mut Arena, at: u64, value: u8) -> Result<(), SketchFull> {
         let within = at as usize & (BLOCK_BYTES - 1);
         let block = self.block_mut(arena, (at >> BLOCK_SHIFT) as usize)?;
         if let Some(byte) = block.get_mut(within) {
@@ -125,7 +125,7 @@ impl Blocks {
         arena: &mut Arena,
         cell: u64,
         value: [u8; N],
-    ) -> Result<(), Full> {
+    ) -> Result<(), SketchFull> {
         let at = cell * N as u64;
         let within = at as usize & (BLOCK_BYTES - 1);
         let block = self.block_mut(arena, (at >> BLOCK_SHIFT) as usize)?;
@@ -157,10 +157,10 @@ impl Blocks {
     }
 
     /// Writes `bytes` from `from` on; zeros make no block. Fails if they end past the end or there is no room.
-    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
-        let end = from.checked_add(bytes.len() as u64).ok_or(Full)?;
+    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), SketchFull> {
+        let end = from.checked_add(bytes.len() as u64).ok_or(SketchFull)?;
         if end > self.bytes {
-            return Err(Full);
+            return Err(SketchFull);
         }
         let (mut at, mut rest) = (from, bytes);
         while !rest.is_empty() {
@@ -232,7 +232,7 @@ pub(crate) fn write_across<'a>(
     arena: &mut Arena,
     mut from: u64,
     mut bytes: &[u8],
-) -> Result<(), Full> {
+) -> Result<(), SketchFull> {
     for blocks in all {
         if from < blocks.bytes {
             let n = usize::try_from(blocks.bytes - from).unwrap_or(usize::MAX).min(bytes.len());
@@ -243,7 +243,7 @@ pub(crate) fn write_across<'a>(
         }
         from -= blocks.bytes;
     }
-    if bytes.is_empty() { Ok(()) } else { Err(Full) }
+    if bytes.is_empty() { Ok(()) } else { Err(SketchFull) }
 }
 
 #[cfg(test)]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(blocks.parts(&arena, 16_380, 13).concat(), b"over the edge");
         assert_eq!(blocks.all(&arena).concat().len(), 40_000);
         assert_eq!(blocks.byte(&arena, 39_999), 7);
-        assert_eq!(blocks.write(&mut arena, 39_999, b"ab"), Err(Full));
+        assert_eq!(blocks.write(&mut arena, 39_999, b"ab"), Err(SketchFull));
         while !blocks.free_step(&mut arena, 1) {}
         assert_eq!(arena.used_bytes(), 0);
     }

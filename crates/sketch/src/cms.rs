@@ -5,7 +5,7 @@ use darter_slab::Arena;
 
 use crate::blocks::Blocks;
 use crate::murmur::murmur2;
-use crate::{Full, LoadFault};
+use crate::{SketchFull, SketchLoadFault};
 
 /// The version of the RDB form.
 pub const VERSION: u16 = 0;
@@ -42,7 +42,7 @@ pub fn bytes_of(width: u64, depth: u64) -> u64 {
 
 impl Cms {
     /// A sketch of zeros. Fails if it would fit no arena.
-    pub fn new(width: u64, depth: u64) -> Result<Cms, Full> {
+    pub fn new(width: u64, depth: u64) -> Result<Cms, SketchFull> {
         Ok(Cms { width, depth, count: 0, cells: Blocks::zeroed(bytes_of(width, depth))? })
     }
 
@@ -73,7 +73,7 @@ impl Cms {
 
     /// Adds `value` to an item's counters, which stop at their largest value; returns the new estimate. Fails if there
     /// is no room for the counters.
-    pub fn add(&mut self, arena: &mut Arena, item: &[u8], value: u64) -> Result<u32, Full> {
+    pub fn add(&mut self, arena: &mut Arena, item: &[u8], value: u64) -> Result<u32, SketchFull> {
         let step = u32::try_from(value).unwrap_or(u32::MAX);
         let mut least = u32::MAX;
         for row in 0..self.depth {
@@ -141,20 +141,24 @@ impl Cms {
     }
 
     /// Reads the output of [`Cms::save_root`]; cells are zero. Fails if these are not the fields of a sketch.
-    pub fn load_root(source: &mut dyn FieldSource) -> Result<Cms, LoadFault> {
+    pub fn load_root(source: &mut dyn FieldSource) -> Result<Cms, SketchLoadFault> {
         let (width, depth, count) = (source.unsigned()?, source.unsigned()?, source.unsigned()?);
         if width == 0 || depth == 0 {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         Ok(Cms { count, ..Cms::new(width, depth)? })
     }
 
     /// Reads the fields of an RDB file. Fails if they are not those of a sketch.
-    pub fn load(source: &mut dyn FieldSource, version: u16, arena: &mut Arena) -> Result<Cms, LoadFault> {
+    pub fn load(
+        source: &mut dyn FieldSource,
+        version: u16,
+        arena: &mut Arena,
+    ) -> Result<Cms, SketchLoadFault> {
         let mut cms = Cms::load_root(source)?;
         let bytes = source.string()?;
         if version > VERSION || bytes.len() as u64 != cms.bytes() {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         if let Err(full) = cms.cells.write(arena, 0, &bytes) {
             while !cms.free_step(arena, usize::MAX) {}
@@ -189,7 +193,7 @@ impl Cms {
     }
 
     /// Writes the output of [`Cms::read`]. Fails if it is too long or there is no room.
-    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
+    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), SketchFull> {
         self.cells.write(arena, from, bytes)
     }
 

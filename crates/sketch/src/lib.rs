@@ -21,35 +21,35 @@ pub use topk::TopK;
 
 /// The arena has no room, or the wanted size exceeds its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub struct SketchFull;
 
 /// A file or dump does not describe a valid value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Corrupt;
+pub struct CorruptSketch;
 
 /// The reason why a value could not be built from a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LoadFault {
+pub enum SketchLoadFault {
     /// The bytes do not describe a valid value.
     Corrupt,
     /// There is no room for the value.
     Full,
 }
 
-impl From<Corrupt> for LoadFault {
-    fn from(_: Corrupt) -> LoadFault {
-        LoadFault::Corrupt
+impl From<CorruptSketch> for SketchLoadFault {
+    fn from(_: CorruptSketch) -> SketchLoadFault {
+        SketchLoadFault::Corrupt
     }
 }
 
-impl From<Full> for LoadFault {
-    fn from(_: Full) -> LoadFault {
-        LoadFault::Full
+impl From<SketchFull> for SketchLoadFault {
+    fn from(_: SketchFull) -> SketchLoadFault {
+        SketchLoadFault::Full
     }
 }
 
-impl From<darter_base::fields::Malformed> for LoadFault {
-    fn from(_: darter_base::fields::Malformed) -> LoadFault {
-        LoadFault::Corrupt
+impl From<darter_base::fields::Malformed> for SketchLoadFault {
+    fn from(_: darter_base::fields::Malformed) -> SketchLoadFault {
+        SketchLoadFault::Corrupt
     }
 }

@@ -9,7 +9,7 @@ use darter_slab::Arena;
 
 use crate::blocks::Blocks;
 use crate::murmur::murmur2;
-use crate::{Full, LoadFault};
+use crate::{SketchFull, SketchLoadFault};
 
 /// The version of the RDB form.
 pub const VERSION: u16 = 0;
@@ -26,7 +26,7 @@ const ITEMS_MAX: u64 = 1 << 24;
 
 /// A row of the heap.
 #[derive(Clone, Debug, Default)]
-struct Row {
+struct TopkRow {
     item: Option<Box<[u8]>>,
     fingerprint: u32,
     count: u32,
@@ -40,14 +40,14 @@ pub struct TopK {
     decay: f64,
     cells: Blocks,
     // A heap by count, the smallest first; `k` rows.
-    heap: Vec<Row>,
+    heap: Vec<TopkRow>,
     item_bytes: usize,
     random: u64,
 }
 
 /// An item of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Listed<'a> {
+pub struct ListedItem<'a> {
     /// The item.
     pub item: &'a [u8],
     /// Its estimated count.
@@ -57,20 +57,20 @@ pub struct Listed<'a> {
 /// Bytes that a list takes at most when its counters are all used, without items.
 pub fn bytes_of(k: u32, width: u32, depth: u32) -> u64 {
     let cells = u64::from(width).saturating_mul(u64::from(depth)).saturating_mul(CELL_BYTES);
-    cells.saturating_add(u64::from(k) * size_of::<Row>() as u64)
+    cells.saturating_add(u64::from(k) * size_of::<TopkRow>() as u64)
 }
 
 impl TopK {
     /// An empty list; all of `k`, `width`, `depth` are above 0 and `decay` is in (0, 1]. Fails if it fits no arena.
-    pub fn new(k: u32, width: u32, depth: u32, decay: f64) -> Result<TopK, Full> {
+    pub fn new(k: u32, width: u32, depth: u32, decay: f64) -> Result<TopK, SketchFull> {
         let cells = u64::from(width).checked_mul(u64::from(depth)).and_then(|n| n.checked_mul(CELL_BYTES));
         if u64::from(k) > ITEMS_MAX {
-            return Err(Full);
+            return Err(SketchFull);
         }
-        let cells = Blocks::zeroed(cells.ok_or(Full)?)?;
+        let cells = Blocks::zeroed(cells.ok_or(SketchFull)?)?;
         let mut heap = Vec::new();
-        heap.try_reserve_exact(k as usize).map_err(|_| Full)?;
-        heap.resize(k as usize, Row::default());
+        heap.try_reserve_exact(k as usize).map_err(|_| SketchFull)?;
+        heap.resize(k as usize, TopkRow::default());
         let random = u64::from(k) << 32 ^ u64::from(width) << 8 ^ u64::from(depth);
         Ok(TopK { width, depth, decay, cells, heap, item_bytes: 0, random })
     }
@@ -106,7 +106,7 @@ impl TopK {
     }
 
     fn find(&self, item: &[u8], fingerprint: u32) -> Option<usize> {
-        let is_item = |row: &Row| row.fingerprint == fingerprint && row.item.as_deref() == Some(item);
+        let is_item = |row: &TopkRow| row.fingerprint == fingerprint && row.item.as_deref() == Some(item);
         self.heap.iter().rposition(is_item)
     }
 
@@ -131,7 +131,12 @@ impl TopK {
     }
 
     /// Counts `increment` occurrences of an item; returns the item that left the list for it. Fails if there is no room.
-    pub fn add(&mut self, arena: &mut Arena, item: &[u8], increment: u32) -> Result<Option<Box<[u8]>>, Full> {
+    pub fn add(
+        &mut self,
+        arena: &mut Arena,
+        item: &[u8],
+        increment: u32,
+    ) -> Result<Option<Box<[u8]>>, SketchFull> {
         let fingerprint = murmur2(item, FINGERPRINT_SEED);
         let mut most = 0;
         for row in 0..self.depth {
@@ -188,7 +193,7 @@ impl TopK {
 
     /// Moves a row down to the place of its count.
     fn sink(&mut self, mut at: usize) {
-        let count = |heap: &[Row], at: usize| heap.get(at).map(|row| row.count);
+        let count = |heap: &[TopkRow], at: usize| heap.get(at).map(|row| row.count);
         let own = count(&self.heap, at).unwrap_or(0);
         let start = at;
         while let Some(left) = count(&self.heap, 2 * at + 1) {
@@ -220,10 +225,10 @@ impl TopK {
     }
 
     /// The items with their counts, the most frequent first.
-    pub fn listed(&self) -> Vec<Listed<'_>> {
+    pub fn listed(&self) -> Vec<ListedItem<'_>> {
         let rows = self.heap.iter().filter(|row| row.count > 0);
-        let mut all: Vec<Listed<'_>> = rows
-            .map(|row| Listed { item: row.item.as_deref().unwrap_or_default(), count: row.count })
+        let mut all: Vec<ListedItem<'_>> = rows
+            .map(|row| ListedItem { item: row.item.as_deref().unwrap_or_default(), count: row.count })
             .collect();
         all.sort_by_key(|listed| std::cmp::Reverse(listed.count));
         all
@@ -261,27 +266,31 @@ impl TopK {
     }
 
     /// Reads the output of [`TopK::save_root`]; cells are zero. Fails if these are not the fields of a list.
-    pub fn load_root(source: &mut dyn FieldSource, arena: &mut Arena) -> Result<TopK, LoadFault> {
+    pub fn load_root(source: &mut dyn FieldSource, arena: &mut Arena) -> Result<TopK, SketchLoadFault> {
         TopK::load(source, ROOT, arena)
     }
 
     /// Reads the fields of an RDB file. Fails if they are not those of a list.
-    pub fn load(source: &mut dyn FieldSource, version: u16, arena: &mut Arena) -> Result<TopK, LoadFault> {
-        let mut number = || u32::try_from(source.unsigned()?).map_err(|_| LoadFault::Corrupt);
+    pub fn load(
+        source: &mut dyn FieldSource,
+        version: u16,
+        arena: &mut Arena,
+    ) -> Result<TopK, SketchLoadFault> {
+        let mut number = || u32::try_from(source.unsigned()?).map_err(|_| SketchLoadFault::Corrupt);
         let (k, width, depth) = (number()?, number()?, number()?);
         let decay = source.double()?;
         let is_valid = k > 0 && width > 0 && depth > 0 && decay > 0.0 && decay <= 1.0;
         let cells = source.string()?;
         let cells_len = u64::from(width) * u64::from(depth);
-        let bytes = cells_len.checked_mul(CELL_BYTES).ok_or(LoadFault::Corrupt)?;
+        let bytes = cells_len.checked_mul(CELL_BYTES).ok_or(SketchLoadFault::Corrupt)?;
         let is_whole = cells.len() as u64 == if version == ROOT { 0 } else { bytes };
         if (version > VERSION && version != ROOT) || !is_valid || !is_whole {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         let mut blocks = Blocks::zeroed(bytes)?;
         let written = blocks.write(arena, 0, &cells);
         drop(cells);
-        let loaded = written.map_err(LoadFault::from).and_then(|()| load_heap(source, k));
+        let loaded = written.map_err(SketchLoadFault::from).and_then(|()| load_heap(source, k));
         match loaded {
             Ok((heap, random)) => {
                 let item_bytes = heap.iter().filter_map(|row| row.item.as_ref()).map(|item| item.len()).sum();
@@ -309,7 +318,7 @@ impl TopK {
 
     /// Bytes in the arena and on the heap, without the root.
     pub fn memory_bytes(&self) -> usize {
-        self.cells.memory_bytes() + self.heap.capacity() * size_of::<Row>() + self.item_bytes
+        self.cells.memory_bytes() + self.heap.capacity() * size_of::<TopkRow>() + self.item_bytes
     }
 
     /// A copy of the root for a reader of the present state. The copy must never free its blocks.
@@ -328,7 +337,7 @@ impl TopK {
     }
 
     /// Writes the output of [`TopK::read`]. Fails if it is too long or there is no room.
-    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
+    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), SketchFull> {
         self.cells.write(arena, from, bytes)
     }
 
@@ -339,11 +348,11 @@ impl TopK {
 }
 
 /// The rows and items of a file, and the random state.
-fn load_heap(source: &mut dyn FieldSource, k: u32) -> Result<(Vec<Row>, u64), LoadFault> {
+fn load_heap(source: &mut dyn FieldSource, k: u32) -> Result<(Vec<TopkRow>, u64), SketchLoadFault> {
     let rows = source.string()?.into_owned();
     let (rows, rest) = rows.as_chunks::<ROW_BYTES>();
     if rows.len() != k as usize || !rest.is_empty() {
-        return Err(LoadFault::Corrupt);
+        return Err(SketchLoadFault::Corrupt);
     }
     let mut heap = Vec::with_capacity(rows.len());
     let mut random = 0;
@@ -354,11 +363,11 @@ fn load_heap(source: &mut dyn FieldSource, k: u32) -> Result<(Vec<Row>, u64), Lo
             random = u64::from_le_bytes([*p0, *p1, *p2, *p3, *p4, *p5, *p6, *p7]);
         }
         let item = source.string()?;
-        let Some((0, item)) = item.split_last() else { return Err(LoadFault::Corrupt) };
+        let Some((0, item)) = item.split_last() else { return Err(SketchLoadFault::Corrupt) };
         let count = u32::from_le_bytes([*c0, *c1, *c2, *c3]);
         let fingerprint = u32::from_le_bytes([*f0, *f1, *f2, *f3]);
         let is_used = count > 0 || !item.is_empty();
-        heap.push(Row { item: is_used.then(|| item.into()), fingerprint, count });
+        heap.push(TopkRow { item: is_used.then(|| item.into()), fingerprint, count });
     }
     Ok((heap, random))
 }
@@ -400,7 +409,7 @@ mod tests {
         assert_eq!(list.add(&mut arena, b"a", 5), Ok(None));
         assert_eq!(list.add(&mut arena, b"b", 3), Ok(None));
         assert_eq!(list.add(&mut arena, b"b", 10), Ok(Some(b"a".as_slice().into())));
-        assert_eq!(list.listed(), [Listed { item: b"b", count: 13 }]);
+        assert_eq!(list.listed(), [ListedItem { item: b"b", count: 13 }]);
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use crate::class;
 use crate::handle::Handle;
 use crate::page::{NOTHING, Page, UNIT_BYTES, UNIT_GRANULES};
 use crate::region::Region;
-use crate::runs::Runs;
+use crate::runs::PageRuns;
 use crate::touched;
 use std::io;
 
@@ -34,7 +34,7 @@ pub struct Arena {
     used_bytes: usize,
     committed_units: usize,
     looks_back: bool,
-    runs: Runs,
+    runs: PageRuns,
     bins: [Bin; class::COUNT],
     // One bit for each class: it keeps blocks, or did when this was last looked at.
     keeping: [u64; class::COUNT.div_ceil(64)],
@@ -91,7 +91,7 @@ impl Arena {
         Ok(Arena {
             region: Region::reserve(bytes)?,
             bins: [Bin::EMPTY; class::COUNT],
-            runs: Runs::new(),
+            runs: PageRuns::new(),
             used_bytes: 0,
             committed_units: 0,
             keeping: [0; _],
@@ -295,10 +295,10 @@ impl Arena {
         self.bins = [Bin::EMPTY; class::COUNT];
         if top <= CLEARED_UNITS_MAX {
             self.region.discard_all(top);
-            self.runs = Runs::new();
+            self.runs = PageRuns::new();
         } else {
             self.region.discard_records(top);
-            self.runs = Runs::all_empty(self.region.pages_mut(), top);
+            self.runs = PageRuns::all_empty(self.region.pages_mut(), top);
         }
         self.used_bytes = 0;
         self.committed_units = 0;

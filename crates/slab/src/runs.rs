@@ -14,7 +14,7 @@ const LISTS: usize = 32;
 const LONG_LOOKED_MAX: usize = 64;
 
 /// All empty runs of an arena.
-pub(crate) struct Runs {
+pub(crate) struct PageRuns {
     // 1 <= top <= units; every unit from `top` on was never used or was given back.
     top: u32,
     dirty: Lists,
@@ -31,16 +31,16 @@ struct Lists {
     filled: u32,
 }
 
-impl Runs {
+impl PageRuns {
     /// No empty run; unit 0 is left out so that handle 0 names nothing.
-    pub(crate) const fn new() -> Runs {
-        Runs { top: 1, dirty: Lists::new(), clean: Lists::new(), dirty_units: 0, dirty_units_low: 0 }
+    pub(crate) const fn new() -> PageRuns {
+        PageRuns { top: 1, dirty: Lists::new(), clean: Lists::new(), dirty_units: 0, dirty_units_low: 0 }
     }
 
     /// Creates one empty run of all units below `top`, at least two. Its units count as resident as far as they were
     /// used.
-    pub(crate) fn all_empty(pages: &mut [Page], top: u32) -> Runs {
-        let mut runs = Runs { top, ..Runs::new() };
+    pub(crate) fn all_empty(pages: &mut [Page], top: u32) -> PageRuns {
+        let mut runs = PageRuns { top, ..PageRuns::new() };
         runs.link(pages, 1, top - 1, DIRTY);
         runs
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use darter_base::varint;
 use darter_slab::{Arena, Handle};
 
-use crate::shard::Full;
+use crate::shard::ShardFull;
 
 /// The last place.
 pub const PLACE_MAX: u64 = u64::MAX - 1;
@@ -26,13 +26,13 @@ const HANDLE_BYTES: usize = 4;
 
 /// Handles of up to 256 blocks, by their number in the page.
 #[derive(Clone, Debug, Default)]
-struct Page {
+struct ArrayPage {
     blocks: Vec<(u8, Handle)>,
     // Texts in them.
     count: u64,
 }
 
-impl Page {
+impl ArrayPage {
     fn find(&self, slot: u8) -> Result<usize, usize> {
         self.blocks.binary_search_by_key(&slot, |(slot, _)| *slot)
     }
@@ -41,7 +41,7 @@ impl Page {
 /// An array.
 #[derive(Clone, Debug, Default)]
 pub struct Array {
-    pages: BTreeMap<u64, Arc<Page>>,
+    pages: BTreeMap<u64, Arc<ArrayPage>>,
     /// Numbers of the pages, for a reader of the past that asks for one after another.
     order: Vec<u64>,
     count: u64,
@@ -51,35 +51,35 @@ pub struct Array {
     blocks_len: usize,
     // Blocks that were taken out unread, to be freed in steps.
     doomed: Vec<Handle>,
-    doomed_pages: Vec<Arc<Page>>,
+    doomed_pages: Vec<Arc<ArrayPage>>,
 }
 
 /// A text of a block, as it lies there.
 #[derive(Clone, Copy)]
-struct Entry<'a> {
+struct ArrayEntry<'a> {
     place: u8,
     // length and text, or length and handle
     raw: &'a [u8],
-    text: Text<'a>,
+    text: ArrayText<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Text<'a> {
+enum ArrayText<'a> {
     Near(&'a [u8]),
     Far(Handle, usize),
 }
 
-impl<'a> Text<'a> {
+impl<'a> ArrayText<'a> {
     fn bytes(self, arena: &'a Arena) -> &'a [u8] {
         match self {
-            Text::Near(bytes) => bytes,
-            Text::Far(handle, len) => arena.seen(handle).get(..len).unwrap_or_default(),
+            ArrayText::Near(bytes) => bytes,
+            ArrayText::Far(handle, len) => arena.seen(handle).get(..len).unwrap_or_default(),
         }
     }
 }
 
 /// The texts of a block in the order of their places.
-fn entries(block: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+fn entries(block: &[u8]) -> impl Iterator<Item = ArrayEntry<'_>> {
     let (map, mut rest) = block.split_first_chunk::<MAP_BYTES>().unwrap_or((&[0; MAP_BYTES], &[]));
     let mut map = u64::from_le_bytes(*map);
     std::iter::from_fn(move || {
@@ -92,11 +92,11 @@ fn entries(block: &[u8]) -> impl Iterator<Item = Entry<'_>> {
         let (bytes, behind) = rest.split_at_checked(stored)?;
         rest = behind;
         let text = if is_far {
-            Text::Far(Handle::from_raw(u32::from_le_bytes(bytes.try_into().ok()?)), len)
+            ArrayText::Far(Handle::from_raw(u32::from_le_bytes(bytes.try_into().ok()?)), len)
         } else {
-            Text::Near(bytes)
+            ArrayText::Near(bytes)
         };
-        Some(Entry { place, raw: before.get(..before.len() - rest.len())?, text })
+        Some(ArrayEntry { place, raw: before.get(..before.len() - rest.len())?, text })
     })
 }
 
@@ -169,7 +169,7 @@ impl Array {
         arena: &mut Arena,
         mut place: u64,
         texts: impl Iterator<Item = &'t [u8]>,
-    ) -> Result<u64, Full> {
+    ) -> Result<u64, ShardFull> {
         let before = self.count;
         let mut texts = texts.peekable();
         while texts.peek().is_some() {
@@ -188,7 +188,7 @@ impl Array {
     /// Cost: two blocks, a look at each block of the pages of the ends, and at each page between.
     ///
     /// Errors: no room for what stays; some may be gone.
-    pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
+    pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, ShardFull> {
         let before = self.count;
         let is_in_one = from >> BLOCK_BITS == to >> BLOCK_BITS;
         for end in [from, to].into_iter().skip(usize::from(is_in_one)) {
@@ -260,8 +260,8 @@ impl Array {
     fn free_block(&mut self, arena: &mut Arena, block: Handle) {
         let far: Vec<Handle> = entries(arena.block(block))
             .filter_map(|entry| match entry.text {
-                Text::Far(handle, _) => Some(handle),
-                Text::Near(_) => None,
+                ArrayText::Far(handle, _) => Some(handle),
+                ArrayText::Near(_) => None,
             })
             .collect();
         for handle in far.into_iter().chain([block]) {
@@ -276,7 +276,7 @@ impl Array {
         (page, slot): (u64, u8),
         keep: u64,
         puts: &[(u8, &[u8])],
-    ) -> Result<(), Full> {
+    ) -> Result<(), ShardFull> {
         let old = self.block(page, slot);
         let new_map = puts.iter().fold(0, |map, (place, _)| map | 1_u64 << place);
         let mut far = Vec::new();
@@ -285,7 +285,7 @@ impl Array {
                 Some(handle) => far.push(handle),
                 None => {
                     far.into_iter().for_each(|handle| arena.free(handle));
-                    return Err(Full);
+                    return Err(ShardFull);
                 }
             }
         }
@@ -311,7 +311,7 @@ impl Array {
                 if keep & !new_map & 1 << entry.place != 0 {
                     map |= 1 << entry.place;
                     body.extend_from_slice(entry.raw);
-                } else if let Text::Far(handle, _) = entry.text {
+                } else if let ArrayText::Far(handle, _) = entry.text {
                     gone.push(handle);
                 }
             }
@@ -335,8 +335,8 @@ impl Array {
         Ok(())
     }
 
-    fn write_block(&self, arena: &mut Arena, map: u64, body: &[u8]) -> Result<Handle, Full> {
-        let handle = arena.alloc(MAP_BYTES + body.len()).ok_or(Full)?;
+    fn write_block(&self, arena: &mut Arena, map: u64, body: &[u8]) -> Result<Handle, ShardFull> {
+        let handle = arena.alloc(MAP_BYTES + body.len()).ok_or(ShardFull)?;
         arena.keep_none(handle);
         if let Some((head, room)) = arena.block_mut(handle).split_first_chunk_mut::<MAP_BYTES>() {
             *head = map.to_le_bytes();
@@ -412,7 +412,7 @@ impl Array {
                 if start > to || start + 63 < from {
                     continue;
                 }
-                let block: Vec<Entry<'_>> = entries(arena.seen(handle)).collect();
+                let block: Vec<ArrayEntry<'_>> = entries(arena.seen(handle)).collect();
                 for entry in block.into_iter().rev() {
                     let place = start + u64::from(entry.place);
                     if (from..=to).contains(&place) && !visit(place, entry.text.bytes(arena)) {

@@ -10,32 +10,32 @@ mod pieces;
 use std::collections::BTreeMap;
 
 use darter_base::hash::KeyHasher;
-use darter_index::Position;
+use darter_index::ScanPosition;
 use darter_slab::{Arena, Handle};
 
 use crate::db::Db;
 use crate::object::Object;
-use crate::record::{Record, Value};
+use crate::record::{Record, RecordValue};
 use crate::shard::Shard;
-use crate::slots::Slots;
+use crate::slots::SlotKeys;
 use crate::text::Text;
 
 use frozen::Frozen;
 
 /// A key in its state at the cut.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct CutEntry<'a> {
     /// Its database.
     pub db: usize,
     /// Its name, deadline and marks.
     pub record: Record<'a>,
     /// Its value.
-    pub value: Body<'a>,
+    pub value: CutBody<'a>,
 }
 
 /// A value to be written.
 #[derive(Clone, Copy)]
-pub enum Body<'a> {
+pub enum CutBody<'a> {
     /// A string.
     Text(Text<'a>),
     /// A collection, and the arena of its packs.
@@ -45,7 +45,7 @@ pub enum Body<'a> {
 /// Takes the keys of one shard as they are written. Called with the shard held, so it must be quick.
 pub trait Keeper: Send {
     /// Takes one key; each comes once, in no order.
-    fn keep(&mut self, entry: Entry<'_>);
+    fn keep(&mut self, entry: CutEntry<'_>);
     /// Takes the key of a value that is too large to write at once. Its `total` members follow in pieces, written
     /// under type byte `kind`.
     fn keep_in_pieces(&mut self, db: usize, record: Record<'_>, kind: u8, total: u64)
@@ -68,7 +68,7 @@ pub(crate) struct Cut {
     keeper: Box<dyn Keeper>,
     // The database that is walked, by its number at the cut, and how far.
     db: usize,
-    at: Position,
+    at: ScanPosition,
     // Databases that were emptied meanwhile and are not written yet.
     emptied: Vec<Db>,
     // Keys written because they, or others of their line, were about to change.
@@ -100,7 +100,7 @@ impl Shard {
             db.index.set_epoch(epoch);
             db.cut_number = number as u16;
         }
-        let (db, at) = (0, Position::START);
+        let (db, at) = (0, ScanPosition::START);
         self.cut = Some(Box::new(Cut {
             keeper,
             db,
@@ -134,10 +134,10 @@ impl Shard {
             let number = cut.db;
             let Cut { keeper, guarded, frozen, emptied, db: cut_db, at: cut_at, .. } = &mut **cut;
             let mut writer =
-                Writer { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
+                CutWriter { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
             let mut all = dbs.iter_mut().chain(emptied);
             let Some(db) = all.find(|db| usize::from(db.cut_number) == number) else {
-                (*cut_db, *cut_at) = (number + 1, Position::START);
+                (*cut_db, *cut_at) = (number + 1, ScanPosition::START);
                 continue;
             };
             let mut at = Some(*cut_at);
@@ -152,7 +152,7 @@ impl Shard {
                     db.index.each_in_line(next, |h| arena.prefetch(h));
                 }
             }
-            (*cut_db, *cut_at) = (number + 1, Position::START);
+            (*cut_db, *cut_at) = (number + 1, ScanPosition::START);
         }
         !self.has_pieces()
     }
@@ -256,7 +256,8 @@ impl Shard {
         }
         let hash_of = |h: Handle| hasher.hash_key(Record { tail: arena.tail(h) }.key());
         let Cut { keeper, early, guarded, frozen, .. } = &mut **cut;
-        let mut writer = Writer { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
+        let mut writer =
+            CutWriter { keeper: &mut **keeper, guarded, frozen, objects, arena, hasher: *hasher };
         db.index.each_like(hash, hash_of, |h| {
             *early += 1;
             writer.write(usize::from(db.cut_number), h);
@@ -294,7 +295,7 @@ impl Shard {
             self.drop_object_of(handle);
             self.arena.free(handle);
         }
-        if next != Position::START {
+        if next != ScanPosition::START {
             db.ruined_to = next;
             self.ruins.push(db);
         }
@@ -303,25 +304,27 @@ impl Shard {
 }
 
 /// Passes records and their values to a keeper.
-pub(crate) struct Writer<'a> {
+pub(crate) struct CutWriter<'a> {
     keeper: &'a mut dyn Keeper,
     guarded: &'a mut Vec<u32>,
     frozen: &'a mut BTreeMap<u32, Frozen>,
-    objects: &'a mut Slots<Object>,
+    objects: &'a mut SlotKeys<Object>,
     arena: &'a Arena,
     hasher: KeyHasher,
 }
 
-impl Writer<'_> {
+impl CutWriter<'_> {
     fn write(&mut self, db: usize, handle: Handle) {
         let (keeper, arena) = (&mut *self.keeper, self.arena);
         let record = Record { tail: arena.tail(handle) };
         match record.value() {
-            Value::Text(bytes) => keeper.keep(Entry { db, record, value: Body::Text(Text::Plain(bytes)) }),
-            Value::Packed(packed, len) => {
-                keeper.keep(Entry { db, record, value: Body::Text(Text::Packed(packed, len)) });
+            RecordValue::Text(bytes) => {
+                keeper.keep(CutEntry { db, record, value: CutBody::Text(Text::Plain(bytes)) })
             }
-            Value::Object(_, id) => {
+            RecordValue::Packed(packed, len) => {
+                keeper.keep(CutEntry { db, record, value: CutBody::Text(Text::Packed(packed, len)) });
+            }
+            RecordValue::Object(_, id) => {
                 let object = self.objects.get_mut(id);
                 if pieces::is_large(object) {
                     let (kind, total) = (pieces::kind_of(object), object.elements());
@@ -332,12 +335,12 @@ impl Writer<'_> {
                     }
                     self.frozen.extend(begun.frozen.map(|frozen| (id, frozen)));
                 } else {
-                    keeper.keep(Entry { db, record, value: Body::Object(object, arena) });
+                    keeper.keep(CutEntry { db, record, value: CutBody::Object(object, arena) });
                 }
             }
-            Value::Folded(kind, block) => {
+            RecordValue::Folded(kind, block) => {
                 let object = Object::unfold(kind, block, arena);
-                keeper.keep(Entry { db, record, value: Body::Object(&object, arena) });
+                keeper.keep(CutEntry { db, record, value: CutBody::Object(&object, arena) });
             }
         }
     }

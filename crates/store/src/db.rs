@@ -1,7 +1,7 @@
 //! One numbered database's part of a shard.
 
 use darter_base::hash::spread_slot_in;
-use darter_index::{Index, Position};
+use darter_index::{Index, ScanPosition};
 
 use crate::cut::YOUNGER;
 use crate::labels::Labels;
@@ -19,7 +19,7 @@ pub struct Db {
     /// Keys by slot: those of this shard's slots, in their spread order. Empty without keys, or without slots.
     pub(crate) slot_keys: Vec<u32>,
     /// The position up to which it is freed, after it was emptied.
-    pub(crate) ruined_to: Position,
+    pub(crate) ruined_to: ScanPosition,
 }
 
 impl Db {
@@ -31,7 +31,7 @@ impl Db {
             cut_number: YOUNGER,
             labels: Labels::default(),
             slot_keys: Vec::new(),
-            ruined_to: Position::START,
+            ruined_to: ScanPosition::START,
         }
     }
 

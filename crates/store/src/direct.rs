@@ -10,8 +10,8 @@ use darter_slab::{Arena, Handle};
 
 use crate::change::{Class, Event};
 use crate::keyed::WrongType;
-use crate::record::{self, Expiry, Match, Record};
-use crate::shard::{Full, GIANT_BYTES, Key, Shard};
+use crate::record::{self, Expiry, Record, RecordMatch};
+use crate::shard::{GIANT_BYTES, Key, Shard, ShardFull};
 use crate::text::Text;
 
 impl Shard {
@@ -33,8 +33,8 @@ impl Shard {
         for handle in probe.by_ref() {
             let tail = self.arena.tail(handle);
             match record::match_key(tail, key.bytes) {
-                Match::Other => {}
-                Match::Plain(start, end) => {
+                RecordMatch::Other => {}
+                RecordMatch::Plain(start, end) => {
                     if !tail.get(start..end).is_some_and(&mut serve) {
                         return Some(Look { handle, start, end });
                     }
@@ -45,7 +45,7 @@ impl Shard {
                     }
                     return None;
                 }
-                Match::Key => return Some(Look { handle, ..Look::NOTHING }),
+                RecordMatch::Key => return Some(Look { handle, ..Look::NOTHING }),
             }
         }
         if !probe.overflows() {
@@ -109,9 +109,9 @@ impl Shard {
     #[inline(always)]
     fn look_at(&self, handle: Handle, name: &[u8]) -> Option<Look> {
         match record::match_key(self.arena.tail(handle), name) {
-            Match::Other => None,
-            Match::Plain(start, end) => Some(Look { handle, start, end }),
-            Match::Key => Some(Look { handle, ..Look::NOTHING }),
+            RecordMatch::Other => None,
+            RecordMatch::Plain(start, end) => Some(Look { handle, start, end }),
+            RecordMatch::Key => Some(Look { handle, ..Look::NOTHING }),
         }
     }
 
@@ -240,7 +240,7 @@ impl Shard {
         value: &[u8],
         now_ms: u64,
         event: Event,
-    ) -> Result<(), Full> {
+    ) -> Result<(), ShardFull> {
         let look = self.look(db, key);
         self.set_looked(db, key, look, value, now_ms, event)
     }
@@ -257,7 +257,7 @@ impl Shard {
         value: &[u8],
         now_ms: u64,
         event: Event,
-    ) -> Result<(), Full> {
+    ) -> Result<(), ShardFull> {
         if !self.overwrite_plain(db, key, look, value, event) {
             self.write_first(db, key.hash);
             if look.end == 0 || !self.overwrite_in_block(look.handle, value) {

@@ -8,7 +8,7 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use crate::object::Object;
-use crate::record::{self, Kind, Meta};
+use crate::record::{self, RecordKind, RecordMeta};
 use crate::shard::{PINNED_BYTES_MIN, Shard};
 
 /// A string without a key. Its bytes lie at their final offset in the block of the later record.
@@ -20,7 +20,7 @@ pub(crate) struct TextDraft {
     text_at: usize,
     len: usize,
     // Of the record: `Text`, or `Raw` if it may be changed in place.
-    kind: Kind,
+    kind: RecordKind,
 }
 
 /// A draft, and the arguments for changing it.
@@ -70,8 +70,8 @@ impl Shard {
         if len < PINNED_BYTES_MIN {
             return None;
         }
-        let text_at = record::text_at(key, &Meta { deadline_ms, ..Meta::default() }, len);
-        self.push_text_draft(text_at, len, Kind::Text)
+        let text_at = record::text_at(key, &RecordMeta { deadline_ms, ..RecordMeta::default() }, len);
+        self.push_text_draft(text_at, len, RecordKind::Text)
     }
 
     /// The same for a string that [`crate::Keyed::edit_text_as_drafted`] will hand out.
@@ -79,10 +79,14 @@ impl Shard {
         if len < PINNED_BYTES_MIN {
             return None;
         }
-        self.push_text_draft(record::raw_at(key, &Meta { deadline_ms, ..Meta::default() }), len, Kind::Raw)
+        self.push_text_draft(
+            record::raw_at(key, &RecordMeta { deadline_ms, ..RecordMeta::default() }),
+            len,
+            RecordKind::Raw,
+        )
     }
 
-    fn push_text_draft(&mut self, text_at: usize, len: usize, kind: Kind) -> Option<u32> {
+    fn push_text_draft(&mut self, text_at: usize, len: usize, kind: RecordKind) -> Option<u32> {
         let block = self.arena.alloc(text_at + len)?;
         self.last_text_draft = self.last_text_draft.wrapping_add(1);
         let number = self.last_text_draft;
@@ -117,9 +121,14 @@ impl Shard {
 
     /// The block for a record, if a draft string, complete except for its head, exists for it.
     #[cold]
-    pub(crate) fn take_text_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
+    pub(crate) fn take_text_draft(
+        &mut self,
+        key: &[u8],
+        meta: &RecordMeta,
+        value_len: usize,
+    ) -> Option<Handle> {
         let draft = self.text_drafts.get(self.text_draft_used?)?;
-        if draft.kind != Kind::Text
+        if draft.kind != RecordKind::Text
             || draft.len != value_len
             || draft.text_at != record::text_at(key, meta, value_len)
         {
@@ -131,9 +140,17 @@ impl Shard {
 
     /// The same for a string that may be changed in place.
     #[cold]
-    pub(crate) fn take_raw_draft(&mut self, key: &[u8], meta: &Meta, value_len: usize) -> Option<Handle> {
+    pub(crate) fn take_raw_draft(
+        &mut self,
+        key: &[u8],
+        meta: &RecordMeta,
+        value_len: usize,
+    ) -> Option<Handle> {
         let draft = self.text_drafts.get(self.text_draft_used?)?;
-        if draft.kind != Kind::Raw || draft.len != value_len || draft.text_at != record::raw_at(key, meta) {
+        if draft.kind != RecordKind::Raw
+            || draft.len != value_len
+            || draft.text_at != record::raw_at(key, meta)
+        {
             return None;
         }
         let at = self.text_draft_used.take()?;
@@ -150,7 +167,7 @@ impl Shard {
 mod tests {
     use darter_pack::entry::Item;
     use darter_pack::tree::List;
-    use darter_pack::tree::list::End;
+    use darter_pack::tree::list::ListEnd;
 
     use super::*;
     use crate::record::Expiry;
@@ -166,7 +183,7 @@ mod tests {
         for n in 0..5_000 {
             let draft = shard.draft_mut(drafts[n % 2]).expect("it is there");
             let Object::List(list) = draft.object else { panic!("a list") };
-            list.push(draft.arena, End::Back, Item::Int(n as i64)).expect("room");
+            list.push(draft.arena, ListEnd::Back, Item::Int(n as i64)).expect("room");
             if n == 2_500 {
                 assert_eq!(shard.flush_db(0), 1);
             }

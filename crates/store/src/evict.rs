@@ -3,7 +3,7 @@
 //! Called by the server when [`Shard::is_over_quota`] returns true, and by housekeeping. Removed keys are reported to the
 //! change log as `evicted`. Large collections are freed in steps afterwards.
 
-use darter_index::{Position, Slot};
+use darter_index::{IndexSlot, ScanPosition};
 
 use crate::change::Event;
 use crate::record::Record;
@@ -11,7 +11,7 @@ use crate::shard::{Key, Shard};
 
 /// The order of eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum EvictionOrder {
     /// The key that is least likely to be used again, by the uses that the index counts.
     LeastUsed,
     /// Anything.
@@ -22,9 +22,9 @@ pub enum Order {
 
 /// The keys that may be evicted, and the order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rule {
+pub struct EvictionRule {
     /// The order.
-    pub order: Order,
+    pub order: EvictionOrder,
     /// Keys without a deadline stay.
     pub only_expiring: bool,
 }
@@ -56,8 +56,8 @@ pub(crate) struct Pressure {
     // Bytes of live blocks after it has evicted enough. used_goal <= used_max
     used_goal: usize,
     db: usize,
-    at: Position,
-    chosen: Vec<Slot>,
+    at: ScanPosition,
+    chosen: Vec<IndexSlot>,
     name: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Default for Pressure {
             used_max: usize::MAX,
             used_goal: usize::MAX,
             db: 0,
-            at: Position::START,
+            at: ScanPosition::START,
             chosen: Vec::new(),
             name: Vec::new(),
         }
@@ -122,7 +122,7 @@ impl Shard {
         self.pressure.resident_max = 0;
     }
 
-    /// Starts or stops counting uses of keys and keeping fingerprints of evicted ones, which [`Order::LeastUsed`]
+    /// Starts or stops counting uses of keys and keeping fingerprints of evicted ones, which [`EvictionOrder::LeastUsed`]
     /// needs. Cost: a visit of each index segment on a change.
     pub fn remember_uses(&mut self, on: bool) {
         if self.remembers != on {
@@ -151,7 +151,7 @@ impl Shard {
     /// Without a rule nothing is evicted. Returns the number of evicted keys. Cost: bounded by `effort`.
     pub fn evict_over_quota(
         &mut self,
-        rule: Option<Rule>,
+        rule: Option<EvictionRule>,
         over_bytes: usize,
         now_ms: u64,
         effort: Effort,
@@ -197,7 +197,7 @@ impl Shard {
     /// Evicts by `rule` until `bytes` of blocks are free or `keys_max` keys were removed. Expired keys found on the
     /// way are removed first. Evicting nothing does not mean that no key is left: call again, up to
     /// [`Shard::evict_calls_max`] times.
-    pub fn evict(&mut self, rule: Rule, now_ms: u64, bytes: usize, keys_max: usize) -> Evicted {
+    pub fn evict(&mut self, rule: EvictionRule, now_ms: u64, bytes: usize, keys_max: usize) -> Evicted {
         let before = self.arena.used_bytes();
         let mut evicted = Evicted::default();
         if self.keys_len() == 0 {
@@ -205,8 +205,8 @@ impl Shard {
         }
         for _ in 0..VISITS_MAX.max(keys_max) {
             let keys = match rule.order {
-                Order::LeastUsed => self.evict_least_used(rule, now_ms, keys_max - evicted.keys),
-                Order::Random | Order::SoonestExpiry => match self.sample_victim(rule) {
+                EvictionOrder::LeastUsed => self.evict_least_used(rule, now_ms, keys_max - evicted.keys),
+                EvictionOrder::Random | EvictionOrder::SoonestExpiry => match self.sample_victim(rule) {
                     Some((db, slot)) => self.evict_at(db, slot, now_ms),
                     // Keys with a deadline are too few for random samples.
                     None => self.evict_least_used(rule, now_ms, 1),
@@ -231,13 +231,13 @@ impl Shard {
         self.filled_dbs().iter().map(|db| db.index.len()).sum()
     }
 
-    fn evict_least_used(&mut self, rule: Rule, now_ms: u64, keys_max: usize) -> usize {
+    fn evict_least_used(&mut self, rule: EvictionRule, now_ms: u64, keys_max: usize) -> usize {
         let (db, at) = (self.pressure.db, self.pressure.at);
         let mut chosen = std::mem::take(&mut self.pressure.chosen);
         chosen.clear();
         let (arena, hidden, place) = (&self.arena, &self.hidden, &mut self.dbs[db]);
         let next = if place.index.is_empty() || rule.only_expiring && place.expiring == 0 {
-            Position::START
+            ScanPosition::START
         } else {
             let may_go = |handle| {
                 let record = Record { tail: arena.tail(handle) };
@@ -248,7 +248,7 @@ impl Shard {
             place.index.choose(at, may_go, &mut chosen)
         };
         self.pressure.at = next;
-        if next == Position::START {
+        if next == ScanPosition::START {
             self.pressure.db = (db + 1) % self.filled_dbs().len().max(1);
         }
         let keys = chosen.iter().take(keys_max).map(|&slot| self.evict_at(db, slot, now_ms)).sum();
@@ -257,12 +257,12 @@ impl Shard {
     }
 
     /// A key that may be evicted: a random one, or the one with the soonest deadline of several.
-    fn sample_victim(&mut self, rule: Rule) -> Option<(usize, Slot)> {
+    fn sample_victim(&mut self, rule: EvictionRule) -> Option<(usize, IndexSlot)> {
         let wanted = |record: Record<'_>| {
             !record.is_sticky() && (!rule.only_expiring || record.deadline_ms().is_some())
         };
         let db = self.random_db(rule.only_expiring)?;
-        let mut soonest: Option<(u64, Slot)> = None;
+        let mut soonest: Option<(u64, IndexSlot)> = None;
         let mut seen = 0;
         for _ in 0..TRIES {
             let slot = self.dbs[db].index.sample(self.rng.next_u64())?;
@@ -270,7 +270,7 @@ impl Shard {
             if !wanted(record) || self.is_hidden(record) {
                 continue;
             }
-            if rule.order == Order::Random {
+            if rule.order == EvictionOrder::Random {
                 return Some((db, slot));
             }
             let deadline_ms = record.deadline_ms().unwrap_or(u64::MAX);
@@ -299,7 +299,7 @@ impl Shard {
     }
 
     /// Removes a key to make room. Returns the number of removed keys, which is one.
-    fn evict_at(&mut self, db: usize, slot: Slot, now_ms: u64) -> usize {
+    fn evict_at(&mut self, db: usize, slot: IndexSlot, now_ms: u64) -> usize {
         let mut name = std::mem::take(&mut self.pressure.name);
         let record = self.record_at(db, slot);
         name.clear();

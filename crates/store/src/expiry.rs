@@ -1,24 +1,24 @@
 //! The active side of expiry: a sweep that opens only index lines whose bound has passed. It removes keys, and
 //! expired members of collections.
 
-use darter_index::Position;
+use darter_index::ScanPosition;
 
 use crate::change::{Class, Event};
 use crate::keyed::Keyed;
 use crate::object::Type;
-use crate::record::{Record, Value};
+use crate::record::{Record, RecordValue};
 use crate::shard::{Key, Shard};
 
 /// The position of a shard's sweep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sweep {
+pub struct ExpirySweep {
     db: usize,
-    at: Position,
+    at: ScanPosition,
 }
 
 /// The result of one step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Swept {
+pub struct SweptKeys {
     /// Index lines looked at.
     pub lines: usize,
     /// Keys and members removed because they had expired.
@@ -31,8 +31,8 @@ impl Shard {
     /// Examines up to `lines_max` index lines from `sweep` on and removes keys that are dead at `now_ms`.
     ///
     /// Cost: a few nanoseconds a line, plus the removal of each dead key.
-    pub fn sweep(&mut self, sweep: &mut Sweep, now_ms: u64, lines_max: usize) -> Swept {
-        let mut swept = Swept::default();
+    pub fn sweep(&mut self, sweep: &mut ExpirySweep, now_ms: u64, lines_max: usize) -> SweptKeys {
+        let mut swept = SweptKeys::default();
         let mut skipped = 0;
         while !self.may_expire_in(sweep.db) {
             *sweep = self.next_db(sweep.db);
@@ -50,7 +50,9 @@ impl Shard {
             |handle| {
                 let record = Record { tail: arena.tail(handle) };
                 match (record.deadline_ms(), record.value()) {
-                    (deadline, Value::Object(_, id)) => earlier(deadline, objects.get(id).next_expiry_ms()),
+                    (deadline, RecordValue::Object(_, id)) => {
+                        earlier(deadline, objects.get(id).next_expiry_ms())
+                    }
                     (deadline, _) => deadline,
                 }
             },
@@ -73,7 +75,8 @@ impl Shard {
                 swept.expired += Keyed::find(self, db, key, now_ms).expire_many();
             }
         }
-        *sweep = if next == Position::default() { self.next_db(db) } else { Sweep { db, at: next } };
+        *sweep =
+            if next == ScanPosition::default() { self.next_db(db) } else { ExpirySweep { db, at: next } };
         swept
     }
 
@@ -87,8 +90,8 @@ impl Shard {
         }
     }
 
-    fn next_db(&self, db: usize) -> Sweep {
-        Sweep { db: (db + 1) % self.dbs.len(), at: Position::default() }
+    fn next_db(&self, db: usize) -> ExpirySweep {
+        ExpirySweep { db: (db + 1) % self.dbs.len(), at: ScanPosition::default() }
     }
 
     fn may_expire_in(&self, db: usize) -> bool {
@@ -136,7 +139,7 @@ impl Keyed<'_> {
 
     #[inline(never)]
     fn expire_members_of(&mut self, packs_max: usize) -> usize {
-        let Some(Value::Object(kind, id)) = self.record().map(Record::value) else { return 0 };
+        let Some(RecordValue::Object(kind, id)) = self.record().map(Record::value) else { return 0 };
         let before = self.shard.objects.get(id).next_expiry_ms();
         if before.is_none_or(|ms| ms > self.now_ms) {
             return 0;
@@ -205,7 +208,7 @@ const ZSET_EXPIRED: Event = Event::new(Class::ZSET, "zexpired");
 mod tests {
     use darter_base::hash::KeyHasher;
     use darter_pack::entry::Item;
-    use darter_pack::table::{self, Kind, Table};
+    use darter_pack::table::{self, PackKind, Table};
 
     use super::*;
     use crate::change::Listeners;
@@ -218,11 +221,11 @@ mod tests {
         let hasher = shard.hasher;
         let mut place = Keyed::find(shard, 0, Key { bytes: name, hash: hasher.hash(name) }, NOW);
         let of_key = |key: &[u8]| hasher.hash(key);
-        let make = || Table::new(Kind::KeysAndValues);
+        let make = || Table::new(PackKind::KeysAndValues);
         let edited = place.edit_or_create(make, |table: &mut Table, arena, _| {
             for (field, expiry) in fields {
                 let (field, expiry) =
-                    (field.as_bytes(), expiry.map_or(table::Expiry::Keep, table::Expiry::At));
+                    (field.as_bytes(), expiry.map_or(table::FieldExpiry::Keep, table::FieldExpiry::At));
                 table.insert(arena, of_key(field), field, Item::Int(1), expiry, &of_key).expect("room");
             }
         });
@@ -236,7 +239,7 @@ mod tests {
     }
 
     fn sweep_all(shard: &mut Shard, now_ms: u64) -> usize {
-        let mut sweep = Sweep::default();
+        let mut sweep = ExpirySweep::default();
         (0..40).map(|_| shard.sweep(&mut sweep, now_ms, 4096).expired).sum()
     }
 

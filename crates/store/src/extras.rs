@@ -21,30 +21,30 @@ pub struct Extras {
     /// Time of the last use, Unix seconds, if a client has asked for it.
     pub access_s: Option<u32>,
     /// Further marks.
-    pub marks: Marks,
+    pub marks: RecordMarks,
     /// The OBJECT FREQ value set by RESTORE; not saved in files.
     pub frequency: Option<u8>,
 }
 
 /// Marks of an item, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Marks(pub u8);
+pub struct RecordMarks(pub u8);
 
-impl Marks {
+impl RecordMarks {
     /// Has been read since it was stored.
-    pub const FETCHED: Marks = Marks(1);
+    pub const FETCHED: RecordMarks = RecordMarks(1);
     /// Was invalidated: readers are told that it is stale.
-    pub const STALE: Marks = Marks(2);
+    pub const STALE: RecordMarks = RecordMarks(2);
     /// A client was told to fetch it again.
-    pub const WON: Marks = Marks(4);
+    pub const WON: RecordMarks = RecordMarks(4);
 
     /// Returns true if `which` is set.
-    pub fn has(self, which: Marks) -> bool {
+    pub fn has(self, which: RecordMarks) -> bool {
         self.0 & which.0 != 0
     }
 
     /// Sets or clears `which`.
-    pub fn set(&mut self, which: Marks, on: bool) {
+    pub fn set(&mut self, which: RecordMarks, on: bool) {
         if on {
             self.0 |= which.0;
         } else {
@@ -132,13 +132,13 @@ impl Extras {
         let flags = if first & FLAGS != 0 { u32::from_le_bytes(take(&mut rest)) } else { 0 };
         let cas = (first & CAS != 0).then(|| u64::from_le_bytes(take(&mut rest)));
         let frequency = (first & FREQUENCY != 0).then(|| u8::from_le_bytes(take(&mut rest)));
-        Extras { flags, cas, access_s, marks: Marks(first >> MARKS_SHIFT & MARKS), frequency }
+        Extras { flags, cas, access_s, marks: RecordMarks(first >> MARKS_SHIFT & MARKS), frequency }
     }
 
     /// Notes an access in encoded extras, if they keep a time of access.
     #[inline]
     pub(crate) fn touch(bytes: &mut [u8], now_s: u32) {
-        let fetched = bytes[0] | Marks::FETCHED.0 << MARKS_SHIFT;
+        let fetched = bytes[0] | RecordMarks::FETCHED.0 << MARKS_SHIFT;
         if bytes[0] != fetched {
             bytes[0] = fetched;
         }
@@ -179,7 +179,7 @@ mod tests {
                 for access_s in [None, Some(0), Some(1_700_000_000)] {
                     for marks in [0, 1, 2, 4, 7] {
                         let frequency = (marks == 4).then_some(u8::MAX);
-                        let extras = Extras { flags, cas, access_s, marks: Marks(marks), frequency };
+                        let extras = Extras { flags, cas, access_s, marks: RecordMarks(marks), frequency };
                         let mut bytes = vec![0xaa; extras.encoded_len() + 2];
                         extras.encode(&mut bytes);
                         assert_eq!(Extras::decode(&bytes), extras);
@@ -189,7 +189,7 @@ mod tests {
                         assert_eq!(bytes[extras.encoded_len()..], [0xaa; 2]);
                         Extras::touch(&mut bytes, 9);
                         let mut wanted = extras;
-                        wanted.marks.set(Marks::FETCHED, true);
+                        wanted.marks.set(RecordMarks::FETCHED, true);
                         wanted.access_s = access_s.map(|_| 9);
                         assert_eq!(Extras::decode(&bytes), wanted);
                     }

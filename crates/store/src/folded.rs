@@ -2,29 +2,29 @@
 //! use.
 //!
 //! For a change it is built on the stack. For readers, which hold it as long as the shard, it is built in
-//! [`Scratch`].
+//! [`FoldScratch`].
 
 use std::cell::{Cell, OnceCell};
 
-use darter_pack::table::{Kind, Table};
+use darter_pack::table::{PackKind, Table};
 use darter_slab::{Arena, Handle};
 
 use crate::module;
 use crate::object::{Collection, Object, Type};
-use crate::record::Payload;
+use crate::record::RecordPayload;
 use crate::set_value::SetValue;
 
 impl Object {
     /// The payload that fully describes this collection, if it is small enough.
     #[inline]
-    pub(crate) fn fold(&self, arena: &Arena) -> Option<Payload<'static>> {
+    pub(crate) fn fold(&self, arena: &Arena) -> Option<RecordPayload<'static>> {
         let block = match self {
             Object::Hash(table) => Collection::fold(table, arena),
             Object::Set(set) => Collection::fold(set, arena),
             Object::Module(value) => value.fold(arena),
             _ => None,
         };
-        block.map(|block| Payload::Folded(self.kind(), block.raw()))
+        block.map(|block| RecordPayload::Folded(self.kind(), block.raw()))
     }
 
     /// The collection whose payload is `Folded(kind, block)`.
@@ -33,7 +33,7 @@ impl Object {
         let block = Handle::from_raw(block);
         match kind {
             Type::Set => Object::Set(SetValue::unfold(block, arena)),
-            Type::Hash => Object::Hash(Table::unfold(Kind::KeysAndValues, block, arena)),
+            Type::Hash => Object::Hash(Table::unfold(PackKind::KeysAndValues, block, arena)),
             kind => match module::unfold(kind, block, arena) {
                 Some(object) => object,
                 None => unreachable!("a type whose values always have a root"),
@@ -44,7 +44,7 @@ impl Object {
 
 /// Roots built for readers: they stay until the next lookup in the shard.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct FoldScratch {
     len: Cell<usize>,
     // Nearly always the only one.
     first: OnceCell<Object>,
@@ -55,7 +55,7 @@ pub(crate) struct Scratch {
 /// Rows for 2^24 roots: more than the arguments of any command.
 const ROWS: usize = 24;
 
-impl Scratch {
+impl FoldScratch {
     /// Keeps a root; `None` if there are far too many.
     #[inline]
     pub fn put(&self, object: Object) -> Option<&Object> {
@@ -92,7 +92,7 @@ impl Scratch {
 mod tests {
     use darter_base::hash::KeyHasher;
     use darter_pack::entry::Item;
-    use darter_pack::table::Expiry as FieldExpiry;
+    use darter_pack::table::FieldExpiry;
 
     use super::*;
     use crate::record::Expiry;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn put(shard: &mut Shard, name: &str, field: &str, expiry: FieldExpiry) {
-        let make = || Table::new(Kind::KeysAndValues);
+        let make = || Table::new(PackKind::KeysAndValues);
         let done = place(shard, name).edit_or_create(make, |table: &mut Table, arena, hasher| {
             let hash = hasher.hash(field.as_bytes());
             table.insert(arena, hash, field.as_bytes(), Item::Int(7), expiry, &|key: &[u8]| hasher.hash(key))

@@ -5,10 +5,10 @@
 
 use darter_slab::Arena;
 
-use crate::extras::{Extras, Marks};
+use crate::extras::{Extras, RecordMarks};
 use crate::keyed::Keyed;
-use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
-use crate::shard::{Full, deadline_after};
+use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload};
+use crate::shard::{ShardFull, deadline_after};
 
 impl Keyed<'_> {
     /// Memcached's part of the key; `None` if no memcached client has set or marked it.
@@ -19,14 +19,16 @@ impl Keyed<'_> {
     /// Writes a string with memcached's extras, whatever was there before: in place when the record keeps its shape.
     ///
     /// Errors: no room; the old value stays.
-    pub fn put_item(&mut self, value: &[u8], expiry: Expiry, extras: Extras) -> Result<(), Full> {
-        let payload = Payload::of_text(value);
+    pub fn put_item(&mut self, value: &[u8], expiry: Expiry, extras: Extras) -> Result<(), ShardFull> {
+        let payload = RecordPayload::of_text(value);
         let Some(record) = self.record() else {
             let deadline_ms = if let Expiry::At(ms) = expiry { Some(ms) } else { None };
-            return self
-                .put_payload(&Meta { deadline_ms, extras: Some(extras), ..Meta::default() }, &payload);
+            return self.put_payload(
+                &RecordMeta { deadline_ms, extras: Some(extras), ..RecordMeta::default() },
+                &payload,
+            );
         };
-        let meta = Meta {
+        let meta = RecordMeta {
             deadline_ms: deadline_after(record, expiry),
             extras: Some(extras),
             sticky: record.is_sticky(),
@@ -38,14 +40,14 @@ impl Keyed<'_> {
     }
 
     /// [`Keyed::put_item`] over a record of the same shape, whose block is the right one for the new value.
-    fn overwrite_item(&mut self, value: &[u8], meta: &Meta, payload: &Payload<'_>) -> bool {
+    fn overwrite_item(&mut self, value: &[u8], meta: &RecordMeta, payload: &RecordPayload<'_>) -> bool {
         let (Some(slot), Some(extras)) = (self.slot, meta.extras) else { return false };
         let handle = self.shard.dbs[self.db].index.handle(slot);
         let record = Record { tail: self.shard.arena.tail(handle) };
         let at = record.payload_at();
         let (size, wanted) = (self.shard.arena.size(handle), at + record::text_bytes(value));
         let old_deadline = record.deadline_ms();
-        let is_same = matches!((record.kind(), payload), (Kind::Text, Payload::Text(_)))
+        let is_same = matches!((record.kind(), payload), (RecordKind::Text, RecordPayload::Text(_)))
             && record.extras_len() == extras.encoded_len()
             && old_deadline.is_some() == meta.deadline_ms.is_some()
             && wanted <= size
@@ -70,7 +72,7 @@ impl Keyed<'_> {
     /// Changes the extras of an existing key; does nothing if the key is missing.
     ///
     /// Errors: no room for the longer record; nothing changed.
-    pub fn set_extras(&mut self, extras: Extras) -> Result<(), Full> {
+    pub fn set_extras(&mut self, extras: Extras) -> Result<(), ShardFull> {
         let (Some(slot), Some(record)) = (self.slot, self.record()) else { return Ok(()) };
         if record.extras_len() == extras.encoded_len() {
             self.write_first();
@@ -78,7 +80,7 @@ impl Keyed<'_> {
             extras.encode(record::extras_mut(self.shard.arena.tail_mut(handle)));
             return Ok(());
         }
-        let meta = Meta { extras: Some(extras), ..record.meta() };
+        let meta = RecordMeta { extras: Some(extras), ..record.meta() };
         self.reshape(slot, meta)
     }
 
@@ -96,7 +98,7 @@ impl Keyed<'_> {
     /// The CAS token of the key; creates one if it has none. `None` if the key is missing.
     ///
     /// Errors: no room for the longer record.
-    pub fn cas(&mut self) -> Result<Option<u64>, Full> {
+    pub fn cas(&mut self) -> Result<Option<u64>, ShardFull> {
         if self.slot.is_none() {
             return Ok(None);
         }
@@ -117,7 +119,7 @@ impl Keyed<'_> {
     /// Sets or clears marks of an existing key.
     ///
     /// Errors: no room for the longer record.
-    pub fn mark(&mut self, which: Marks, on: bool) -> Result<(), Full> {
+    pub fn mark(&mut self, which: RecordMarks, on: bool) -> Result<(), ShardFull> {
         let mut extras = self.extras().unwrap_or_default();
         extras.marks.set(which, on);
         self.set_extras(extras)
@@ -227,10 +229,10 @@ mod tests {
                 place.put_item(b"v", Expiry::None, item(3, None)).expect("room");
                 place.note_access(9);
                 let extras = place.extras().expect("an item");
-                assert_eq!((extras.access_s, extras.marks, extras.flags), (Some(9), Marks::FETCHED, 3));
-                place.mark(Marks::STALE, true).expect("room");
-                place.mark(Marks::FETCHED, false).expect("room");
-                assert_eq!(place.extras().map(|extras| extras.marks), Some(Marks::STALE));
+                assert_eq!((extras.access_s, extras.marks, extras.flags), (Some(9), RecordMarks::FETCHED, 3));
+                place.mark(RecordMarks::STALE, true).expect("room");
+                place.mark(RecordMarks::FETCHED, false).expect("room");
+                assert_eq!(place.extras().map(|extras| extras.marks), Some(RecordMarks::STALE));
             });
         });
     }

@@ -3,13 +3,13 @@
 //! The lookup happens once, in the constructor, which removes an expired key.
 
 use darter_base::hash::KeyHasher;
-use darter_index::Slot;
+use darter_index::IndexSlot;
 use darter_slab::{Arena, Handle};
 
 use crate::change::{Class, Event};
 use crate::object::{Collection, Object, Type};
-use crate::record::{self, Expiry, Kind, Meta, Payload, Record, Value};
-use crate::shard::{Full, Key, PINNED_BYTES_MIN, Shard, deadline_after};
+use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload, RecordValue};
+use crate::shard::{Key, PINNED_BYTES_MIN, Shard, ShardFull, deadline_after};
 use crate::text::Text;
 
 /// A string of at least this many bytes gets spare room when it grows; the blocks of shorter ones are rounded up
@@ -24,27 +24,27 @@ pub struct WrongType;
 
 /// Why a collection could not be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum RefusedWrite {
     /// The value has another type.
     WrongType,
     /// There is no room.
     Full,
 }
 
-impl From<WrongType> for Refused {
-    fn from(_: WrongType) -> Refused {
-        Refused::WrongType
+impl From<WrongType> for RefusedWrite {
+    fn from(_: WrongType) -> RefusedWrite {
+        RefusedWrite::WrongType
     }
 }
 
-impl From<Full> for Refused {
-    fn from(_: Full) -> Refused {
-        Refused::Full
+impl From<ShardFull> for RefusedWrite {
+    fn from(_: ShardFull) -> RefusedWrite {
+        RefusedWrite::Full
     }
 }
 
 /// A collection to read: its root, and the arguments of the root's methods.
-pub struct View<'a, T> {
+pub struct KeyView<'a, T> {
     /// The collection.
     pub root: &'a T,
     /// The arena of its packs.
@@ -53,14 +53,14 @@ pub struct View<'a, T> {
     pub hasher: KeyHasher,
 }
 
-impl<T> Clone for View<'_, T> {
+impl<T> Clone for KeyView<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
 // Not derived: that would ask for `T: Copy`.
-impl<T> Copy for View<'_, T> {}
+impl<T> Copy for KeyView<'_, T> {}
 
 /// The result of changing a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ pub struct Keyed<'a> {
     pub(crate) db: usize,
     key: Key<'a>,
     pub(crate) now_ms: u64,
-    pub(crate) slot: Option<Slot>,
+    pub(crate) slot: Option<IndexSlot>,
     // The record, if there is one: the handle of the index at `slot`.
     handle: Handle,
     /// The key was removed with the last member of its collection.
@@ -206,7 +206,7 @@ impl<'a> Keyed<'a> {
     ///
     /// Errors: no room; the old value stays.
     #[inline]
-    pub fn put_text(&mut self, value: &[u8], expiry: Expiry) -> Result<(), Full> {
+    pub fn put_text(&mut self, value: &[u8], expiry: Expiry) -> Result<(), ShardFull> {
         match self.slot {
             Some(slot) => {
                 let done = self.shard.overwrite(self.db, self.key, slot, value, expiry, self.now_ms);
@@ -220,13 +220,13 @@ impl<'a> Keyed<'a> {
     /// Writes a string that INCRBYFLOAT made; the deadline stays.
     ///
     /// Errors: no room; the old value stays.
-    pub fn put_float(&mut self, value: &[u8]) -> Result<(), Full> {
+    pub fn put_float(&mut self, value: &[u8]) -> Result<(), ShardFull> {
         let meta = self.record().map(Record::meta).unwrap_or_default();
-        self.put_payload(&meta.without_cas(), &Payload::Float(value))
+        self.put_payload(&meta.without_cas(), &RecordPayload::Float(value))
     }
 
-    fn create(&mut self, payload: Payload<'_>, expiry: Expiry) -> Result<(), Full> {
-        let meta = Meta { deadline_ms: deadline_of(expiry), ..Meta::default() };
+    fn create(&mut self, payload: RecordPayload<'_>, expiry: Expiry) -> Result<(), ShardFull> {
+        let meta = RecordMeta { deadline_ms: deadline_of(expiry), ..RecordMeta::default() };
         self.put_payload(&meta, &payload)
     }
 
@@ -236,27 +236,27 @@ impl<'a> Keyed<'a> {
     /// Cost: a copy of the value when its block is too small; one that grows gets an eighth more.  Errors: no room; nothing changed.
     ///
     /// The value must be a string (see [`Keyed::text`]).
-    pub fn edit_text(&mut self, len: usize) -> Result<&mut [u8], Full> {
+    pub fn edit_text(&mut self, len: usize) -> Result<&mut [u8], ShardFull> {
         match self.slot {
-            None => self.create(Payload::Raw { prefix: &[], len, room: 0 }, Expiry::None)?,
+            None => self.create(RecordPayload::Raw { prefix: &[], len, room: 0 }, Expiry::None)?,
             Some(slot) => self.make_raw(slot, len)?,
         }
         Ok(record::raw_value_mut(self.shard.arena.tail_mut(self.handle)))
     }
 
     /// As [`Keyed::edit_text`]; true if the string took the block of a draft, whose bytes stand behind those that were there.
-    pub fn edit_text_as_drafted(&mut self, len: usize) -> Result<(&mut [u8], bool), Full> {
+    pub fn edit_text_as_drafted(&mut self, len: usize) -> Result<(&mut [u8], bool), ShardFull> {
         let drafts_len = self.shard.drafts_len();
         self.edit_text(len)?;
         let is_drafted = self.shard.drafts_len() < drafts_len;
         Ok((record::raw_value_mut(self.shard.arena.tail_mut(self.handle)), is_drafted))
     }
 
-    fn make_raw(&mut self, slot: Slot, len: usize) -> Result<(), Full> {
+    fn make_raw(&mut self, slot: IndexSlot, len: usize) -> Result<(), ShardFull> {
         self.write_first();
         let handle = self.handle;
         let record = Record { tail: self.shard.arena.tail(handle) };
-        if record.kind() == Kind::Raw {
+        if record.kind() == RecordKind::Raw {
             let wanted = record.payload_at() + 4 + len;
             let size = self.shard.arena.size(handle);
             // A block that is read in slices must not change. Such a block is always long.
@@ -273,7 +273,7 @@ impl<'a> Keyed<'a> {
         let is_growing = len > kept.len() && len >= ROOM_FROM_BYTES;
         let room = if is_growing { (len / 8).min(ROOM_BYTES_MAX) } else { 0 };
         let prefix = kept[..kept.len().min(len)].to_vec();
-        self.rewrite(slot, &meta, &Payload::Raw { prefix: &prefix, len, room })
+        self.rewrite(slot, &meta, &RecordPayload::Raw { prefix: &prefix, len, room })
     }
 
     /// Removes the key; returns whether it was there. The caller reports the event.
@@ -295,7 +295,7 @@ impl<'a> Keyed<'a> {
     /// Sets or clears the deadline of a key; returns whether the key exists.
     ///
     /// Errors: no room for the longer record; nothing changed.
-    pub fn set_deadline(&mut self, deadline_ms: Option<u64>) -> Result<bool, Full> {
+    pub fn set_deadline(&mut self, deadline_ms: Option<u64>) -> Result<bool, ShardFull> {
         let Some(slot) = self.slot else { return Ok(false) };
         self.write_first();
         let handle = self.handle;
@@ -309,35 +309,36 @@ impl<'a> Keyed<'a> {
         }
         let record = Record { tail: self.shard.arena.tail(handle) };
         if record.deadline_ms() != deadline_ms {
-            let meta = Meta { deadline_ms, ..record.meta() };
+            let meta = RecordMeta { deadline_ms, ..record.meta() };
             self.reshape(slot, meta)?;
         }
         Ok(true)
     }
 
     /// Rewrites the record with another head over the same payload bytes.
-    pub(crate) fn reshape(&mut self, slot: Slot, meta: Meta) -> Result<(), Full> {
+    pub(crate) fn reshape(&mut self, slot: IndexSlot, meta: RecordMeta) -> Result<(), ShardFull> {
         let record = Record { tail: self.shard.arena.tail(self.handle) };
         match record.value() {
-            Value::Object(kind, id) => self.rewrite(slot, &meta, &Payload::Object(kind, id)),
-            Value::Folded(kind, block) => {
-                let payload = Payload::Folded(kind, block);
+            RecordValue::Object(kind, id) => self.rewrite(slot, &meta, &RecordPayload::Object(kind, id)),
+            RecordValue::Folded(kind, block) => {
+                let payload = RecordPayload::Folded(kind, block);
                 self.rewrite(slot, &meta, &payload)
             }
-            Value::Text(bytes) if record.kind() == Kind::Raw => {
+            RecordValue::Text(bytes) if record.kind() == RecordKind::Raw => {
                 let bytes = bytes.to_vec();
-                let payload = Payload::Raw { prefix: &bytes, len: bytes.len(), room: 0 };
+                let payload = RecordPayload::Raw { prefix: &bytes, len: bytes.len(), room: 0 };
                 self.rewrite(slot, &meta, &payload)
             }
-            Value::Text(bytes) => {
-                let is_float = record.kind() == Kind::Float;
+            RecordValue::Text(bytes) => {
+                let is_float = record.kind() == RecordKind::Float;
                 let bytes = bytes.to_vec();
-                let payload = if is_float { Payload::Float(&bytes) } else { Payload::Text(&bytes) };
+                let payload =
+                    if is_float { RecordPayload::Float(&bytes) } else { RecordPayload::Text(&bytes) };
                 self.rewrite(slot, &meta, &payload)
             }
-            Value::Packed(packed, len) => {
+            RecordValue::Packed(packed, len) => {
                 let bytes = Text::Packed(packed, len).bytes().into_owned();
-                self.rewrite(slot, &meta, &Payload::Packed(&bytes))
+                self.rewrite(slot, &meta, &RecordPayload::Packed(&bytes))
             }
         }
     }
@@ -357,7 +358,7 @@ impl<'a> Keyed<'a> {
     /// The collection at the key, to read.
     ///
     /// Errors: the value has another type.
-    pub fn view<T: Collection>(&self) -> Result<Option<View<'_, T>>, WrongType> {
+    pub fn view<T: Collection>(&self) -> Result<Option<KeyView<'_, T>>, WrongType> {
         let Some(record) = self.record() else { return Ok(None) };
         self.shard.view_of(record).map(Some)
     }
@@ -372,8 +373,8 @@ impl<'a> Keyed<'a> {
     ) -> Result<Option<Edited<R>>, WrongType> {
         let Some(record) = self.record() else { return Ok(None) };
         let (id, is_folded) = match record.value() {
-            Value::Object(kind, id) if kind == T::TYPE => (id, false),
-            Value::Folded(kind, block) if kind == T::TYPE => (block, true),
+            RecordValue::Object(kind, id) if kind == T::TYPE => (id, false),
+            RecordValue::Folded(kind, block) if kind == T::TYPE => (block, true),
             _ => return Err(WrongType),
         };
         self.write_first();
@@ -423,7 +424,7 @@ impl<'a> Keyed<'a> {
         // The root owns nothing but the block.
         std::mem::forget(root);
         if now != block {
-            self.overwrite_object(&Payload::Folded(T::TYPE, now.raw()));
+            self.overwrite_object(&RecordPayload::Folded(T::TYPE, now.raw()));
         }
         Ok(Some(Edited { result, is_gone: false }))
     }
@@ -434,7 +435,7 @@ impl<'a> Keyed<'a> {
     pub(crate) fn settle_unfolded<T: Collection>(&mut self, root: T) -> bool {
         let (after, is_gone) = (root.next_expiry_ms(), root.has_no_member());
         let id = self.shard.objects.insert(root.wrap());
-        self.overwrite_object(&Payload::Object(T::TYPE, id));
+        self.overwrite_object(&RecordPayload::Object(T::TYPE, id));
         if after.is_some() {
             self.note_members(None, after);
         }
@@ -446,12 +447,12 @@ impl<'a> Keyed<'a> {
     }
 
     /// Updates the record of a collection that has moved.
-    fn overwrite_object(&mut self, payload: &Payload<'_>) {
+    fn overwrite_object(&mut self, payload: &RecordPayload<'_>) {
         if self.slot.is_none() {
             return;
         }
         let handle = self.handle;
-        self.shard.folds |= matches!(payload, Payload::Folded(..));
+        self.shard.folds |= matches!(payload, RecordPayload::Folded(..));
         record::overwrite_object(self.shard.arena.tail_mut(handle), payload);
     }
 
@@ -462,7 +463,7 @@ impl<'a> Keyed<'a> {
         &mut self,
         make: impl FnOnce() -> T,
         change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
-    ) -> Result<Edited<R>, Refused> {
+    ) -> Result<Edited<R>, RefusedWrite> {
         if !self.exists() {
             self.put_object(make().wrap(), Expiry::None)?;
         }
@@ -475,17 +476,19 @@ impl<'a> Keyed<'a> {
     /// Puts a collection at the key, whatever was there before.
     ///
     /// Errors: no room; the old value stays and `object` is lost.
-    pub fn put_object(&mut self, object: Object, expiry: Expiry) -> Result<(), Full> {
+    pub fn put_object(&mut self, object: Object, expiry: Expiry) -> Result<(), ShardFull> {
         let meta = match self.record() {
-            Some(record) => {
-                Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() }
-            }
-            None => Meta { deadline_ms: deadline_of(expiry), ..Meta::default() },
+            Some(record) => RecordMeta {
+                deadline_ms: deadline_after(record, expiry),
+                extras: None,
+                sticky: record.is_sticky(),
+            },
+            None => RecordMeta { deadline_ms: deadline_of(expiry), ..RecordMeta::default() },
         };
         self.put_object_with(object, &meta)
     }
 
-    pub(crate) fn put_object_with(&mut self, object: Object, meta: &Meta) -> Result<(), Full> {
+    pub(crate) fn put_object_with(&mut self, object: Object, meta: &RecordMeta) -> Result<(), ShardFull> {
         let kind = object.kind();
         if let Some(folded) = object.fold(&self.shard.arena) {
             let done = self.put_payload(meta, &folded);
@@ -500,7 +503,7 @@ impl<'a> Keyed<'a> {
             (object.next_expiry_ms(), object.is_series())
         };
         self.shard.timed += usize::from(next_expiry.is_some());
-        match self.put_payload(meta, &Payload::Object(kind, id)) {
+        match self.put_payload(meta, &RecordPayload::Object(kind, id)) {
             Ok(()) => {
                 self.shard.dbs[self.db].timed += usize::from(next_expiry.is_some());
                 self.note_next_expiry(next_expiry);
@@ -523,14 +526,23 @@ impl<'a> Keyed<'a> {
     }
 
     /// Rewrites the record of an existing key.
-    fn rewrite(&mut self, slot: Slot, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
+    fn rewrite(
+        &mut self,
+        slot: IndexSlot,
+        meta: &RecordMeta,
+        payload: &RecordPayload<'_>,
+    ) -> Result<(), ShardFull> {
         self.shard.rewrite(self.db, self.key, slot, meta, payload, self.now_ms)?;
         self.handle = self.shard.dbs[self.db].index.handle(slot);
         Ok(())
     }
 
     /// Writes the key's record, new or replaced.
-    pub(crate) fn put_payload(&mut self, meta: &Meta, payload: &Payload<'_>) -> Result<(), Full> {
+    pub(crate) fn put_payload(
+        &mut self,
+        meta: &RecordMeta,
+        payload: &RecordPayload<'_>,
+    ) -> Result<(), ShardFull> {
         match self.slot {
             Some(slot) => self.rewrite(slot, meta, payload),
             None => {
@@ -629,8 +641,8 @@ impl<'a> Keyed<'a> {
         let handle = self.shard.dbs[self.db].index.handle(slot);
         let record = self.shard.record_at(self.db, slot);
         let object = match record.value() {
-            Value::Object(_, id) => self.shard.objects.get(id).memory_bytes() + size_of::<Object>(),
-            Value::Folded(kind, block) => Object::unfold(kind, block, &self.shard.arena).memory_bytes(),
+            RecordValue::Object(_, id) => self.shard.objects.get(id).memory_bytes() + size_of::<Object>(),
+            RecordValue::Folded(kind, block) => Object::unfold(kind, block, &self.shard.arena).memory_bytes(),
             _ => 0,
         };
         Some(self.shard.arena.size(handle) + object + size_of::<u32>() + 1)
@@ -650,27 +662,27 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn text(self) -> Option<Text<'a>> {
         match self.value() {
-            Value::Text(bytes) => Some(Text::Plain(bytes)),
-            Value::Packed(packed, len) => Some(Text::Packed(packed, len)),
-            Value::Object(..) | Value::Folded(..) => None,
+            RecordValue::Text(bytes) => Some(Text::Plain(bytes)),
+            RecordValue::Packed(packed, len) => Some(Text::Packed(packed, len)),
+            RecordValue::Object(..) | RecordValue::Folded(..) => None,
         }
     }
 
     /// The type of the value.
     pub fn value_type(self) -> Type {
         match self.value() {
-            Value::Object(kind, _) | Value::Folded(kind, _) => kind,
+            RecordValue::Object(kind, _) | RecordValue::Folded(kind, _) => kind,
             _ => Type::String,
         }
     }
 
     /// Returns true if a string was grown or changed in place. `OBJECT ENCODING` shows it as `raw`.
     pub fn was_edited(self) -> bool {
-        self.kind() == Kind::Raw
+        self.kind() == RecordKind::Raw
     }
 
     /// Returns true if a string was made by INCRBYFLOAT. `OBJECT ENCODING` never shows it as `int`.
     pub fn is_float(self) -> bool {
-        self.kind() == Kind::Float
+        self.kind() == RecordKind::Float
     }
 }

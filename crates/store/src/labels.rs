@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use darter_series::Series;
 use darter_slab::Handle;
 
-use crate::keyed::{Keyed, View, WrongType};
+use crate::keyed::{KeyView, Keyed, WrongType};
 use crate::object::{Collection, Object, Type};
-use crate::record::{Record, Value};
+use crate::record::{Record, RecordValue};
 use crate::shard::{Key, Shard};
 
 type Ids = BTreeSet<u32>;
@@ -128,21 +128,21 @@ impl Shard {
         db: usize,
         matchers: &[Matcher],
         now_ms: u64,
-        visit: &mut dyn FnMut(&[u8], View<'_, Series>),
+        visit: &mut dyn FnMut(&[u8], KeyView<'_, Series>),
     ) {
         let Some(place) = self.dbs.get(db) else { return };
         for id in place.labels.candidates(matchers) {
             let Some(series) = Series::of(self.objects.get(id)) else { continue };
             let key = Key { bytes: &series.name, hash: self.hasher.hash_key(&series.name) };
             if matchers.iter().all(|matcher| matcher.takes(series)) && self.peek(db, key, now_ms).is_some() {
-                visit(&series.name, View { root: series, arena: &self.arena, hasher: self.hasher });
+                visit(&series.name, KeyView { root: series, arena: &self.arena, hasher: self.hasher });
             }
         }
     }
 
     fn series_at(&self, handle: Handle) -> Option<u32> {
         match (Record { tail: self.arena.tail(handle) }).value() {
-            Value::Object(Type::Series, id) => Some(id),
+            RecordValue::Object(Type::Series, id) => Some(id),
             _ => None,
         }
     }
@@ -238,7 +238,7 @@ impl Object {
 #[cfg(test)]
 mod tests {
     use darter_base::hash::KeyHasher;
-    use darter_series::{Kind, Rule, Settings};
+    use darter_series::{Aggregator, CompactionRule, SeriesSettings};
 
     use super::*;
     use crate::record::Expiry;
@@ -252,8 +252,8 @@ mod tests {
 
     fn put(shard: &mut Shard, name: &str, label: &str) {
         let labels = vec![((*b"host").into(), label.as_bytes().into())];
-        let mut series = Series::new(Settings { labels, ..Settings::default() });
-        series.rules.push(Rule::new(b"target", Kind::Sum, 10, 0));
+        let mut series = Series::new(SeriesSettings { labels, ..SeriesSettings::default() });
+        series.rules.push(CompactionRule::new(b"target", Aggregator::Sum, 10, 0));
         place(shard, 0, name).put_object(series.wrap(), Expiry::None).expect("room");
     }
 

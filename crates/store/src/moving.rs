@@ -7,19 +7,19 @@ use crate::change::Event;
 use crate::keyed::Keyed;
 use crate::object::{Object, Type};
 use crate::rdb;
-use crate::record::{Kind, Meta, Payload, Record, Value};
-use crate::shard::{Full, Key, Shard};
+use crate::record::{Record, RecordKind, RecordMeta, RecordPayload, RecordValue};
+use crate::shard::{Key, Shard, ShardFull};
 use crate::text::Text;
 
 /// A copy of a key's value, with its deadline and marks.
 #[derive(Debug)]
 pub struct Loose {
-    meta: Meta,
-    body: Body,
+    meta: RecordMeta,
+    body: MovedBody,
 }
 
 #[derive(Debug)]
-enum Body {
+enum MovedBody {
     Text(Vec<u8>),
     Raw(Vec<u8>),
     Float(Vec<u8>),
@@ -29,7 +29,7 @@ enum Body {
 
 /// The deadline and the marks of a key, without its value.
 #[derive(Debug)]
-pub struct Head(Meta);
+pub struct MovedHead(RecordMeta);
 
 /// A record's value, detached from the arena so that the arena can be written.
 enum Detached {
@@ -43,24 +43,26 @@ enum Detached {
 impl Detached {
     fn of(record: Record<'_>) -> Detached {
         match record.value() {
-            Value::Text(bytes) => match record.kind() {
-                Kind::Raw => Detached::Raw(bytes.to_vec()),
-                Kind::Float => Detached::Float(bytes.to_vec()),
+            RecordValue::Text(bytes) => match record.kind() {
+                RecordKind::Raw => Detached::Raw(bytes.to_vec()),
+                RecordKind::Float => Detached::Float(bytes.to_vec()),
                 _ => Detached::Text(bytes.to_vec()),
             },
-            Value::Packed(packed, len) => Detached::Text(Text::Packed(packed, len).bytes().into_owned()),
-            Value::Object(kind, id) => Detached::Object(kind, id),
-            Value::Folded(kind, block) => Detached::Folded(kind, block),
+            RecordValue::Packed(packed, len) => {
+                Detached::Text(Text::Packed(packed, len).bytes().into_owned())
+            }
+            RecordValue::Object(kind, id) => Detached::Object(kind, id),
+            RecordValue::Folded(kind, block) => Detached::Folded(kind, block),
         }
     }
 
-    fn payload(&self) -> Payload<'_> {
+    fn payload(&self) -> RecordPayload<'_> {
         match self {
-            Detached::Text(bytes) => Payload::of_text(bytes),
-            Detached::Raw(bytes) => Payload::Raw { prefix: bytes, len: bytes.len(), room: 0 },
-            Detached::Float(bytes) => Payload::Float(bytes),
-            Detached::Object(kind, id) => Payload::Object(*kind, *id),
-            Detached::Folded(kind, block) => Payload::Folded(*kind, *block),
+            Detached::Text(bytes) => RecordPayload::of_text(bytes),
+            Detached::Raw(bytes) => RecordPayload::Raw { prefix: bytes, len: bytes.len(), room: 0 },
+            Detached::Float(bytes) => RecordPayload::Float(bytes),
+            Detached::Object(kind, id) => RecordPayload::Object(*kind, *id),
+            Detached::Folded(kind, block) => RecordPayload::Folded(*kind, *block),
         }
     }
 }
@@ -75,7 +77,7 @@ impl Shard {
         from: (usize, Key<'_>),
         to: (usize, Key<'_>),
         now_ms: u64,
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, ShardFull> {
         let Some((_, handle)) = self.find(from.0, from.1, now_ms) else { return Ok(false) };
         self.write_first(from.0, from.1.hash);
         let record = Record { tail: self.arena.tail(handle) };
@@ -113,29 +115,29 @@ impl Keyed<'_> {
     pub fn copy(&self) -> Option<Loose> {
         let record = self.record()?;
         let body = match Detached::of(record) {
-            Detached::Text(bytes) => Body::Text(bytes),
-            Detached::Raw(bytes) => Body::Raw(bytes),
-            Detached::Float(bytes) => Body::Float(bytes),
+            Detached::Text(bytes) => MovedBody::Text(bytes),
+            Detached::Raw(bytes) => MovedBody::Raw(bytes),
+            Detached::Float(bytes) => MovedBody::Float(bytes),
             Detached::Object(..) | Detached::Folded(..) => {
                 let (object, arena) = self.object()?;
                 let mut out = Vec::new();
                 rdb::write_object(object, arena, &mut out);
-                Body::Object(rdb::type_of(object), out)
+                MovedBody::Object(rdb::type_of(object), out)
             }
         };
         Some(Loose { meta: record.meta().without_cas(), body })
     }
 
     /// The deadline and the marks, if the key exists.
-    pub fn head(&self) -> Option<Head> {
-        Some(Head(self.record()?.meta().without_cas()))
+    pub fn head(&self) -> Option<MovedHead> {
+        Some(MovedHead(self.record()?.meta().without_cas()))
     }
 
     /// Stores a copy that was built in this shard, with the deadline and the marks of its source, replacing any
     /// value.
     ///
     /// Errors: no room; the old value stays and `object` is lost.
-    pub fn put_built(&mut self, object: Object, head: &Head) -> Result<(), Full> {
+    pub fn put_built(&mut self, object: Object, head: &MovedHead) -> Result<(), ShardFull> {
         let was_there = self.exists();
         self.put_object_with(object, &head.0)?;
         self.tell_replaced(was_there);
@@ -145,7 +147,7 @@ impl Keyed<'_> {
     /// Stores a copied value with its deadline and marks, replacing any value.
     ///
     /// Errors: no room; the old value stays.
-    pub fn put_copy(&mut self, loose: &Loose) -> Result<(), Full> {
+    pub fn put_copy(&mut self, loose: &Loose) -> Result<(), ShardFull> {
         let was_there = self.exists();
         self.put_body(loose)?;
         self.tell_replaced(was_there);
@@ -160,17 +162,17 @@ impl Keyed<'_> {
         }
     }
 
-    fn put_body(&mut self, loose: &Loose) -> Result<(), Full> {
+    fn put_body(&mut self, loose: &Loose) -> Result<(), ShardFull> {
         match &loose.body {
-            Body::Text(bytes) => self.put_payload(&loose.meta, &Payload::of_text(bytes)),
-            Body::Raw(bytes) => {
-                self.put_payload(&loose.meta, &Payload::Raw { prefix: bytes, len: bytes.len(), room: 0 })
-            }
-            Body::Float(bytes) => self.put_payload(&loose.meta, &Payload::Float(bytes)),
-            Body::Object(kind, bytes) => {
+            MovedBody::Text(bytes) => self.put_payload(&loose.meta, &RecordPayload::of_text(bytes)),
+            MovedBody::Raw(bytes) => self
+                .put_payload(&loose.meta, &RecordPayload::Raw { prefix: bytes, len: bytes.len(), room: 0 }),
+            MovedBody::Float(bytes) => self.put_payload(&loose.meta, &RecordPayload::Float(bytes)),
+            MovedBody::Object(kind, bytes) => {
                 let hasher = self.hasher();
-                let object = rdb::read_object(*kind, &mut rdb::Source::new(bytes), self.arena_mut(), hasher);
-                self.put_object_with(object.map_err(|_| Full)?, &loose.meta)
+                let object =
+                    rdb::read_object(*kind, &mut rdb::RdbSource::new(bytes), self.arena_mut(), hasher);
+                self.put_object_with(object.map_err(|_| ShardFull)?, &loose.meta)
             }
         }
     }

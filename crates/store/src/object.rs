@@ -4,13 +4,13 @@
 //! through [`Collection`]; no other code needs to know that [`Object`] is an enum.
 
 use darter_base::hash::KeyHasher;
-use darter_pack::table::{Kind, Table};
+use darter_pack::table::{PackKind, Table};
 use darter_pack::tree::{List, Zset};
 use darter_slab::{Arena, Handle};
 
 use crate::module::ModuleValue;
 use crate::set_value::SetValue;
-use crate::stream_value::Stream;
+use crate::stream_value::StreamValue;
 
 /// The type of a value, as `TYPE` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -235,7 +235,7 @@ objects! {
     /// A hash: fields and values.
     Hash(Table);
     /// A stream.
-    Stream(Stream);
+    Stream(StreamValue);
 }
 
 impl Collection for List {
@@ -312,7 +312,7 @@ impl Collection for Table {
 
     #[inline]
     fn unfold(block: Handle, arena: &Arena) -> Option<Table> {
-        Some(Table::unfold(Kind::KeysAndValues, block, arena))
+        Some(Table::unfold(PackKind::KeysAndValues, block, arena))
     }
 
     fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {

@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use darter_base::hash::KeyHasher;
 use darter_pack::table::{EntryRef, Guarding};
 use darter_pack::tree::Direction;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_slab::{Arena, Handle};
 
 pub use darter_pack::tree::window::Aside;
 
 use crate::module::{ModuleType, ModuleValue};
 use crate::object::Object;
-use crate::record::{Record, Value};
+use crate::record::{Record, RecordValue};
 use crate::shard::{Key, PINNED_BYTES_MIN, Shard};
 
 /// The part of a collection that is read.
@@ -38,7 +38,7 @@ pub enum Stretch {
 pub(crate) struct Reads {
     // Numbers are not reused, so a late reader finds nothing.
     last: u32,
-    open: Vec<Open>,
+    open: Vec<OpenRead>,
     texts: Vec<OpenText>,
     frozen: Vec<OpenFrozen>,
 }
@@ -65,7 +65,7 @@ struct OpenText {
     end: &'static [u8],
 }
 
-struct Open {
+struct OpenRead {
     number: u32,
     object: u32,
     early: Early,
@@ -87,22 +87,22 @@ impl Early {
 }
 
 /// Writes the entries of a table for one reader.
-struct Scribe {
+struct ReadScribe {
     hasher: KeyHasher,
     tell: Tell,
     has_values: bool,
     early: Early,
 }
 
-impl Guarding for Scribe {
+impl Guarding for ReadScribe {
     fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash(key)
     }
 
     fn keep(&mut self, entry: EntryRef<'_>) {
         let seen = match self.has_values {
-            true => Seen::Field(entry.key(), entry.value()),
-            false => Seen::Item(entry.key()),
+            true => SeenLeaf::Field(entry.key(), entry.value()),
+            false => SeenLeaf::Item(entry.key()),
         };
         self.early.with(|pieces| {
             if pieces.last().is_none_or(|last| last.len() > PIECE_BYTES) {
@@ -128,7 +128,7 @@ impl Shard {
     /// size.
     pub fn begin_read(&mut self, db: usize, key: Key<'_>, stretch: Stretch, tell: Tell) -> Option<u32> {
         let record = self.record_at(db, self.locate(db, key)?);
-        let Value::Object(_, id) = record.value() else { return None };
+        let RecordValue::Object(_, id) = record.value() else { return None };
         if self.reads.as_ref().is_some_and(|reads| reads.open.len() >= READERS_MAX) {
             return None;
         }
@@ -140,7 +140,7 @@ impl Shard {
             return None;
         }
         reads.last = number;
-        reads.open.push(Open { number, object: id, early });
+        reads.open.push(OpenRead { number, object: id, early });
         Some(number)
     }
 
@@ -176,7 +176,7 @@ impl Shard {
         mut step: impl FnMut(&T, &Arena, &mut Vec<u8>, usize) -> bool + Send + 'static,
     ) -> Option<u32> {
         let record = self.record_at(db, self.locate(db, key)?);
-        let Value::Object(_, id) = record.value() else { return None };
+        let RecordValue::Object(_, id) = record.value() else { return None };
         let Object::Module(value) = self.objects.get_mut(id) else { return None };
         let root = value.frozen().filter(|root| root.kind() == T::KIND)?;
         self.arena.hold_on();
@@ -304,7 +304,7 @@ impl Object {
     ) -> bool {
         let has_values = matches!(self, Object::Hash(_));
         let scribe =
-            |tell: Tell| Box::new(Scribe { hasher, tell, has_values, early: early.clone() }) as Box<_>;
+            |tell: Tell| Box::new(ReadScribe { hasher, tell, has_values, early: early.clone() }) as Box<_>;
         match (self, stretch) {
             (Object::Hash(table), Stretch::All) => table.guard(number, scribe(tell)),
             (Object::Set(set), Stretch::All) => {

@@ -48,7 +48,7 @@ const WIDE: u8 = 0b1000_0000;
 /// The form of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     Text = 0,
     Raw = 1,
     Packed = 2,
@@ -69,22 +69,22 @@ pub enum Expiry {
 
 /// The parts before the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Meta {
+pub(crate) struct RecordMeta {
     pub deadline_ms: Option<u64>,
     pub extras: Option<Extras>,
     pub sticky: bool,
 }
 
-impl Meta {
+impl RecordMeta {
     /// The same without a CAS token, because the value has changed.
-    pub fn without_cas(self) -> Meta {
-        Meta { extras: self.extras.map(|extras| Extras { cas: None, ..extras }), ..self }
+    pub fn without_cas(self) -> RecordMeta {
+        RecordMeta { extras: self.extras.map(|extras| Extras { cas: None, ..extras }), ..self }
     }
 }
 
 /// A payload to write.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Payload<'a> {
+pub(crate) enum RecordPayload<'a> {
     Text(&'a [u8]),
     /// `len` bytes; the first are `prefix`, the rest zeros. Behind them is `room` for more.
     Raw {
@@ -99,48 +99,48 @@ pub(crate) enum Payload<'a> {
     Float(&'a [u8]),
 }
 
-impl<'a> Payload<'a> {
+impl<'a> RecordPayload<'a> {
     /// The payload for a string value: packed if that saves memory.
-    pub fn of_text(value: &'a [u8]) -> Payload<'a> {
-        if is_worth_packing(value) { Payload::Packed(value) } else { Payload::Text(value) }
+    pub fn of_text(value: &'a [u8]) -> RecordPayload<'a> {
+        if is_worth_packing(value) { RecordPayload::Packed(value) } else { RecordPayload::Text(value) }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> RecordKind {
         match self {
-            Payload::Text(_) => Kind::Text,
-            Payload::Raw { .. } => Kind::Raw,
-            Payload::Packed(_) => Kind::Packed,
-            Payload::Object(..) | Payload::Folded(..) => Kind::Object,
-            Payload::Float(_) => Kind::Float,
+            RecordPayload::Text(_) => RecordKind::Text,
+            RecordPayload::Raw { .. } => RecordKind::Raw,
+            RecordPayload::Packed(_) => RecordKind::Packed,
+            RecordPayload::Object(..) | RecordPayload::Folded(..) => RecordKind::Object,
+            RecordPayload::Float(_) => RecordKind::Float,
         }
     }
 
     fn bytes_len(&self) -> usize {
         match self {
-            Payload::Text(v) | Payload::Float(v) => varint_len(v.len()) + v.len(),
-            Payload::Raw { len, room, .. } => 4 + len + room,
-            Payload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
-            Payload::Object(..) | Payload::Folded(..) => OBJECT_LEN,
+            RecordPayload::Text(v) | RecordPayload::Float(v) => varint_len(v.len()) + v.len(),
+            RecordPayload::Raw { len, room, .. } => 4 + len + room,
+            RecordPayload::Packed(v) => varint_len(v.len()) + ascii7::packed_len(v.len()),
+            RecordPayload::Object(..) | RecordPayload::Folded(..) => OBJECT_LEN,
         }
     }
 
     fn write(&self, out: &mut [u8]) {
         match *self {
-            Payload::Text(v) | Payload::Float(v) => {
+            RecordPayload::Text(v) | RecordPayload::Float(v) => {
                 let at = write_varint(out, v.len());
                 out[at..at + v.len()].copy_from_slice(v);
             }
-            Payload::Raw { prefix, len, .. } => {
+            RecordPayload::Raw { prefix, len, .. } => {
                 out[..4].copy_from_slice(&(len as u32).to_le_bytes());
                 out[4..4 + prefix.len()].copy_from_slice(prefix);
                 out[4 + prefix.len()..4 + len].fill(0);
             }
-            Payload::Packed(v) => {
+            RecordPayload::Packed(v) => {
                 let at = write_varint(out, v.len());
                 ascii7::pack(v, &mut out[at..at + ascii7::packed_len(v.len())]);
             }
-            Payload::Object(kind, id) => write_object(out, kind as u8, id),
-            Payload::Folded(kind, block) => write_object(out, kind as u8 | FOLDED, block),
+            RecordPayload::Object(kind, id) => write_object(out, kind as u8, id),
+            RecordPayload::Folded(kind, block) => write_object(out, kind as u8 | FOLDED, block),
         }
     }
 }
@@ -151,9 +151,11 @@ fn write_object(out: &mut [u8], kind: u8, number: u32) {
 }
 
 /// Overwrites a collection's payload in place, with its new number or handle.
-pub(crate) fn overwrite_object(block: &mut [u8], payload: &Payload<'_>) {
+pub(crate) fn overwrite_object(block: &mut [u8], payload: &RecordPayload<'_>) {
     let at = Record { tail: block }.payload_at();
-    debug_assert!(Record { tail: block }.kind() == Kind::Object && payload.kind() == Kind::Object);
+    debug_assert!(
+        Record { tail: block }.kind() == RecordKind::Object && payload.kind() == RecordKind::Object
+    );
     payload.write(&mut block[at..]);
 }
 
@@ -205,37 +207,37 @@ fn read_varint(bytes: &[u8]) -> (usize, usize) {
 }
 
 /// Bytes a record of this shape takes.
-pub(crate) fn encoded_len(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> usize {
+pub(crate) fn encoded_len(key: &[u8], meta: &RecordMeta, payload: &RecordPayload<'_>) -> usize {
     let extras_len = meta.extras.map_or(0, |extras| extras.encoded_len());
     fixed_len(header_of(key, meta, payload)) + extras_len + key.len() + payload.bytes_len()
 }
 
 /// Offset of the first byte of a text of `len` bytes in its record.
-pub(crate) fn text_at(key: &[u8], meta: &Meta, len: usize) -> usize {
-    encoded_len(key, meta, &Payload::Text(b"")) - varint_len(0) + varint_len(len)
+pub(crate) fn text_at(key: &[u8], meta: &RecordMeta, len: usize) -> usize {
+    encoded_len(key, meta, &RecordPayload::Text(b"")) - varint_len(0) + varint_len(len)
 }
 
 /// Offset of the first byte of a string that may be changed in place, in its record.
-pub(crate) fn raw_at(key: &[u8], meta: &Meta) -> usize {
-    encoded_len(key, meta, &Payload::Raw { prefix: &[], len: 0, room: 0 })
+pub(crate) fn raw_at(key: &[u8], meta: &RecordMeta) -> usize {
+    encoded_len(key, meta, &RecordPayload::Raw { prefix: &[], len: 0, room: 0 })
 }
 
 /// Writes the part before a string of `len` bytes that may be changed in place, and its first bytes.
-pub(crate) fn encode_raw_head(out: &mut [u8], key: &[u8], meta: &Meta, prefix: &[u8], len: usize) {
-    encode(out, key, meta, &Payload::Raw { prefix, len: prefix.len(), room: 0 });
+pub(crate) fn encode_raw_head(out: &mut [u8], key: &[u8], meta: &RecordMeta, prefix: &[u8], len: usize) {
+    encode(out, key, meta, &RecordPayload::Raw { prefix, len: prefix.len(), room: 0 });
     let at = raw_at(key, meta);
     out[at - 4..at].copy_from_slice(&(len as u32).to_le_bytes());
 }
 
 /// Writes the part before a text of `len` bytes.
-pub(crate) fn encode_text_head(out: &mut [u8], key: &[u8], meta: &Meta, len: usize) {
+pub(crate) fn encode_text_head(out: &mut [u8], key: &[u8], meta: &RecordMeta, len: usize) {
     // Encode an empty text; the length is written afterwards.
-    encode(out, key, meta, &Payload::Text(b""));
-    let at = encoded_len(key, meta, &Payload::Text(b"")) - varint_len(0);
+    encode(out, key, meta, &RecordPayload::Text(b""));
+    let at = encoded_len(key, meta, &RecordPayload::Text(b"")) - varint_len(0);
     write_varint(&mut out[at..], len);
 }
 
-fn header_of(key: &[u8], meta: &Meta, payload: &Payload<'_>) -> u8 {
+fn header_of(key: &[u8], meta: &RecordMeta, payload: &RecordPayload<'_>) -> u8 {
     let mut header = payload.kind() as u8;
     if let Some(ms) = meta.deadline_ms {
         header |= if is_short(ms) { TTL_SHORT } else { TTL_LONG };
@@ -282,7 +284,7 @@ fn head_len(tail: &[u8]) -> usize {
 }
 
 /// Writes a whole record to the front of `out`.
-pub(crate) fn encode(out: &mut [u8], key: &[u8], meta: &Meta, payload: &Payload<'_>) {
+pub(crate) fn encode(out: &mut [u8], key: &[u8], meta: &RecordMeta, payload: &RecordPayload<'_>) {
     let header = header_of(key, meta, payload);
     out[0] = header;
     let mut at = if header & WIDE == 0 {
@@ -333,11 +335,11 @@ fn is_of_long(tail: &[u8], key: &[u8]) -> bool {
 #[inline]
 pub(crate) fn plain_payload_at(tail: &[u8]) -> Option<usize> {
     let [header, key_len, ..] = tail else { return None };
-    (header & !STICKY == Kind::Text as u8).then_some(2 + usize::from(*key_len))
+    (header & !STICKY == RecordKind::Text as u8).then_some(2 + usize::from(*key_len))
 }
 
 /// The relation of a record to a key.
-pub(crate) enum Match {
+pub(crate) enum RecordMatch {
     /// It belongs to another key.
     Other,
     /// It belongs to the key.
@@ -348,24 +350,24 @@ pub(crate) enum Match {
 
 /// Compares the key of the record at the front of `tail`, and locates its value if it is plain.
 #[inline(always)]
-pub(crate) fn match_key(tail: &[u8], key: &[u8]) -> Match {
-    let [header, key_len, rest @ ..] = tail else { return Match::Other };
-    if header & !STICKY != Kind::Text as u8 {
-        return if is_of(tail, key) { Match::Key } else { Match::Other };
+pub(crate) fn match_key(tail: &[u8], key: &[u8]) -> RecordMatch {
+    let [header, key_len, rest @ ..] = tail else { return RecordMatch::Other };
+    if header & !STICKY != RecordKind::Text as u8 {
+        return if is_of(tail, key) { RecordMatch::Key } else { RecordMatch::Other };
     }
     if usize::from(*key_len) != key.len() {
-        return Match::Other;
+        return RecordMatch::Other;
     }
-    let Some((own, payload)) = rest.split_at_checked(key.len()) else { return Match::Other };
+    let Some((own, payload)) = rest.split_at_checked(key.len()) else { return RecordMatch::Other };
     if !is_equal(own, key) {
-        return Match::Other;
+        return RecordMatch::Other;
     }
     let (start, len) = match payload {
         [len @ 0..0x80, ..] => (key.len() + 3, usize::from(*len)),
         [low, high @ 0..0x80, ..] => (key.len() + 4, usize::from(low & 0x7f) | usize::from(*high) << 7),
-        _ => return Match::Key,
+        _ => return RecordMatch::Key,
     };
-    Match::Plain(start, start + len)
+    RecordMatch::Plain(start, start + len)
 }
 
 /// Returns true if a value would be stored packed.
@@ -382,7 +384,7 @@ pub struct Record<'a> {
 
 /// A value to read.
 #[derive(Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub(crate) enum RecordValue<'a> {
     Text(&'a [u8]),
     Packed(&'a [u8], usize),
     Object(Type, u32),
@@ -450,18 +452,18 @@ impl<'a> Record<'a> {
         if header & EXTRAS == 0 { 0 } else { extras::len_of(self.tail[fixed_len(header)]) }
     }
 
-    pub(crate) fn meta(self) -> Meta {
-        Meta { deadline_ms: self.deadline_ms(), extras: self.extras(), sticky: self.is_sticky() }
+    pub(crate) fn meta(self) -> RecordMeta {
+        RecordMeta { deadline_ms: self.deadline_ms(), extras: self.extras(), sticky: self.is_sticky() }
     }
 
     #[inline]
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> RecordKind {
         match self.header() & KIND {
-            0 => Kind::Text,
-            1 => Kind::Raw,
-            2 => Kind::Packed,
-            3 => Kind::Object,
-            _ => Kind::Float,
+            0 => RecordKind::Text,
+            1 => RecordKind::Raw,
+            2 => RecordKind::Packed,
+            3 => RecordKind::Object,
+            _ => RecordKind::Float,
         }
     }
 
@@ -472,7 +474,7 @@ impl<'a> Record<'a> {
     }
 
     #[inline]
-    pub(crate) fn value(self) -> Value<'a> {
+    pub(crate) fn value(self) -> RecordValue<'a> {
         match self.plain_object() {
             Some(value) => value,
             None => self.any_value(),
@@ -481,38 +483,38 @@ impl<'a> Record<'a> {
 
     /// The collection of a record with nothing but its key before it, as most are.
     #[inline(always)]
-    pub(crate) fn plain_object(self) -> Option<Value<'a>> {
+    pub(crate) fn plain_object(self) -> Option<RecordValue<'a>> {
         let [header, key_len, rest @ ..] = self.tail else { return None };
-        if header & !STICKY != Kind::Object as u8 {
+        if header & !STICKY != RecordKind::Object as u8 {
             return None;
         }
         let &[kind, a, b, c, d] = rest.get(usize::from(*key_len)..)?.first_chunk::<OBJECT_LEN>()?;
         let number = u32::from_le_bytes([a, b, c, d]);
         Some(match kind & FOLDED {
-            0 => Value::Object(Type::from_byte(kind), number),
-            _ => Value::Folded(Type::from_byte(kind & !FOLDED), number),
+            0 => RecordValue::Object(Type::from_byte(kind), number),
+            _ => RecordValue::Folded(Type::from_byte(kind & !FOLDED), number),
         })
     }
 
-    fn any_value(self) -> Value<'a> {
+    fn any_value(self) -> RecordValue<'a> {
         let payload = &self.tail[self.payload_at()..];
         match self.kind() {
-            Kind::Text | Kind::Float => {
+            RecordKind::Text | RecordKind::Float => {
                 let (len, at) = read_varint(payload);
-                Value::Text(&payload[at..at + len])
+                RecordValue::Text(&payload[at..at + len])
             }
-            Kind::Raw => {
+            RecordKind::Raw => {
                 let len = u32_at(payload, 0) as usize;
-                Value::Text(&payload[4..4 + len])
+                RecordValue::Text(&payload[4..4 + len])
             }
-            Kind::Packed => {
+            RecordKind::Packed => {
                 let (len, at) = read_varint(payload);
-                Value::Packed(&payload[at..at + ascii7::packed_len(len)], len)
+                RecordValue::Packed(&payload[at..at + ascii7::packed_len(len)], len)
             }
-            Kind::Object if payload[0] & FOLDED != 0 => {
-                Value::Folded(Type::from_byte(payload[0] & !FOLDED), u32_at(payload, 1))
+            RecordKind::Object if payload[0] & FOLDED != 0 => {
+                RecordValue::Folded(Type::from_byte(payload[0] & !FOLDED), u32_at(payload, 1))
             }
-            Kind::Object => Value::Object(Type::from_byte(payload[0]), u32_at(payload, 1)),
+            RecordKind::Object => RecordValue::Object(Type::from_byte(payload[0]), u32_at(payload, 1)),
         }
     }
 
@@ -522,16 +524,16 @@ impl<'a> Record<'a> {
         let at = self.payload_at();
         let payload = &self.tail[at..];
         at + match self.kind() {
-            Kind::Text | Kind::Float => {
+            RecordKind::Text | RecordKind::Float => {
                 let (len, n) = read_varint(payload);
                 n + len
             }
-            Kind::Raw => 4 + u32_at(payload, 0) as usize,
-            Kind::Packed => {
+            RecordKind::Raw => 4 + u32_at(payload, 0) as usize,
+            RecordKind::Packed => {
                 let (len, n) = read_varint(payload);
                 n + ascii7::packed_len(len)
             }
-            Kind::Object => 5,
+            RecordKind::Object => 5,
         }
     }
 }
@@ -546,7 +548,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// Overwrites the payload of a record in place with a text and keeps the part before it. The caller has checked that
 /// the block is large enough.
 pub(crate) fn overwrite_text(block: &mut [u8], payload_at: usize, value: &[u8]) {
-    block[0] = (block[0] & !KIND) | Kind::Text as u8;
+    block[0] = (block[0] & !KIND) | RecordKind::Text as u8;
     let out = &mut block[payload_at..];
     let at = write_varint(out, value.len());
     out[at..at + value.len()].copy_from_slice(value);
@@ -573,7 +575,7 @@ pub(crate) fn extras_mut(block: &mut [u8]) -> &mut [u8] {
 /// The bytes of a `Raw` record's value, to change in place.
 pub(crate) fn raw_value_mut(block: &mut [u8]) -> &mut [u8] {
     let record = Record { tail: block };
-    debug_assert_eq!(record.kind(), Kind::Raw);
+    debug_assert_eq!(record.kind(), RecordKind::Raw);
     let at = record.payload_at();
     let len = u32_at(block, at) as usize;
     &mut block[at + 4..at + 4 + len]
@@ -582,7 +584,7 @@ pub(crate) fn raw_value_mut(block: &mut [u8]) -> &mut [u8] {
 /// Grows or shrinks a `Raw` record's value in place; new bytes are zeros.
 pub(crate) fn raw_resize(block: &mut [u8], len: usize) {
     let record = Record { tail: block };
-    debug_assert_eq!(record.kind(), Kind::Raw);
+    debug_assert_eq!(record.kind(), RecordKind::Raw);
     let at = record.payload_at();
     let old = u32_at(block, at) as usize;
     block[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
@@ -614,12 +616,12 @@ mod tests {
                         Some(Extras::default()),
                         Some(Extras { flags: 7, cas: Some(u64::MAX - 3), ..Extras::default() }),
                     ] {
-                        let meta = Meta { deadline_ms, extras, sticky: extras.is_some() };
+                        let meta = RecordMeta { deadline_ms, extras, sticky: extras.is_some() };
                         for payload in [
-                            Payload::Text(value),
-                            Payload::Packed(value),
-                            Payload::Raw { prefix: value, len: value.len(), room: 0 },
-                            Payload::Float(value),
+                            RecordPayload::Text(value),
+                            RecordPayload::Packed(value),
+                            RecordPayload::Raw { prefix: value, len: value.len(), room: 0 },
+                            RecordPayload::Float(value),
                         ] {
                             let len = encoded_len(key, &meta, &payload);
                             let mut block = vec![0xaa; len + 3];
@@ -630,13 +632,15 @@ mod tests {
                             assert_eq!(record.meta(), meta);
                             assert_eq!(record.encoded_len(), len);
                             match record.value() {
-                                Value::Text(text) => assert_eq!(text, &value[..]),
-                                Value::Packed(packed, n) => {
+                                RecordValue::Text(text) => assert_eq!(text, &value[..]),
+                                RecordValue::Packed(packed, n) => {
                                     let mut out = Vec::new();
                                     ascii7::unpack(packed, n, &mut out);
                                     assert_eq!(&out, value);
                                 }
-                                Value::Object(..) | Value::Folded(..) => panic!("a text became an object"),
+                                RecordValue::Object(..) | RecordValue::Folded(..) => {
+                                    panic!("a text became an object")
+                                }
                             }
                             assert_eq!(block[len..], [0xaa; 3]);
                         }

@@ -6,20 +6,20 @@
 use darter_base::hash::KeyHasher;
 use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
-use darter_pack::table::{EntryRef, Expiry, Inserted, Kind, Table};
+use darter_pack::table::{EntryRef, FieldExpiry, Inserted, PackKind, Table};
 use darter_pack::tree::{Direction, IntSet};
 use darter_slab::{Arena, Handle};
 
-use crate::shard::Full;
+use crate::shard::ShardFull;
 
 /// A set of members. Its blocks are given back by `free_step` before it is dropped.
 #[derive(Debug)]
 pub struct SetValue {
-    body: Body,
+    body: SetBody,
 }
 
 #[derive(Debug)]
-enum Body {
+enum SetBody {
     Ints(IntSet),
     Texts(Table),
     Both(Box<Both>),
@@ -48,16 +48,16 @@ impl Default for SetValue {
 impl SetValue {
     /// An empty set. Costs nothing.
     pub const fn new() -> SetValue {
-        SetValue { body: Body::Ints(IntSet::new()) }
+        SetValue { body: SetBody::Ints(IntSet::new()) }
     }
 
     /// The members kept as integers.
     #[inline]
     pub fn ints(&self) -> Option<&IntSet> {
         match &self.body {
-            Body::Ints(ints) => Some(ints),
-            Body::Texts(_) => None,
-            Body::Both(both) => Some(&both.ints),
+            SetBody::Ints(ints) => Some(ints),
+            SetBody::Texts(_) => None,
+            SetBody::Both(both) => Some(&both.ints),
         }
     }
 
@@ -65,9 +65,9 @@ impl SetValue {
     #[inline]
     pub fn texts(&self) -> Option<&Table> {
         match &self.body {
-            Body::Ints(_) => None,
-            Body::Texts(texts) => Some(texts),
-            Body::Both(both) => Some(&both.texts),
+            SetBody::Ints(_) => None,
+            SetBody::Texts(texts) => Some(texts),
+            SetBody::Both(both) => Some(&both.texts),
         }
     }
 
@@ -80,9 +80,9 @@ impl SetValue {
     /// Moves packs of the members kept in a table, as [`Table::compact_step`] does; the integers are not moved.
     pub fn compact_texts(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
         match &mut self.body {
-            Body::Ints(_) => 0,
-            Body::Texts(texts) => texts.compact_step(arena, cursor, packs_max),
-            Body::Both(both) => both.texts.compact_step(arena, cursor, packs_max),
+            SetBody::Ints(_) => 0,
+            SetBody::Texts(texts) => texts.compact_step(arena, cursor, packs_max),
+            SetBody::Both(both) => both.texts.compact_step(arena, cursor, packs_max),
         }
     }
 
@@ -134,23 +134,23 @@ impl SetValue {
         arena: &mut Arena,
         hasher: KeyHasher,
         member: Item<'_>,
-        expiry: Expiry,
-    ) -> Result<bool, Full> {
-        if let (Item::Int(value), Expiry::Keep | Expiry::Clear) = (member, expiry)
+        expiry: FieldExpiry,
+    ) -> Result<bool, ShardFull> {
+        if let (Item::Int(value), FieldExpiry::Keep | FieldExpiry::Clear) = (member, expiry)
             && !self.has_text(arena, hasher, member)
         {
-            return self.ints_mut().insert(arena, value).map_err(|_| Full);
+            return self.ints_mut().insert(arena, value).map_err(|_| ShardFull);
         }
         let mut digits = Digits::new();
         let text = member.text(&mut digits);
         let hash = hasher.hash(text);
         let of_key = |key: &[u8]| hasher.hash(key);
         let inserted = self.texts_mut().insert(arena, hash, text, Item::Int(0), expiry, &of_key);
-        let is_new = inserted.map_err(|_| Full)? == Inserted::New;
+        let is_new = inserted.map_err(|_| ShardFull)? == Inserted::New;
         // An integer that is to expire moved out of the rows.
         let was_int = is_new
             && match (&mut self.body, member) {
-                (Body::Both(both), Item::Int(value)) => both.ints.remove(arena, value),
+                (SetBody::Both(both), Item::Int(value)) => both.ints.remove(arena, value),
                 _ => false,
             };
         self.settle();
@@ -165,11 +165,11 @@ impl SetValue {
         arena: &mut Arena,
         hasher: KeyHasher,
         member: Item<'_>,
-        expiry: Expiry,
+        expiry: FieldExpiry,
         now_ms: u64,
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, ShardFull> {
         let is_dead = self.may_have_dead(now_ms) && self.is_missing(arena, hasher, member, now_ms);
-        let expiry = if is_dead && expiry == Expiry::Keep { Expiry::Clear } else { expiry };
+        let expiry = if is_dead && expiry == FieldExpiry::Keep { FieldExpiry::Clear } else { expiry };
         Ok(self.insert(arena, hasher, member, expiry)? || is_dead)
     }
 
@@ -210,13 +210,13 @@ impl SetValue {
     #[inline]
     pub fn remove(&mut self, arena: &mut Arena, hasher: KeyHasher, member: Item<'_>) -> bool {
         let removed = match (&mut self.body, member) {
-            (Body::Ints(ints), Item::Int(value)) => return ints.remove(arena, value),
-            (Body::Ints(_), Item::Bytes(_)) => return false,
-            (Body::Texts(texts), _) => remove_text(texts, arena, hasher, member),
-            (Body::Both(both), Item::Int(value)) => {
+            (SetBody::Ints(ints), Item::Int(value)) => return ints.remove(arena, value),
+            (SetBody::Ints(_), Item::Bytes(_)) => return false,
+            (SetBody::Texts(texts), _) => remove_text(texts, arena, hasher, member),
+            (SetBody::Both(both), Item::Int(value)) => {
                 both.ints.remove(arena, value) || remove_text(&mut both.texts, arena, hasher, member)
             }
-            (Body::Both(both), Item::Bytes(_)) => remove_text(&mut both.texts, arena, hasher, member),
+            (SetBody::Both(both), Item::Bytes(_)) => remove_text(&mut both.texts, arena, hasher, member),
         };
         if removed {
             self.settle();
@@ -281,18 +281,18 @@ impl SetValue {
 
     /// Bytes in the arena and on the heap, without the root.
     pub fn bytes(&self) -> usize {
-        let root = if matches!(self.body, Body::Both(_)) { size_of::<Both>() } else { 0 };
+        let root = if matches!(self.body, SetBody::Both(_)) { size_of::<Both>() } else { 0 };
         root + self.ints().map_or(0, IntSet::bytes) + self.texts().map_or(0, Table::bytes)
     }
 
     /// Frees up to about `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         match &mut self.body {
-            Body::Ints(ints) => ints.free_step(arena, blocks_max),
-            Body::Texts(texts) => texts.free_step(arena, blocks_max),
-            Body::Both(both) => {
+            SetBody::Ints(ints) => ints.free_step(arena, blocks_max),
+            SetBody::Texts(texts) => texts.free_step(arena, blocks_max),
+            SetBody::Both(both) => {
                 if both.ints.free_step(arena, blocks_max) && both.texts.free_step(arena, blocks_max) {
-                    self.body = Body::Ints(IntSet::new());
+                    self.body = SetBody::Ints(IntSet::new());
                     return true;
                 }
                 false
@@ -309,9 +309,9 @@ impl SetValue {
     /// Removes members that have expired, examining at most `packs_max` packs; returns their number.
     pub fn expire_due(&mut self, arena: &mut Arena, now_ms: u64, packs_max: usize) -> usize {
         let texts = match &mut self.body {
-            Body::Ints(_) => return 0,
-            Body::Texts(texts) => texts,
-            Body::Both(both) => &mut both.texts,
+            SetBody::Ints(_) => return 0,
+            SetBody::Texts(texts) => texts,
+            SetBody::Both(both) => &mut both.texts,
         };
         let removed = texts.expire_due(arena, now_ms, packs_max, |_| {}).removed;
         self.settle();
@@ -321,59 +321,59 @@ impl SetValue {
     /// [`Table::fold`] for a set that has only texts.
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         match &self.body {
-            Body::Texts(texts) => texts.fold(arena),
-            Body::Ints(_) | Body::Both(_) => None,
+            SetBody::Texts(texts) => texts.fold(arena),
+            SetBody::Ints(_) | SetBody::Both(_) => None,
         }
     }
 
     /// The set that [`SetValue::fold`] gave `pack` for.
     pub fn unfold(pack: Handle, arena: &Arena) -> SetValue {
-        SetValue { body: Body::Texts(Table::unfold(Kind::Keys, pack, arena)) }
+        SetValue { body: SetBody::Texts(Table::unfold(PackKind::Keys, pack, arena)) }
     }
 
     fn ints_mut(&mut self) -> &mut IntSet {
-        if let Body::Texts(texts) = &mut self.body {
-            let texts = std::mem::replace(texts, Table::new(Kind::Keys));
-            self.body = Body::Both(Box::new(Both { ints: IntSet::new(), texts }));
+        if let SetBody::Texts(texts) = &mut self.body {
+            let texts = std::mem::replace(texts, Table::new(PackKind::Keys));
+            self.body = SetBody::Both(Box::new(Both { ints: IntSet::new(), texts }));
         }
         match &mut self.body {
-            Body::Ints(ints) => ints,
-            Body::Both(both) => &mut both.ints,
-            Body::Texts(_) => unreachable!("made into both above"),
+            SetBody::Ints(ints) => ints,
+            SetBody::Both(both) => &mut both.ints,
+            SetBody::Texts(_) => unreachable!("made into both above"),
         }
     }
 
     /// The members kept as integers, to be read in steps.
     pub(crate) fn read_ints_mut(&mut self) -> Option<&mut IntSet> {
         match &mut self.body {
-            Body::Ints(ints) => Some(ints),
-            Body::Texts(_) => None,
-            Body::Both(both) => Some(&mut both.ints),
+            SetBody::Ints(ints) => Some(ints),
+            SetBody::Texts(_) => None,
+            SetBody::Both(both) => Some(&mut both.ints),
         }
     }
 
     /// The table of members kept as texts, to be written in pieces.
     pub(crate) fn guarded_texts_mut(&mut self) -> Option<&mut Table> {
         match &mut self.body {
-            Body::Ints(_) => None,
-            Body::Texts(texts) => Some(texts),
-            Body::Both(both) => Some(&mut both.texts),
+            SetBody::Ints(_) => None,
+            SetBody::Texts(texts) => Some(texts),
+            SetBody::Both(both) => Some(&mut both.texts),
         }
     }
 
     fn texts_mut(&mut self) -> &mut Table {
-        if let Body::Ints(ints) = &mut self.body {
-            let texts = Table::new(Kind::Keys);
+        if let SetBody::Ints(ints) = &mut self.body {
+            let texts = Table::new(PackKind::Keys);
             self.body = if ints.is_empty() && !ints.is_read() {
-                Body::Texts(texts)
+                SetBody::Texts(texts)
             } else {
-                Body::Both(Box::new(Both { ints: std::mem::take(ints), texts }))
+                SetBody::Both(Box::new(Both { ints: std::mem::take(ints), texts }))
             };
         }
         match &mut self.body {
-            Body::Texts(texts) => texts,
-            Body::Both(both) => &mut both.texts,
-            Body::Ints(_) => unreachable!("made into another above"),
+            SetBody::Texts(texts) => texts,
+            SetBody::Both(both) => &mut both.texts,
+            SetBody::Ints(_) => unreachable!("made into another above"),
         }
     }
 
@@ -381,14 +381,14 @@ impl SetValue {
     /// texts stays: as in Redis, a set that once had a text is not a set of integers again.
     fn settle(&mut self) {
         // A stepwise reader of the integers may still need removed ones.
-        if let Body::Both(both) = &mut self.body
+        if let SetBody::Both(both) = &mut self.body
             && both.ints.is_empty()
             && !both.ints.is_read()
         {
-            self.body = Body::Texts(std::mem::replace(&mut both.texts, Table::new(Kind::Keys)));
+            self.body = SetBody::Texts(std::mem::replace(&mut both.texts, Table::new(PackKind::Keys)));
         }
-        if matches!(&self.body, Body::Texts(texts) if texts.is_empty()) {
-            self.body = Body::Ints(IntSet::new());
+        if matches!(&self.body, SetBody::Texts(texts) if texts.is_empty()) {
+            self.body = SetBody::Ints(IntSet::new());
         }
     }
 }

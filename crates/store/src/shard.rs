@@ -9,7 +9,7 @@ use std::sync::Arc;
 use darter_base::crc::SLOTS_LEN;
 use darter_base::hash::{KeyHasher, hash_bits_of, spread_slot_in};
 use darter_base::rng::Rng;
-use darter_index::Slot;
+use darter_index::IndexSlot;
 use darter_slab::{Arena, Handle};
 
 use crate::change::{ChangeLog, Event};
@@ -17,15 +17,15 @@ use crate::cut::Cut;
 use crate::db::Db;
 use crate::draft::TextDraft;
 use crate::evict::Pressure;
-use crate::folded::Scratch;
+use crate::folded::FoldScratch;
 use crate::hidden::HiddenSlots;
 use crate::idle::Uses;
-use crate::keyed::{View, WrongType};
+use crate::keyed::{KeyView, WrongType};
 use crate::links::Links;
 use crate::object::{Collection, Object};
 use crate::reads::Reads;
-use crate::record::{self, Expiry, Kind, Meta, Payload, Record};
-use crate::slots::Slots;
+use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload};
+use crate::slots::SlotKeys;
 use crate::tidy::{Tidy, TidyCounters};
 
 /// A key and its hash, computed once per command.
@@ -54,7 +54,7 @@ pub struct Counters {
 
 /// The arena has no room for a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub struct ShardFull;
 
 /// One part of the keyspace, over all databases.
 ///
@@ -85,7 +85,7 @@ pub struct Shard {
     pub(crate) timed: usize,
     pub(crate) arena: Arena,
     pub(crate) pressure: Pressure,
-    pub(crate) objects: Slots<Object>,
+    pub(crate) objects: SlotKeys<Object>,
     pub(crate) hasher: KeyHasher,
     // Slots whose keys are here; 0 unless shards follow slots.
     pub(crate) slots: usize,
@@ -94,7 +94,7 @@ pub struct Shard {
     pub(crate) hidden: Arc<HiddenSlots>,
     // Times that a database was emptied or exchanged as a whole.
     flushes: u64,
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: FoldScratch,
     /// Randomness for sampling.
     pub rng: Rng,
     /// Counters of moving records together.
@@ -156,13 +156,13 @@ impl Shard {
             dbs: (0..dbs).map(|_| Db::new()).collect(),
             dbs_filled: 0,
             arena: reserve_bytes.map_or_else(Arena::new, Arena::with_reserve)?,
-            objects: Slots::default(),
+            objects: SlotKeys::default(),
             hasher,
             slots: 0,
             id: 0,
             hidden: Arc::default(),
             flushes: 0,
-            scratch: Scratch::default(),
+            scratch: FoldScratch::default(),
             keeps_dead: false,
             shows_dead: false,
             timed: 0,
@@ -301,19 +301,19 @@ impl Shard {
     }
 
     #[inline]
-    pub(crate) fn locate(&self, db: usize, key: Key<'_>) -> Option<Slot> {
+    pub(crate) fn locate(&self, db: usize, key: Key<'_>) -> Option<IndexSlot> {
         let arena = &self.arena;
         self.dbs[db].index.find(key.hash, |h| record::is_of(arena.tail(h), key.bytes))
     }
 
     #[inline]
-    pub(crate) fn record_at(&self, db: usize, slot: Slot) -> Record<'_> {
+    pub(crate) fn record_at(&self, db: usize, slot: IndexSlot) -> Record<'_> {
         Record { tail: self.arena.tail(self.dbs[db].index.handle(slot)) }
     }
 
     /// Finds a key that is alive at `now_ms`, and its record; removes an expired one.
     #[inline(always)]
-    pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<(Slot, Handle)> {
+    pub(crate) fn find(&mut self, db: usize, key: Key<'_>, now_ms: u64) -> Option<(IndexSlot, Handle)> {
         self.scratch.clear();
         let (arena, mut handle) = (&self.arena, Handle::NONE);
         let slot = self.dbs[db].index.find(key.hash, |there| {
@@ -354,7 +354,7 @@ impl Shard {
     }
 
     #[cold]
-    pub(crate) fn expire(&mut self, db: usize, key: Key<'_>, slot: Slot) {
+    pub(crate) fn expire(&mut self, db: usize, key: Key<'_>, slot: IndexSlot) {
         if self.keeps_dead {
             return;
         }
@@ -364,7 +364,7 @@ impl Shard {
     }
 
     /// Removes the record at `slot` and everything it owns.
-    pub(crate) fn remove_at(&mut self, db: usize, key: Key<'_>, slot: Slot) {
+    pub(crate) fn remove_at(&mut self, db: usize, key: Key<'_>, slot: IndexSlot) {
         self.write_first(db, key.hash);
         let handle = self.dbs[db].index.remove(slot, key.hash);
         if self.slots > 0 {
@@ -393,13 +393,13 @@ impl Shard {
     fn is_timed(&self, handle: Handle) -> bool {
         let record = Record { tail: self.arena.tail(handle) };
         self.timed > 0
-            && matches!(record.value(), record::Value::Object(_, id) if self.objects.get(id).next_expiry_ms().is_some())
+            && matches!(record.value(), record::RecordValue::Object(_, id) if self.objects.get(id).next_expiry_ms().is_some())
     }
 
     pub(crate) fn drop_object_of(&mut self, handle: Handle) {
         let record = Record { tail: self.arena.tail(handle) };
         match record.value() {
-            record::Value::Object(_, id) => {
+            record::RecordValue::Object(_, id) => {
                 if self.is_gone_through(id) {
                     self.orphans.push(id);
                 } else {
@@ -407,7 +407,7 @@ impl Shard {
                     self.discard(object);
                 }
             }
-            record::Value::Folded(kind, block) => {
+            record::RecordValue::Folded(kind, block) => {
                 let object = Object::unfold(kind, block, &self.arena);
                 self.discard(object);
             }
@@ -473,10 +473,10 @@ impl Shard {
         &mut self,
         db: usize,
         key: Key<'_>,
-        meta: &Meta,
-        payload: &Payload<'_>,
+        meta: &RecordMeta,
+        payload: &RecordPayload<'_>,
         now_ms: u64,
-    ) -> Result<Slot, Full> {
+    ) -> Result<IndexSlot, ShardFull> {
         let handle = self.write_block(key.bytes, meta, payload)?;
         Ok(self.adopt(db, key, handle, meta.deadline_ms, now_ms))
     }
@@ -490,7 +490,7 @@ impl Shard {
         handle: Handle,
         deadline_ms: Option<u64>,
         now_ms: u64,
-    ) -> Slot {
+    ) -> IndexSlot {
         self.write_first(db, key.hash);
         self.dbs_filled = self.dbs_filled.max(db + 1);
         let (arena, hasher) = (&self.arena, &self.hasher);
@@ -515,19 +515,19 @@ impl Shard {
         &mut self,
         db: usize,
         key: Key<'_>,
-        slot: Slot,
-        meta: &Meta,
-        payload: &Payload<'_>,
+        slot: IndexSlot,
+        meta: &RecordMeta,
+        payload: &RecordPayload<'_>,
         now_ms: u64,
-    ) -> Result<(), Full> {
+    ) -> Result<(), ShardFull> {
         self.write_first(db, key.hash);
         let old = self.dbs[db].index.handle(slot);
         let handle = self.write_block(key.bytes, meta, payload)?;
         let record = Record { tail: self.arena.tail(old) };
         let had_deadline = record.deadline_ms().is_some();
         let is_kept = match (record.value(), payload) {
-            (record::Value::Object(_, a), Payload::Object(_, b)) => a == *b,
-            (record::Value::Folded(_, a), Payload::Folded(_, b)) => a == *b,
+            (record::RecordValue::Object(_, a), RecordPayload::Object(_, b)) => a == *b,
+            (record::RecordValue::Folded(_, a), RecordPayload::Folded(_, b)) => a == *b,
             _ => false,
         };
         if !is_kept {
@@ -549,26 +549,26 @@ impl Shard {
     pub(crate) fn write_block(
         &mut self,
         key: &[u8],
-        meta: &Meta,
-        payload: &Payload<'_>,
-    ) -> Result<Handle, Full> {
-        if let Payload::Text(value) = payload
+        meta: &RecordMeta,
+        payload: &RecordPayload<'_>,
+    ) -> Result<Handle, ShardFull> {
+        if let RecordPayload::Text(value) = payload
             && self.text_draft_used.is_some()
             && let Some(handle) = self.take_text_draft(key, meta, value.len())
         {
             record::encode_text_head(self.arena.tail_mut(handle), key, meta, value.len());
             return Ok(handle);
         }
-        if let Payload::Raw { prefix, len, .. } = payload
+        if let RecordPayload::Raw { prefix, len, .. } = payload
             && self.text_draft_used.is_some()
             && let Some(handle) = self.take_raw_draft(key, meta, *len)
         {
             record::encode_raw_head(self.arena.tail_mut(handle), key, meta, prefix, *len);
             return Ok(handle);
         }
-        let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(Full)?;
+        let handle = self.arena.alloc(record::encoded_len(key, meta, payload)).ok_or(ShardFull)?;
         record::encode(self.arena.tail_mut(handle), key, meta, payload);
-        self.folds |= matches!(payload, Payload::Folded(..));
+        self.folds |= matches!(payload, RecordPayload::Folded(..));
         Ok(handle)
     }
 
@@ -578,11 +578,11 @@ impl Shard {
         &mut self,
         db: usize,
         key: Key<'_>,
-        slot: Slot,
+        slot: IndexSlot,
         value: &[u8],
         expiry: Expiry,
         now_ms: u64,
-    ) -> Result<(), Full> {
+    ) -> Result<(), ShardFull> {
         self.write_first(db, key.hash);
         if self.counts_uses {
             self.dbs[db].index.touch(slot);
@@ -592,8 +592,8 @@ impl Shard {
         let payload = self.payload_of(value);
         let at = record.payload_at();
         let (size, wanted) = (self.arena.size(handle), at + record::text_bytes(value));
-        if matches!(record.kind(), Kind::Text)
-            && matches!(payload, Payload::Text(_))
+        if matches!(record.kind(), RecordKind::Text)
+            && matches!(payload, RecordPayload::Text(_))
             && record.extras().is_none()
             && wanted <= size
             && Arena::fits(wanted) == size
@@ -616,15 +616,22 @@ impl Shard {
             }
         }
         let record = Record { tail: self.arena.tail(handle) };
-        let meta =
-            Meta { deadline_ms: deadline_after(record, expiry), extras: None, sticky: record.is_sticky() };
+        let meta = RecordMeta {
+            deadline_ms: deadline_after(record, expiry),
+            extras: None,
+            sticky: record.is_sticky(),
+        };
         self.rewrite(db, key, slot, &meta, &payload, now_ms)
     }
 
     /// The payload for a string value: one that was built already stays unchanged.
     #[inline]
-    pub(crate) fn payload_of<'v>(&self, value: &'v [u8]) -> Payload<'v> {
-        if self.text_draft_used.is_some() { Payload::Text(value) } else { Payload::of_text(value) }
+    pub(crate) fn payload_of<'v>(&self, value: &'v [u8]) -> RecordPayload<'v> {
+        if self.text_draft_used.is_some() {
+            RecordPayload::Text(value)
+        } else {
+            RecordPayload::of_text(value)
+        }
     }
 
     /// Returns true if a record may not be overwritten in place, because its value is read in slices. `value` is the
@@ -650,7 +657,7 @@ impl Shard {
         {
             self.arena.clear();
             self.tidy = Tidy::default();
-            self.objects = Slots::default();
+            self.objects = SlotKeys::default();
             self.lazy_free.clear();
             self.unswept.clear();
             self.ruins.clear();
@@ -687,17 +694,19 @@ impl Shard {
     ///
     /// Errors: the value has another type.
     #[inline]
-    pub fn view_of<T: Collection>(&self, record: Record<'_>) -> Result<View<'_, T>, WrongType> {
+    pub fn view_of<T: Collection>(&self, record: Record<'_>) -> Result<KeyView<'_, T>, WrongType> {
         let root = self.object_of(record).and_then(T::of).ok_or(WrongType)?;
-        Ok(View { root, arena: &self.arena, hasher: self.hasher })
+        Ok(KeyView { root, arena: &self.arena, hasher: self.hasher })
     }
 
     /// The collection of a record of this shard, if its value is one.
     #[inline]
     pub(crate) fn object_of(&self, record: Record<'_>) -> Option<&Object> {
         match record.value() {
-            record::Value::Object(_, id) => Some(self.objects.get(id)),
-            record::Value::Folded(kind, block) => self.scratch.put(Object::unfold(kind, block, &self.arena)),
+            record::RecordValue::Object(_, id) => Some(self.objects.get(id)),
+            record::RecordValue::Folded(kind, block) => {
+                self.scratch.put(Object::unfold(kind, block, &self.arena))
+            }
             _ => None,
         }
     }

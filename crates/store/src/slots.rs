@@ -5,15 +5,15 @@
 
 /// Values named by `u32`; removal leaves a hole that the next insertion fills.
 #[derive(Debug)]
-pub struct Slots<T> {
+pub struct SlotKeys<T> {
     // All pieces but the last are full or have holes in the free list.
-    pieces: Vec<Vec<Place<T>>>,
+    pieces: Vec<Vec<SlotPlace<T>>>,
     free: u32,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Place<T> {
+enum SlotPlace<T> {
     Taken(T),
     Free { next: u32 },
 }
@@ -23,13 +23,13 @@ const END: u32 = u32::MAX;
 const PIECE_BITS: u32 = 6;
 const PIECE_LEN: usize = 1 << PIECE_BITS;
 
-impl<T> Default for Slots<T> {
+impl<T> Default for SlotKeys<T> {
     fn default() -> Self {
-        Slots { pieces: Vec::new(), free: END, len: 0 }
+        SlotKeys { pieces: Vec::new(), free: END, len: 0 }
     }
 }
 
-impl<T> Slots<T> {
+impl<T> SlotKeys<T> {
     /// Number of values held.
     pub fn len(&self) -> usize {
         self.len
@@ -42,8 +42,8 @@ impl<T> Slots<T> {
 
     /// Bytes of the table itself, without those that the values own.
     pub fn bytes(&self) -> usize {
-        self.pieces.len() * PIECE_LEN * size_of::<Place<T>>()
-            + self.pieces.capacity() * size_of::<Vec<Place<T>>>()
+        self.pieces.len() * PIECE_LEN * size_of::<SlotPlace<T>>()
+            + self.pieces.capacity() * size_of::<Vec<SlotPlace<T>>>()
     }
 
     /// Stores `value` and returns its number. Cost: sometimes the allocation of a piece.
@@ -53,9 +53,9 @@ impl<T> Slots<T> {
             return self.push(value);
         }
         let id = self.free;
-        match std::mem::replace(self.place_mut(id), Place::Taken(value)) {
-            Place::Free { next } => self.free = next,
-            Place::Taken(_) => unreachable!("the free list names a taken place"),
+        match std::mem::replace(self.place_mut(id), SlotPlace::Taken(value)) {
+            SlotPlace::Free { next } => self.free = next,
+            SlotPlace::Taken(_) => unreachable!("the free list names a taken place"),
         }
         id
     }
@@ -66,19 +66,19 @@ impl<T> Slots<T> {
         }
         let before = self.pieces.len() - 1;
         let piece = &mut self.pieces[before];
-        piece.push(Place::Taken(value));
+        piece.push(SlotPlace::Taken(value));
         (before << PIECE_BITS) as u32 + piece.len() as u32 - 1
     }
 
     /// Takes the value out; `id` must be held.
     pub fn remove(&mut self, id: u32) -> T {
         let next = self.free;
-        let place = std::mem::replace(self.place_mut(id), Place::Free { next });
+        let place = std::mem::replace(self.place_mut(id), SlotPlace::Free { next });
         self.free = id;
         self.len -= 1;
         match place {
-            Place::Taken(value) => value,
-            Place::Free { .. } => panic!("slot {id} removed twice"),
+            SlotPlace::Taken(value) => value,
+            SlotPlace::Free { .. } => panic!("slot {id} removed twice"),
         }
     }
 
@@ -86,8 +86,8 @@ impl<T> Slots<T> {
     #[inline]
     pub fn get(&self, id: u32) -> &T {
         match &self.pieces[(id >> PIECE_BITS) as usize][id as usize % PIECE_LEN] {
-            Place::Taken(value) => value,
-            Place::Free { .. } => panic!("slot {id} is empty"),
+            SlotPlace::Taken(value) => value,
+            SlotPlace::Free { .. } => panic!("slot {id} is empty"),
         }
     }
 
@@ -95,8 +95,8 @@ impl<T> Slots<T> {
     #[inline]
     pub fn get_mut(&mut self, id: u32) -> &mut T {
         match self.place_mut(id) {
-            Place::Taken(value) => value,
-            Place::Free { .. } => panic!("slot {id} is empty"),
+            SlotPlace::Taken(value) => value,
+            SlotPlace::Free { .. } => panic!("slot {id} is empty"),
         }
     }
 
@@ -104,8 +104,8 @@ impl<T> Slots<T> {
     pub fn find_mut(&mut self, id: u32) -> Option<&mut T> {
         let piece = self.pieces.get_mut((id >> PIECE_BITS) as usize)?;
         match piece.get_mut(id as usize % PIECE_LEN)? {
-            Place::Taken(value) => Some(value),
-            Place::Free { .. } => None,
+            SlotPlace::Taken(value) => Some(value),
+            SlotPlace::Free { .. } => None,
         }
     }
 
@@ -118,24 +118,24 @@ impl<T> Slots<T> {
             piece.iter_mut().enumerate().skip(skipped).map(move |(i, place)| (n * PIECE_LEN + i, place))
         });
         places.find_map(|(id, place)| match place {
-            Place::Taken(value) => Some((id as u32, value)),
-            Place::Free { .. } => None,
+            SlotPlace::Taken(value) => Some((id as u32, value)),
+            SlotPlace::Free { .. } => None,
         })
     }
 
     #[inline]
-    fn place_mut(&mut self, id: u32) -> &mut Place<T> {
+    fn place_mut(&mut self, id: u32) -> &mut SlotPlace<T> {
         &mut self.pieces[(id >> PIECE_BITS) as usize][id as usize % PIECE_LEN]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Slots;
+    use super::SlotKeys;
 
     #[test]
     fn reuses_holes_and_keeps_the_rest() {
-        let mut slots = Slots::default();
+        let mut slots = SlotKeys::default();
         let ids: Vec<u32> = (0..10).map(|n| slots.insert(n)).collect();
         assert_eq!(slots.remove(ids[3]), 3);
         assert_eq!(slots.remove(ids[7]), 7);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn keeps_thousands_apart() {
-        let mut slots = Slots::default();
+        let mut slots = SlotKeys::default();
         let ids: Vec<u32> = (0..5000).map(|n| slots.insert(n)).collect();
         assert!(ids.iter().enumerate().all(|(n, &id)| *slots.get(id) == n));
         ids.iter().skip(1).step_by(3).for_each(|&id| assert_eq!(slots.remove(id), id as usize));

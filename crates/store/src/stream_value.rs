@@ -7,16 +7,16 @@ pub mod producers;
 
 use std::sync::Arc;
 
-use darter_pack::tree::{Full, StreamId, StreamLog};
+use darter_pack::tree::{StreamId, StreamLog, TreeFull};
 use darter_slab::Arena;
 
 use crate::object::{Collection, Object, Type};
-use group::{Group, owned};
+use group::{ConsumerGroup, owned};
 use producers::Producers;
 
 /// A stream. Its blocks are given back by `free_step` before it is dropped.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub struct StreamValue {
     log: StreamLog,
     more: Box<More>,
 }
@@ -27,7 +27,7 @@ struct More {
     max_deleted_id: StreamId,
     added: u64,
     // Sorted by name.
-    groups: Vec<Arc<Group>>,
+    groups: Vec<Arc<ConsumerGroup>>,
     // Most streams have none.
     producers: Option<Arc<Producers>>,
     // The mark of a stepwise reader; 0 if there is none yet.
@@ -72,7 +72,7 @@ impl Extent {
     }
 
     /// Number of entries that the group has not seen yet, if that is known.
-    pub fn lag(&self, group: &Group) -> Option<i64> {
+    pub fn lag(&self, group: &ConsumerGroup) -> Option<i64> {
         if self.len == 0 {
             return Some(0);
         }
@@ -88,23 +88,23 @@ impl Extent {
     }
 }
 
-impl Stream {
+impl StreamValue {
     /// An empty stream.
-    pub fn new() -> Stream {
-        Stream::default()
+    pub fn new() -> StreamValue {
+        StreamValue::default()
     }
 
     /// A copy of the stream in its present state, for a reader that looks back while the arena keeps pre-images. It
     /// must never be changed or cleared. Cost: O(groups), some nanoseconds each.
-    pub(crate) fn frozen(&self) -> Stream {
+    pub(crate) fn frozen(&self) -> StreamValue {
         let More { last_id, max_deleted_id, added, ref groups, ref producers, mark } = *self.more;
         let (groups, producers) = (groups.clone(), producers.clone());
         let more = Box::new(More { last_id, max_deleted_id, added, groups, producers, mark });
-        Stream { log: self.log.frozen(), more }
+        StreamValue { log: self.log.frozen(), more }
     }
 
     /// Lends the data outside the arena to a frozen copy for a read, or takes it back.
-    pub(crate) fn lend(&mut self, frozen: &mut Stream) {
+    pub(crate) fn lend(&mut self, frozen: &mut StreamValue) {
         self.log.lend(&mut frozen.log);
     }
 
@@ -112,7 +112,7 @@ impl Stream {
     pub(crate) fn is_larger_than(&self, bytes: usize) -> bool {
         let mut left = bytes.checked_sub(self.log.bytes() + self.log.spilled_bytes());
         let producers = self.producers().map_or(0, Producers::bytes_min);
-        let parts = self.groups().map(Group::bytes_min).chain([producers]);
+        let parts = self.groups().map(ConsumerGroup::bytes_min).chain([producers]);
         for part in parts {
             left = left.and_then(|left| left.checked_sub(part));
             if left.is_none() {
@@ -123,8 +123,8 @@ impl Stream {
     }
 
     /// A stream without entries that has this group: a draft of the group.
-    pub fn of_group(group: Group) -> Stream {
-        let mut stream = Stream::new();
+    pub fn of_group(group: ConsumerGroup) -> StreamValue {
+        let mut stream = StreamValue::new();
         stream.more.groups.push(Arc::new(group));
         stream
     }
@@ -181,7 +181,7 @@ impl Stream {
     /// Appends an entry, and remembers its id as the last; `false` when `id` is not above that.
     ///
     /// Errors: nothing is changed. Cost: O(bytes of the entry + log n).
-    pub fn append<'a, P>(&mut self, arena: &mut Arena, id: StreamId, pairs: P) -> Result<bool, Full>
+    pub fn append<'a, P>(&mut self, arena: &mut Arena, id: StreamId, pairs: P) -> Result<bool, TreeFull>
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
@@ -225,12 +225,12 @@ impl Stream {
     }
 
     /// The groups, sorted by name.
-    pub fn groups(&self) -> impl ExactSizeIterator<Item = &Group> + Clone {
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = &ConsumerGroup> + Clone {
         self.more.groups.iter().map(|group| &**group)
     }
 
     /// The group at this place of [`Stream::groups`].
-    pub fn group_at(&self, at: usize) -> Option<&Group> {
+    pub fn group_at(&self, at: usize) -> Option<&ConsumerGroup> {
         self.more.groups.get(at).map(|group| &**group)
     }
 
@@ -239,7 +239,7 @@ impl Stream {
         let mut was_pending = false;
         for group in &mut self.more.groups {
             if group.pending().get(arena, id).is_some() {
-                let group = owned(group, Group::twin);
+                let group = owned(group, ConsumerGroup::twin);
                 group.mark = 0;
                 was_pending |= group.release(arena, id);
             }
@@ -248,19 +248,19 @@ impl Stream {
     }
 
     /// The group called `name`. Cost: O(log groups).
-    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+    pub fn group(&self, name: &[u8]) -> Option<&ConsumerGroup> {
         self.place_of(name).ok().and_then(|at| self.group_at(at))
     }
 
     /// The group called `name`, to change, beside the entries; clears its mark.
-    pub fn group_mut(&mut self, name: &[u8]) -> Option<(&mut Group, &StreamLog)> {
+    pub fn group_mut(&mut self, name: &[u8]) -> Option<(&mut ConsumerGroup, &StreamLog)> {
         let at = self.place_of(name).ok()?;
-        let group = owned(self.more.groups.get_mut(at)?, Group::twin);
+        let group = owned(self.more.groups.get_mut(at)?, ConsumerGroup::twin);
         group.mark = 0;
         Some((group, &self.log))
     }
 
-    /// Marks the group called `name`, until it changes: see [`Group::mark`]. Returns the mark, which is the old one
+    /// Marks the group called `name`, until it changes: see [`ConsumerGroup::mark`]. Returns the mark, which is the old one
     /// if it has one already; `None` if there is no such group.
     pub fn mark_group(&mut self, name: &[u8], mark: u64) -> Option<u64> {
         let at = self.place_of(name).ok()?;
@@ -281,19 +281,19 @@ impl Stream {
 
     /// The marks of the stream and of its groups, as [`Stream::mark_all`] returned them if nothing has changed.
     pub fn marks(&self) -> impl Iterator<Item = u64> + '_ {
-        std::iter::once(self.more.mark).chain(self.groups().map(Group::mark))
+        std::iter::once(self.more.mark).chain(self.groups().map(ConsumerGroup::mark))
     }
 
     /// The mark at this place of [`Stream::marks`].
     pub fn mark_at(&self, nth: usize) -> Option<u64> {
         match nth.checked_sub(1) {
             None => Some(self.more.mark),
-            Some(at) => self.group_at(at).map(Group::mark),
+            Some(at) => self.group_at(at).map(ConsumerGroup::mark),
         }
     }
 
     /// Puts the group called `name` of `draft` in place of the present one, and that one into `draft`.
-    pub fn swap_group(&mut self, draft: &mut Stream, name: &[u8]) {
+    pub fn swap_group(&mut self, draft: &mut StreamValue, name: &[u8]) {
         if let (Ok(at), Ok(of_draft)) = (self.place_of(name), draft.place_of(name))
             && let (Some(here), Some(there)) =
                 (self.more.groups.get_mut(at), draft.more.groups.get_mut(of_draft))
@@ -307,7 +307,7 @@ impl Stream {
         match self.place_of(name) {
             Ok(_) => false,
             Err(at) => {
-                self.more.groups.insert(at, Arc::new(Group::new(name, last_id, entries_read)));
+                self.more.groups.insert(at, Arc::new(ConsumerGroup::new(name, last_id, entries_read)));
                 true
             }
         }
@@ -316,7 +316,7 @@ impl Stream {
     /// Removes a group and its pending entries; returns whether it existed.
     pub fn destroy_group(&mut self, arena: &mut Arena, name: &[u8]) -> bool {
         let Ok(at) = self.place_of(name) else { return false };
-        owned(&mut self.more.groups.remove(at), Group::twin).clear(arena);
+        owned(&mut self.more.groups.remove(at), ConsumerGroup::twin).clear(arena);
         true
     }
 
@@ -326,28 +326,28 @@ impl Stream {
 }
 
 /// Marks a group that is not marked; returns its mark.
-fn marked(group: &mut Arc<Group>, mark: u64) -> u64 {
+fn marked(group: &mut Arc<ConsumerGroup>, mark: u64) -> u64 {
     if group.mark == 0 {
-        owned(group, Group::twin).mark = mark;
+        owned(group, ConsumerGroup::twin).mark = mark;
     }
     group.mark
 }
 
-impl Collection for Stream {
+impl Collection for StreamValue {
     const TYPE: Type = Type::Stream;
 
     fn wrap(self) -> Object {
         Object::Stream(self)
     }
 
-    fn of(object: &Object) -> Option<&Stream> {
+    fn of(object: &Object) -> Option<&StreamValue> {
         match object {
             Object::Stream(stream) => Some(stream),
             _ => None,
         }
     }
 
-    fn of_mut(object: &mut Object) -> Option<&mut Stream> {
+    fn of_mut(object: &mut Object) -> Option<&mut StreamValue> {
         match object {
             Object::Stream(stream) => Some(stream),
             _ => None,
@@ -364,7 +364,7 @@ impl Collection for Stream {
     }
 
     fn memory_bytes(&self) -> usize {
-        let groups: usize = self.groups().map(Group::bytes).sum();
+        let groups: usize = self.groups().map(ConsumerGroup::bytes).sum();
         let producers = self.producers().map_or(0, Producers::bytes);
         self.log.bytes() + self.log.spilled_bytes() + size_of::<More>() + groups + producers
     }
@@ -374,7 +374,7 @@ impl Collection for Stream {
             return false;
         }
         while let Some(group) = self.more.groups.last_mut() {
-            if !owned(group, Group::twin).free_step(arena, blocks_max) {
+            if !owned(group, ConsumerGroup::twin).free_step(arena, blocks_max) {
                 return false;
             }
             self.more.groups.pop();

@@ -5,18 +5,18 @@
 //! The packs of a hash and of a set of texts are moved with their directory, some at a time. Lists, sorted sets,
 //! streams and sets of integers are not moved.
 
-use darter_index::Position;
+use darter_index::ScanPosition;
 use darter_slab::{Arena, Handle};
 
 use crate::object::Object;
-use crate::record::{self, Payload, Record, Value};
+use crate::record::{self, Record, RecordPayload, RecordValue};
 use crate::shard::Shard;
 
 /// The position of a shard's tidying.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tidy {
     /// The pass, while one is under way.
-    pass: Option<Pass>,
+    pass: Option<TidyPass>,
     /// Live bytes when the last pass ended: none starts until they have changed by a sixteenth.
     used_at_end: usize,
     /// Bytes of free blocks that the last pass could not turn into empty pages.
@@ -30,9 +30,9 @@ pub(crate) struct Tidy {
 
 /// The position of a pass in a shard.
 #[derive(Clone, Copy, Debug)]
-enum Pass {
+enum TidyPass {
     /// Records of a database, by their places in the index.
-    Records(usize, Position),
+    Records(usize, ScanPosition),
     /// Packs of the collection with this number, or of the next existing one, from a cursor on.
     Packs(u32, u64),
 }
@@ -142,17 +142,17 @@ impl Shard {
             self.end_pass();
             return false;
         }
-        self.tidy.pass = Some(Pass::Records(0, Position::default()));
+        self.tidy.pass = Some(TidyPass::Records(0, ScanPosition::default()));
         true
     }
 
     /// One step of a pass; returns true if it is not complete.
-    fn go_on(&mut self, pass: Pass, lines_max: usize) -> bool {
+    fn go_on(&mut self, pass: TidyPass, lines_max: usize) -> bool {
         self.tidy.pass = match pass {
-            Pass::Records(db, at) => Some(self.move_records(db, at, lines_max)),
+            TidyPass::Records(db, at) => Some(self.move_records(db, at, lines_max)),
             // A running snapshot reads the packs, so they must not move.
-            Pass::Packs(..) if self.cut.is_some() => None,
-            Pass::Packs(id, cursor) => self.move_packs(id, cursor, lines_max),
+            TidyPass::Packs(..) if self.cut.is_some() => None,
+            TidyPass::Packs(id, cursor) => self.move_packs(id, cursor, lines_max),
         };
         if self.tidy.pass.is_none() {
             self.arena.end_compaction();
@@ -168,7 +168,7 @@ impl Shard {
         self.tidy = Tidy { pass: None, used_at_end: used, stuck_bytes, ..self.tidy };
     }
 
-    fn move_records(&mut self, db: usize, at: Position, lines_max: usize) -> Pass {
+    fn move_records(&mut self, db: usize, at: ScanPosition, lines_max: usize) -> TidyPass {
         let folds = self.folds && self.cut.is_none();
         let (arena, counters) = (&mut self.arena, &mut self.tidied);
         let (next, _) = self.dbs[db].index.move_records(at, lines_max, |handle| {
@@ -180,22 +180,22 @@ impl Shard {
             }
             moved
         });
-        if next != Position::default() {
-            Pass::Records(db, next)
+        if next != ScanPosition::default() {
+            TidyPass::Records(db, next)
         } else {
             let next = (db + 1..self.dbs.len()).find(|&db| !self.dbs[db].index.is_empty());
-            next.map_or(Pass::Packs(0, 0), |db| Pass::Records(db, Position::default()))
+            next.map_or(TidyPass::Packs(0, 0), |db| TidyPass::Records(db, ScanPosition::default()))
         }
     }
 
     /// Moves packs of one collection; returns the next position, `None` after the last one.
-    fn move_packs(&mut self, id: u32, cursor: u64, packs_max: usize) -> Option<Pass> {
+    fn move_packs(&mut self, id: u32, cursor: u64, packs_max: usize) -> Option<TidyPass> {
         let (found, object) = self.objects.next_from(id)?;
         let cursor = if found == id { cursor } else { 0 };
         self.tidied.packs += packs_max as u64;
         match object.compact_step(&mut self.arena, cursor, packs_max) {
-            0 => Some(Pass::Packs(found + 1, 0)),
-            cursor => Some(Pass::Packs(found, cursor)),
+            0 => Some(TidyPass::Packs(found + 1, 0)),
+            cursor => Some(TidyPass::Packs(found, cursor)),
         }
     }
 
@@ -213,10 +213,10 @@ impl Shard {
 
 /// Moves the only pack of a collection without a root.
 fn move_folded(arena: &mut Arena, handle: Handle) {
-    let Value::Folded(kind, block) = (Record { tail: arena.tail(handle) }).value() else { return };
+    let RecordValue::Folded(kind, block) = (Record { tail: arena.tail(handle) }).value() else { return };
     let mut object = Object::unfold(kind, block, arena);
     object.compact_step(arena, 0, 1);
-    if let Some(folded @ Payload::Folded(_, now)) = object.fold(arena)
+    if let Some(folded @ RecordPayload::Folded(_, now)) = object.fold(arena)
         && now != block
     {
         record::overwrite_object(arena.tail_mut(handle), &folded);
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn packs_of_large_and_of_small_hashes_and_sets_move_too() {
         use darter_pack::entry::Item;
-        use darter_pack::table::{Expiry as FieldExpiry, Kind, Table};
+        use darter_pack::table::{FieldExpiry, PackKind, Table};
 
         use crate::set_value::SetValue;
 
@@ -350,7 +350,7 @@ mod tests {
                         let (key, hash) = (name.as_bytes(), hasher.hash(name.as_bytes()));
                         table.insert(arena, hash, key, Item::Bytes(key), FieldExpiry::Keep, &of_key)
                     };
-                    let make = || Table::new(Kind::KeysAndValues);
+                    let make = || Table::new(PackKind::KeysAndValues);
                     assert!(place.edit_or_create(make, put).expect("a hash").result.is_ok());
                 }
             });

@@ -1,9 +1,9 @@
 //! Walking a database: all its records, some of them, a random one.
 
-use darter_index::Position;
+use darter_index::ScanPosition;
 
 use crate::object::Object;
-use crate::record::{Record, Value};
+use crate::record::{Record, RecordValue};
 use crate::shard::{Key, Shard};
 
 /// Expired keys sampled before one of them is shown, if expired keys stay.
@@ -16,7 +16,12 @@ impl Shard {
     ///
     /// A key that is present from the first call to the last is emitted once, whatever changes meanwhile. Those of hidden
     /// slots are left out.
-    pub fn scan(&self, db: usize, at: Position, mut emit: impl FnMut(Record<'_>)) -> Option<Position> {
+    pub fn scan(
+        &self,
+        db: usize,
+        at: ScanPosition,
+        mut emit: impl FnMut(Record<'_>),
+    ) -> Option<ScanPosition> {
         self.scan_all(db, at, |record| {
             if !self.is_hidden(record) {
                 emit(record);
@@ -25,7 +30,12 @@ impl Shard {
     }
 
     /// [`Shard::scan`] with the records of hidden slots.
-    pub fn scan_all(&self, db: usize, at: Position, mut emit: impl FnMut(Record<'_>)) -> Option<Position> {
+    pub fn scan_all(
+        &self,
+        db: usize,
+        at: ScanPosition,
+        mut emit: impl FnMut(Record<'_>),
+    ) -> Option<ScanPosition> {
         let (arena, hasher) = (&self.arena, self.hasher);
         self.dbs[db].index.scan(
             at,
@@ -41,19 +51,21 @@ impl Shard {
         look: impl FnOnce(&Object, &darter_slab::Arena) -> R,
     ) -> Option<R> {
         match record.value() {
-            Value::Text(_) | Value::Packed(..) => None,
-            Value::Object(_, id) => Some(look(self.objects.get(id), &self.arena)),
+            RecordValue::Text(_) | RecordValue::Packed(..) => None,
+            RecordValue::Object(_, id) => Some(look(self.objects.get(id), &self.arena)),
             // a temporary root, which is forgotten: its block belongs to the record
-            Value::Folded(kind, block) => Some(look(&Object::unfold(kind, block, &self.arena), &self.arena)),
+            RecordValue::Folded(kind, block) => {
+                Some(look(&Object::unfold(kind, block, &self.arena), &self.arena))
+            }
         }
     }
 
     /// Bytes of a record's value: its text in stored form, or its collection.
     pub fn value_bytes(&self, record: Record<'_>) -> usize {
         match record.value() {
-            Value::Text(bytes) | Value::Packed(bytes, _) => bytes.len(),
-            Value::Object(_, id) => self.objects.get(id).memory_bytes(),
-            Value::Folded(kind, block) => Object::unfold(kind, block, &self.arena).memory_bytes(),
+            RecordValue::Text(bytes) | RecordValue::Packed(bytes, _) => bytes.len(),
+            RecordValue::Object(_, id) => self.objects.get(id).memory_bytes(),
+            RecordValue::Folded(kind, block) => Object::unfold(kind, block, &self.arena).memory_bytes(),
         }
     }
 
@@ -85,7 +97,7 @@ impl Shard {
     /// `keys_max` keys and `lines_max` index lines.
     pub fn sample_ttl(&self, db: usize, now_ms: u64, keys_max: u64, lines_max: usize) -> (u64, u64) {
         let (mut sum, mut keys, mut lines) = (0u64, 0, 0);
-        let mut at = Some(Position::START);
+        let mut at = Some(ScanPosition::START);
         while let Some(next) = at.filter(|_| keys < keys_max && lines < lines_max) {
             lines += 1;
             at = self.scan(db, next, |record| {
@@ -126,7 +138,7 @@ impl Shard {
     /// The first key that is not hidden. Removes the expired keys before it.
     fn visible_key(&mut self, db: usize, now_ms: u64) -> Option<Vec<u8>> {
         loop {
-            let (mut found, mut at) = (None, Some(Position::START));
+            let (mut found, mut at) = (None, Some(ScanPosition::START));
             while let Some(next) = at.filter(|_| found.is_none()) {
                 at = self.scan(db, next, |record| {
                     found.get_or_insert_with(|| (record.key().to_vec(), record.is_expired(now_ms)));
@@ -182,8 +194,8 @@ mod tests {
     use super::*;
     use crate::Keyed;
     use crate::change::Listeners;
-    use crate::evict::{Order, Rule};
-    use crate::expiry::Sweep;
+    use crate::evict::{EvictionOrder, EvictionRule};
+    use crate::expiry::ExpirySweep;
     use crate::hidden::HiddenSlots;
     use crate::record::Expiry;
 
@@ -202,7 +214,7 @@ mod tests {
     }
 
     fn seen(shard: &Shard) -> Vec<String> {
-        let (mut names, mut at) = (Vec::new(), Some(Position::START));
+        let (mut names, mut at) = (Vec::new(), Some(ScanPosition::START));
         while let Some(next) = at {
             at = shard.scan(0, next, |record| names.push(String::from_utf8_lossy(record.key()).into_owned()));
         }
@@ -222,14 +234,14 @@ mod tests {
         assert_eq!(shard.slot_keys(0, slot_of(b"{foo}")), Some(2), "they are counted by slot all the same");
         (0..50).for_each(|_| assert_eq!(shard.random_key(0, 1).as_deref(), Some(b"{bar}1".as_slice())));
         shard.changes.listen(Listeners::NOTIFY, true);
-        let mut sweep = Sweep::default();
+        let mut sweep = ExpirySweep::default();
         (0..100).for_each(|_| {
             shard.sweep(&mut sweep, 100, 1000);
         });
         assert_eq!(shard.db(0).len(), 2, "the visible one has expired, the hidden one stays");
         assert_eq!(shard.random_key(0, 100), None);
-        for order in [Order::Random, Order::LeastUsed, Order::SoonestExpiry] {
-            shard.evict(Rule { order, only_expiring: false }, 100, 1, 10);
+        for order in [EvictionOrder::Random, EvictionOrder::LeastUsed, EvictionOrder::SoonestExpiry] {
+            shard.evict(EvictionRule { order, only_expiring: false }, 100, 1, 10);
             assert_eq!(shard.db(0).len(), 2, "{order:?}");
         }
         hidden.set(std::iter::empty());

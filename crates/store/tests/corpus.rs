@@ -14,13 +14,13 @@ fn check(bytes: &[u8], arena: &mut Arena) -> bool {
     let Some((&first, body)) = bytes.split_first() else { return false };
     let kind = if first & 1 == 0 { TYPE_MODULE } else { TYPE_ARRAY };
     let hasher = KeyHasher::new(3);
-    let Ok(mut object) = rdb::read_object(kind, &mut rdb::Source::new(body), arena, hasher) else {
+    let Ok(mut object) = rdb::read_object(kind, &mut rdb::RdbSource::new(body), arena, hasher) else {
         assert_eq!(arena.used_bytes(), 0, "a refusal leaves blocks: {}", bytes.escape_ascii());
         return false;
     };
     let (mut written, mut second) = (Vec::new(), Vec::new());
     rdb::write_object(&object, arena, &mut written);
-    let again = rdb::read_object(rdb::type_of(&object), &mut rdb::Source::new(&written), arena, hasher);
+    let again = rdb::read_object(rdb::type_of(&object), &mut rdb::RdbSource::new(&written), arena, hasher);
     let Ok(mut again) = again else { panic!("what was written is not read: {}", bytes.escape_ascii()) };
     rdb::write_object(&again, arena, &mut second);
     assert!(written == second, "written otherwise: {}", bytes.escape_ascii());

@@ -14,7 +14,7 @@ pub mod waiters;
 pub mod watch;
 
 pub use leaving::LeavingKeys;
-pub use part::Part;
+pub use part::ShardPart;
 pub use readers::{Reader, Readers};
 pub use route::{LockSet, Router};
 pub use set::ShardSet;

@@ -15,7 +15,7 @@ use crate::watch::Watches;
 /// Shape: the shard comes first, so that the fields which every command writes lie in the cache lines of the
 /// ownership word.
 #[repr(C)]
-pub struct Part {
+pub struct ShardPart {
     /// The data.
     pub shard: Shard,
     /// Connections that must learn of a change before their EXEC.
@@ -28,10 +28,16 @@ pub struct Part {
     pub leaving: Vec<Arc<LeavingKeys>>,
 }
 
-impl Part {
+impl ShardPart {
     /// A part around an empty shard, whose keys `hasher` hashes.
-    pub fn new(shard: Shard, hasher: KeyHasher) -> Part {
+    pub fn new(shard: Shard, hasher: KeyHasher) -> ShardPart {
         let readers = Readers::new(hasher);
-        Part { shard, watches: Watches::default(), waiters: Waiters::default(), readers, leaving: Vec::new() }
+        ShardPart {
+            shard,
+            watches: Watches::default(),
+            waiters: Waiters::default(),
+            readers,
+            leaving: Vec::new(),
+        }
     }
 }

@@ -3,30 +3,30 @@
 use darter_store::Key;
 use smallvec::SmallVec;
 
-use crate::part::Part;
+use crate::part::ShardPart;
 use crate::route::Router;
 
 /// Shards held for the length of one command, script or transaction.
 pub struct ShardSet<'a> {
     router: &'a Router,
-    held: Held<'a>,
+    held: HeldSet<'a>,
 }
 
-enum Held<'a> {
-    One(u16, &'a mut Part),
-    Many(SmallVec<[(u16, &'a mut Part); 8]>),
+enum HeldSet<'a> {
+    One(u16, &'a mut ShardPart),
+    Many(SmallVec<[(u16, &'a mut ShardPart); 8]>),
 }
 
 impl<'a> ShardSet<'a> {
     /// A set of the one shard `id`.
     #[inline]
-    pub fn one(router: &'a Router, id: u16, part: &'a mut Part) -> ShardSet<'a> {
-        ShardSet { router, held: Held::One(id, part) }
+    pub fn one(router: &'a Router, id: u16, part: &'a mut ShardPart) -> ShardSet<'a> {
+        ShardSet { router, held: HeldSet::One(id, part) }
     }
 
     /// Several shards, ids ascending.
-    pub fn many(router: &'a Router, parts: impl Iterator<Item = (u16, &'a mut Part)>) -> ShardSet<'a> {
-        ShardSet { router, held: Held::Many(parts.collect()) }
+    pub fn many(router: &'a Router, parts: impl Iterator<Item = (u16, &'a mut ShardPart)>) -> ShardSet<'a> {
+        ShardSet { router, held: HeldSet::Many(parts.collect()) }
     }
 
     /// The mapping of keys to shards.
@@ -38,13 +38,13 @@ impl<'a> ShardSet<'a> {
     ///
     /// Panics if that shard is not held: the command's key specification is wrong.
     #[inline]
-    pub fn part_mut(&mut self, key: Key<'_>) -> &mut Part {
+    pub fn part_mut(&mut self, key: Key<'_>) -> &mut ShardPart {
         match &mut self.held {
-            Held::One(id, part) => {
+            HeldSet::One(id, part) => {
                 debug_assert_eq!(*id, self.router.shard_of(key.hash), "key outside the lock set");
                 part
             }
-            Held::Many(parts) => {
+            HeldSet::Many(parts) => {
                 let id = self.router.shard_of(key.hash);
                 match parts.binary_search_by_key(&id, |(id, _)| *id) {
                     Ok(at) => parts[at].1,
@@ -56,13 +56,13 @@ impl<'a> ShardSet<'a> {
 
     /// The part that `key` belongs to, to read.
     #[inline]
-    pub fn part(&self, key: Key<'_>) -> &Part {
+    pub fn part(&self, key: Key<'_>) -> &ShardPart {
         match &self.held {
-            Held::One(id, part) => {
+            HeldSet::One(id, part) => {
                 debug_assert_eq!(*id, self.router.shard_of(key.hash), "key outside the lock set");
                 part
             }
-            Held::Many(parts) => {
+            HeldSet::Many(parts) => {
                 let id = self.router.shard_of(key.hash);
                 match parts.binary_search_by_key(&id, |(id, _)| *id) {
                     Ok(at) => parts[at].1,
@@ -76,24 +76,24 @@ impl<'a> ShardSet<'a> {
     pub fn covers(&self, key: Key<'_>) -> bool {
         let id = self.router.shard_of(key.hash);
         match &self.held {
-            Held::One(held, _) => *held == id,
-            Held::Many(parts) => parts.binary_search_by_key(&id, |(id, _)| *id).is_ok(),
+            HeldSet::One(held, _) => *held == id,
+            HeldSet::Many(parts) => parts.binary_search_by_key(&id, |(id, _)| *id).is_ok(),
         }
     }
 
     /// Every held part with its shard id, ascending.
-    pub fn each_mut(&mut self, mut visit: impl FnMut(u16, &mut Part)) {
+    pub fn each_mut(&mut self, mut visit: impl FnMut(u16, &mut ShardPart)) {
         match &mut self.held {
-            Held::One(id, part) => visit(*id, part),
-            Held::Many(parts) => parts.iter_mut().for_each(|(id, part)| visit(*id, part)),
+            HeldSet::One(id, part) => visit(*id, part),
+            HeldSet::Many(parts) => parts.iter_mut().for_each(|(id, part)| visit(*id, part)),
         }
     }
 
     /// The part of shard `id`, if held.
-    pub fn by_id(&mut self, id: u16) -> Option<&mut Part> {
+    pub fn by_id(&mut self, id: u16) -> Option<&mut ShardPart> {
         match &mut self.held {
-            Held::One(held, part) => (*held == id).then_some(&mut **part),
-            Held::Many(parts) => {
+            HeldSet::One(held, part) => (*held == id).then_some(&mut **part),
+            HeldSet::Many(parts) => {
                 let at = parts.binary_search_by_key(&id, |(id, _)| *id).ok()?;
                 Some(&mut *parts[at].1)
             }

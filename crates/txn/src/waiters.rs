@@ -103,19 +103,19 @@ pub type Parked = Arc<Ticket<dyn std::any::Any + Send + Sync>>;
 /// The queues of one shard.
 #[derive(Default)]
 pub struct Waiters {
-    keys: HashMap<(usize, Box<[u8]>), Queue>,
+    keys: HashMap<(usize, Box<[u8]>), WaiterQueue>,
 }
 
 /// The waiters for one key, oldest first. Finished tickets may stay behind an unfinished one until they are half of
 /// the queue. Thousands of clients that leave one after another therefore do not each search the whole queue.
 #[derive(Default)]
-struct Queue {
+struct WaiterQueue {
     tickets: VecDeque<Parked>,
     // Number of tickets that have left since the last search.
     left: usize,
 }
 
-impl Queue {
+impl WaiterQueue {
     /// Drops the tickets that are done.
     fn clean(&mut self) {
         self.left = 0;

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use darter_base::hash::KeyHasher;
-use darter_wire::parser::{Limits, Parser, Step};
+use darter_wire::parser::{Parser, ParserLimits, ParserStep};
 use darter_wire::reply::Reply;
 
 fn main() {
@@ -47,13 +47,13 @@ fn main() {
 /// Parses windows of 32 commands, as the server does.
 fn parse(command: &[u8], rounds: usize) -> usize {
     let window = command.repeat(32);
-    let (mut parser, limits, mut spans) = (Parser::new(), Limits::default(), Vec::with_capacity(1024));
+    let (mut parser, limits, mut spans) = (Parser::new(), ParserLimits::default(), Vec::with_capacity(1024));
     let mut seen = 0;
     for _ in 0..rounds.div_ceil(32) {
         spans.clear();
         let mut at = 0;
         while let Some(rest) = window.get(at..)
-            && let Step::Command { consumed } = parser.next(rest, at as u32, &limits, &mut spans)
+            && let ParserStep::Command { consumed } = parser.next(rest, at as u32, &limits, &mut spans)
         {
             at += consumed;
             seen += 1;

@@ -22,7 +22,7 @@ mod inline;
 pub use args::{Args, OwnedArgs, Span};
 pub use error::ProtocolError;
 pub use memcache::base64;
-pub use parser::{Limits, Parser, Step};
+pub use parser::{Parser, ParserLimits, ParserStep};
 pub use reply::{Deferred, Reply};
 pub use reply_buffer::ReplyBuffer;
 pub use short::{ARGS_MAX, Like, Short, short_request};

@@ -12,7 +12,7 @@ use crate::short::{digit, length_in};
 
 /// Limits of a client's requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ParserLimits {
     /// Longest argument, in bytes (`proto-max-bulk-len`); 9,999 are always allowed.
     pub bulk_bytes_max: u64,
     /// Most arguments of one command; 9 are always allowed.
@@ -23,7 +23,7 @@ pub struct Limits {
     pub authenticated: bool,
 }
 
-impl Default for Limits {
+impl Default for ParserLimits {
     /// Redis' limits, for a client that has logged in.
     fn default() -> Self {
         Self { bulk_bytes_max: 512 << 20, args_max: 1 << 20, inline_bytes_max: 64 << 10, authenticated: true }
@@ -32,7 +32,7 @@ impl Default for Limits {
 
 /// The result of reading the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ParserStep {
     /// A command in the first `consumed` bytes; its arguments were appended to the spans.
     Command {
         /// Length of the command in the buffer.
@@ -61,7 +61,7 @@ pub enum Step {
 
 /// The part that was parsed of a command that is incomplete, or not run yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ParserProgress {
     /// Bytes of its whole arguments.
     pub args_bytes: usize,
     /// Bytes of the buffer before the first unparsed one.
@@ -93,14 +93,17 @@ impl Parser {
     }
 
     /// The parsed part of the unfinished command at the start of `buf`. Cost: a visit of each argument.
-    pub fn progress(&self, buf: &[u8]) -> Progress {
+    pub fn progress(&self, buf: &[u8]) -> ParserProgress {
         let at = self.at as usize;
         // The length of a partly received argument is known.
-        let header = match bulk_header(buf.get(at..).unwrap_or_default(), &Limits::default()) {
+        let header = match bulk_header(buf.get(at..).unwrap_or_default(), &ParserLimits::default()) {
             Ok((_, header)) if self.args_left > 0 => header,
             _ => 0,
         };
-        Progress { args_bytes: self.partial.iter().map(|span| span.len as usize).sum(), bytes: at + header }
+        ParserProgress {
+            args_bytes: self.partial.iter().map(|span| span.len as usize).sum(),
+            bytes: at + header,
+        }
     }
 
     /// Memory it holds, in bytes.
@@ -114,16 +117,22 @@ impl Parser {
     /// more. `base` is the offset of `buf` in the buffer that the spans refer to. Spans are appended only for
     /// `Command`. Cost: about 40 instructions and 40 an argument; bytes of an argument are not examined.
     #[inline]
-    pub fn next(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
+    pub fn next(
+        &mut self,
+        buf: &[u8],
+        base: u32,
+        limits: &ParserLimits,
+        spans: &mut Vec<Span>,
+    ) -> ParserStep {
         // All of it then fits a span.
         if buf.len() + base as usize > u32::MAX as usize {
-            return Step::Fail(ProtocolError::RequestTooLong);
+            return ParserStep::Fail(ProtocolError::RequestTooLong);
         }
         if self.args_left == 0 {
             let mark = spans.len();
             if let Some(consumed) = short_command(buf, base, spans) {
                 self.scanned = 0;
-                return Step::Command { consumed };
+                return ParserStep::Command { consumed };
             }
             spans.truncate(mark);
         }
@@ -132,28 +141,34 @@ impl Parser {
 
     /// A command that continues, is long, or is not an array.
     #[inline(never)]
-    fn next_slow(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
+    fn next_slow(
+        &mut self,
+        buf: &[u8],
+        base: u32,
+        limits: &ParserLimits,
+        spans: &mut Vec<Span>,
+    ) -> ParserStep {
         let (mut at, mut args_left) = (self.at as usize, self.args_left as usize);
         let rest = buf.get(at..).unwrap_or_default();
         let scanned = self.scanned as usize;
         if args_left == 0 {
             match rest.first() {
-                None => return Step::More { want: 1 },
+                None => return ParserStep::More { want: 1 },
                 Some(b'*') => match array_header(rest, scanned, limits) {
-                    Ok((0, header)) => return self.finish(Step::Empty { consumed: header }),
+                    Ok((0, header)) => return self.finish(ParserStep::Empty { consumed: header }),
                     Ok((args_len, header)) => (args_left, at) = (args_len, header),
-                    Err(stop) => return self.pause(buf, Pause { at, args_left, stop }),
+                    Err(stop) => return self.pause(buf, ParserPause { at, args_left, stop }),
                 },
                 Some(_) => return self.inline(buf, base, limits, spans),
             }
         } else if scanned > 0 && matches!(header_end(rest, scanned, limits), Ok(None)) {
             // A length that arrives in pieces is not parsed again from its start.
-            return self.pause(buf, Pause { at, args_left, stop: Stop::Line });
+            return self.pause(buf, ParserPause { at, args_left, stop: ParserStop::Line });
         }
         if self.partial.is_empty() {
             let mark = spans.len();
             return match arguments(buf, base, at, args_left, limits, spans) {
-                Ok(consumed) => self.finish(Step::Command { consumed }),
+                Ok(consumed) => self.finish(ParserStep::Command { consumed }),
                 Err(pause) => {
                     let read = spans.drain(mark..);
                     self.partial.extend(read.map(|span| Span { start: span.start - base, len: span.len }));
@@ -166,28 +181,28 @@ impl Parser {
                 let rebased =
                     self.partial.iter().map(|span| Span { start: span.start + base, len: span.len });
                 spans.extend(rebased);
-                self.finish(Step::Command { consumed })
+                self.finish(ParserStep::Command { consumed })
             }
             Err(pause) => self.pause(buf, pause),
         }
     }
 
-    fn pause(&mut self, buf: &[u8], pause: Pause) -> Step {
+    fn pause(&mut self, buf: &[u8], pause: ParserPause) -> ParserStep {
         // The command lies in a buffer below 4 GiB, and has at most as many arguments.
         self.at = narrow(pause.at);
         self.args_left = narrow(pause.args_left);
         self.scanned = 0;
         match pause.stop {
-            Stop::Line => {
+            ParserStop::Line => {
                 self.scanned = narrow(buf.len() - pause.at);
-                Step::More { want: 1 }
+                ParserStep::More { want: 1 }
             }
-            Stop::Bulk { want } => Step::More { want },
-            Stop::Fail(error) => Step::Fail(error),
+            ParserStop::Bulk { want } => ParserStep::More { want },
+            ParserStop::Fail(error) => ParserStep::Fail(error),
         }
     }
 
-    fn finish(&mut self, step: Step) -> Step {
+    fn finish(&mut self, step: ParserStep) -> ParserStep {
         self.at = 0;
         self.args_left = 0;
         self.scanned = 0;
@@ -201,11 +216,11 @@ impl Parser {
     }
 
     /// A command typed as a line.
-    fn inline(&mut self, buf: &[u8], base: u32, limits: &Limits, spans: &mut Vec<Span>) -> Step {
+    fn inline(&mut self, buf: &[u8], base: u32, limits: &ParserLimits, spans: &mut Vec<Span>) -> ParserStep {
         let end = match line_end(buf, b'\n', self.scanned as usize, limits) {
             Ok(Some(end)) => end,
-            Ok(None) => return self.pause(buf, Pause { at: 0, args_left: 0, stop: Stop::Line }),
-            Err(TooLong) => return Step::Fail(ProtocolError::InlineTooLong),
+            Ok(None) => return self.pause(buf, ParserPause { at: 0, args_left: 0, stop: ParserStop::Line }),
+            Err(RequestTooLong) => return ParserStep::Fail(ProtocolError::InlineTooLong),
         };
         let consumed = end + 1;
         let line = buf.get(..end).unwrap_or(buf);
@@ -213,25 +228,29 @@ impl Parser {
         let mark = spans.len();
         if inline::split_plain(line, base, spans).is_some() {
             let empty = spans.len() == mark;
-            return self.finish(if empty { Step::Empty { consumed } } else { Step::Command { consumed } });
+            return self.finish(if empty {
+                ParserStep::Empty { consumed }
+            } else {
+                ParserStep::Command { consumed }
+            });
         }
         match inline::split_quoted(line) {
-            Ok(args) => self.finish(Step::Quoted { consumed, args: Box::new(args) }),
-            Err(error) => Step::Fail(error),
+            Ok(args) => self.finish(ParserStep::Quoted { consumed, args: Box::new(args) }),
+            Err(error) => ParserStep::Fail(error),
         }
     }
 }
 
 /// The point at which the arguments of an array are incomplete.
-struct Pause {
+struct ParserPause {
     /// Offset of the first argument that is not complete.
     at: usize,
     args_left: usize,
-    stop: Stop,
+    stop: ParserStop,
 }
 
 /// The reason why reading stops before a command does.
-enum Stop {
+enum ParserStop {
     /// In the middle of a length.
     Line,
     /// In the middle of an argument.
@@ -241,7 +260,7 @@ enum Stop {
     Fail(ProtocolError),
 }
 
-struct TooLong;
+struct RequestTooLong;
 
 /// Reads a whole command of the usual form: an array of 1 to 9 arguments, a name of at most 9 bytes, other arguments
 /// of at most 999, completely received. Returns its length; `None` for everything else, with some spans appended.
@@ -302,9 +321,9 @@ fn arguments(
     base: u32,
     at: usize,
     args_len: usize,
-    limits: &Limits,
+    limits: &ParserLimits,
     spans: &mut Vec<Span>,
-) -> Result<usize, Pause> {
+) -> Result<usize, ParserPause> {
     let mut rest = buf.get(at..).unwrap_or_default();
     let span = |(start, len): (usize, usize)| Span::new(start, len).after(base);
     let mut done = 0;
@@ -315,7 +334,7 @@ fn arguments(
                 (buf.len() - data_len, len)
             }
             Err(stop) => {
-                return Err(Pause { at: buf.len() - rest.len(), args_left: args_len - done, stop });
+                return Err(ParserPause { at: buf.len() - rest.len(), args_left: args_len - done, stop });
             }
         };
         spans.push(span(last));
@@ -336,7 +355,7 @@ fn arguments(
 
 /// The argument at the start of `rest`: the number of bytes from its data on, its length, and the bytes after it.
 #[inline(always)]
-fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u8]), Stop> {
+fn argument<'a>(rest: &'a [u8], limits: &ParserLimits) -> Result<(usize, usize, &'a [u8]), ParserStop> {
     let (len, header) = bulk_header(rest, limits)?;
     match rest.get(header + len..) {
         Some([b'\r', b'\n', tail @ ..]) => Ok((rest.len() - header, len, tail)),
@@ -346,16 +365,16 @@ fn argument<'a>(rest: &'a [u8], limits: &Limits) -> Result<(usize, usize, &'a [u
 
 /// The result for an argument that is not followed by CR LF; it should end at `end` of `rest`.
 #[cold]
-fn bulk_stop(tail: Option<&[u8]>, rest: &[u8], end: usize) -> Stop {
+fn bulk_stop(tail: Option<&[u8]>, rest: &[u8], end: usize) -> ParserStop {
     match tail {
-        None | Some([] | [b'\r']) => Stop::Bulk { want: end - rest.len() },
-        _ => Stop::Fail(ProtocolError::MissingCrlf),
+        None | Some([] | [b'\r']) => ParserStop::Bulk { want: end - rest.len() },
+        _ => ParserStop::Fail(ProtocolError::MissingCrlf),
     }
 }
 
 /// The length of the argument at the start of `rest`, and of its header.
 #[inline(always)]
-fn bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
+fn bulk_header(rest: &[u8], limits: &ParserLimits) -> Result<(usize, usize), ParserStop> {
     // Nearly always up to 4 digits.
     if let [b'$', first @ b'0'..=b'9', digits @ ..] = rest {
         let mut len = usize::from(first - b'0');
@@ -374,68 +393,73 @@ fn bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
 
 /// Like `bulk_header`, for every valid form.
 #[cold]
-fn any_bulk_header(rest: &[u8], limits: &Limits) -> Result<(usize, usize), Stop> {
+fn any_bulk_header(rest: &[u8], limits: &ParserLimits) -> Result<(usize, usize), ParserStop> {
     let end = match header_end(rest, 0, limits) {
         Ok(Some(end)) => end,
-        Ok(None) => return Err(Stop::Line),
-        Err(TooLong) => return Err(Stop::Fail(ProtocolError::BulkLineTooLong)),
+        Ok(None) => return Err(ParserStop::Line),
+        Err(RequestTooLong) => return Err(ParserStop::Fail(ProtocolError::BulkLineTooLong)),
     };
     let digits = match rest.get(..end).unwrap_or(rest) {
         [b'$', digits @ ..] => digits,
         line => {
             let first = line.first().copied().unwrap_or(b'\r');
-            return Err(Stop::Fail(ProtocolError::ExpectedDollar(first)));
+            return Err(ParserStop::Fail(ProtocolError::ExpectedDollar(first)));
         }
     };
     let len = number::parse_u64(digits).filter(|&len| len <= limits.bulk_bytes_max.max(LIMIT_FLOOR));
     let Some(len) = len.and_then(|len| u32::try_from(len).ok()) else {
-        return Err(Stop::Fail(ProtocolError::BulkLength));
+        return Err(ParserStop::Fail(ProtocolError::BulkLength));
     };
     if !limits.authenticated && u64::from(len) > UNAUTHENTICATED_BULK_BYTES_MAX {
-        return Err(Stop::Fail(ProtocolError::UnauthenticatedBulkLength));
+        return Err(ParserStop::Fail(ProtocolError::UnauthenticatedBulkLength));
     }
     match rest.get(end + 1) {
         Some(b'\n') => Ok((len as usize, end + 2)),
-        _ => Err(Stop::Fail(ProtocolError::MissingCrlf)),
+        _ => Err(ParserStop::Fail(ProtocolError::MissingCrlf)),
     }
 }
 
 /// Number of arguments of the array at the start of `rest`, 0 also for a null array, and its header's length.
-fn array_header(rest: &[u8], scanned: usize, limits: &Limits) -> Result<(usize, usize), Stop> {
+fn array_header(rest: &[u8], scanned: usize, limits: &ParserLimits) -> Result<(usize, usize), ParserStop> {
     let end = match header_end(rest, scanned, limits) {
         Ok(Some(end)) => end,
-        Ok(None) => return Err(Stop::Line),
-        Err(TooLong) => return Err(Stop::Fail(ProtocolError::MultibulkLineTooLong)),
+        Ok(None) => return Err(ParserStop::Line),
+        Err(RequestTooLong) => return Err(ParserStop::Fail(ProtocolError::MultibulkLineTooLong)),
     };
     let args_max = i64::try_from(limits.args_max).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
     let args_len = rest.get(1..end).and_then(number::parse_i64).filter(|&n| n <= args_max);
     let Some(args_len) = args_len else {
-        return Err(Stop::Fail(ProtocolError::MultibulkLength));
+        return Err(ParserStop::Fail(ProtocolError::MultibulkLength));
     };
     if !limits.authenticated && args_len > UNAUTHENTICATED_ARGS_MAX {
-        return Err(Stop::Fail(ProtocolError::UnauthenticatedMultibulkLength));
+        return Err(ParserStop::Fail(ProtocolError::UnauthenticatedMultibulkLength));
     }
     match rest.get(end + 1) {
         Some(b'\n') => Ok((usize::try_from(args_len).unwrap_or(0), end + 2)),
-        _ => Err(Stop::Fail(ProtocolError::MissingCrlf)),
+        _ => Err(ParserStop::Fail(ProtocolError::MissingCrlf)),
     }
 }
 
 /// Offset of the carriage return that ends the length at the start of `rest`, if the byte behind it was received too:
 /// as in Redis, a length is not judged before.
-fn header_end(rest: &[u8], scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
+fn header_end(rest: &[u8], scanned: usize, limits: &ParserLimits) -> Result<Option<usize>, RequestTooLong> {
     Ok(line_end(rest, b'\r', scanned, limits)?.filter(|end| end + 1 < rest.len()))
 }
 
 /// Offset of the `mark` that ends the line at the start of `rest`; its first `scanned` bytes hold none.
 ///
 /// The result does not depend on how the bytes were split, so a complete line can be too long as well.
-fn line_end(rest: &[u8], mark: u8, scanned: usize, limits: &Limits) -> Result<Option<usize>, TooLong> {
+fn line_end(
+    rest: &[u8],
+    mark: u8,
+    scanned: usize,
+    limits: &ParserLimits,
+) -> Result<Option<usize>, RequestTooLong> {
     // Examines the last byte seen again: it may be the mark, whose line feed was missing.
     let from = scanned.saturating_sub(1).min(rest.len());
     let found = rest.get(from..).and_then(|rest| memchr::memchr(mark, rest)).map(|end| from + end);
     if found.unwrap_or(rest.len()) > limits.inline_bytes_max {
-        return Err(TooLong);
+        return Err(RequestTooLong);
     }
     Ok(found)
 }

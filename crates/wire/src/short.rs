@@ -41,7 +41,7 @@ pub fn short_request(buf: &[u8], at: usize) -> Option<Short<'_>> {
     let (args_len, name_len) = (word >> 8 & 7, (word >> 40 & 7) as usize);
     let name = (u64::from_le_bytes(*head.get(8..)?.first_chunk()?) | SMALL) & LOW_BYTES.get(name_len)?;
     let (key_len, header) = length_in(u64::from_le_bytes(*head.get(8 + name_len..)?.first_chunk()?))?;
-    let form = Form { name, name_len, key_from: 8 + name_len + header, key_len };
+    let form = ShortForm { name, name_len, key_from: 8 + name_len + header, key_len };
     let rest = buf.get(at..)?;
     let read = match args_len {
         2 => form.request::<0>(rest, at, |_, word| length_in(word)),
@@ -55,7 +55,7 @@ pub fn short_request(buf: &[u8], at: usize) -> Option<Short<'_>> {
 
 /// The part before the key.
 #[derive(Clone, Copy, Debug)]
-struct Form {
+struct ShortForm {
     name: u64,
     name_len: usize,
     // Start of the key, from the request's first byte on; at most HEAD_LEN - 1.
@@ -63,7 +63,7 @@ struct Form {
     key_len: usize,
 }
 
-impl Form {
+impl ShortForm {
     /// The request of this form at the front of `rest`, which begins at offset `at` of the buffer, and the bytes
     /// after it, if the request is complete. `length` reads the line before each of its values.
     #[inline(always)]
@@ -99,20 +99,20 @@ impl Form {
 /// by comparing words.
 #[derive(Clone, Copy, Debug)]
 pub struct Like {
-    form: Form,
+    form: ShortForm,
     // The bytes before the key, and the first bytes of the key if these count too, in words whose masks select the
     // bytes compared. The first word is compared whole.
     head: [u64; 3],
     masks: [u64; 2],
     // The bytes before each value, likewise, and the lengths that they give.
-    lengths: [Length; ARGS_MAX - 2],
+    lengths: [ShortLength; ARGS_MAX - 2],
     /// First bytes of their keys that they have in common, too.
     pub key_head_len: usize,
 }
 
 /// The line before a value: its word, the bytes of it that count, and the value's length with the line's own.
 #[derive(Clone, Copy, Debug)]
-struct Length {
+struct ShortLength {
     word: u64,
     mask: u64,
     len: (usize, usize),
@@ -124,19 +124,19 @@ impl Like {
     #[inline]
     pub fn of(buf: &[u8], at: usize, short: &Short<'_>, key_head_len: usize) -> Option<Like> {
         let [name, key, values @ ..] = short.spans;
-        let form = Form {
+        let form = ShortForm {
             name: short.name,
             name_len: name.len as usize,
             key_from: (key.start as usize).checked_sub(at)?,
             key_len: short.key.len(),
         };
-        let mut lengths = [Length { word: 0, mask: 0, len: (0, 0) }; ARGS_MAX - 2];
+        let mut lengths = [ShortLength { word: 0, mask: 0, len: (0, 0) }; ARGS_MAX - 2];
         let mut end = (key.start + key.len) as usize;
         let values = values.iter().take((short.args_len as usize).saturating_sub(2));
         for (length, value) in lengths.iter_mut().zip(values) {
             let header = (value.start as usize).checked_sub(end)?;
             let word = u64::from_le_bytes(*buf.get(end..)?.first_chunk()?);
-            *length = Length { word, mask: low_bytes(header), len: (value.len as usize, header) };
+            *length = ShortLength { word, mask: low_bytes(header), len: (value.len as usize, header) };
             end = (value.start + value.len) as usize;
         }
         let is_near = key_head_len <= form.key_len && form.key_from + key_head_len <= HEAD_LEN;
@@ -235,12 +235,12 @@ pub(crate) fn digit(word: u64, at: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::{Limits, Parser, Step};
+    use crate::parser::{Parser, ParserLimits, ParserStep};
 
     /// The parser's result for the bytes from `at` on.
-    fn parsed(buf: &[u8], at: usize) -> (Step, Vec<Span>) {
+    fn parsed(buf: &[u8], at: usize) -> (ParserStep, Vec<Span>) {
         let mut spans = Vec::new();
-        (Parser::new().next(&buf[at..], at as u32, &Limits::default(), &mut spans), spans)
+        (Parser::new().next(&buf[at..], at as u32, &ParserLimits::default(), &mut spans), spans)
     }
 
     /// The result of comparing the bytes from `at` on with a request like `short`.
@@ -260,7 +260,12 @@ mod tests {
     fn check(buf: &[u8], at: usize) -> bool {
         let Some(short) = short_request(buf, at) else { return false };
         let (step, spans) = parsed(buf, at);
-        assert_eq!(step, Step::Command { consumed: short.end - at }, "{:?}", buf.escape_ascii().to_string());
+        assert_eq!(
+            step,
+            ParserStep::Command { consumed: short.end - at },
+            "{:?}",
+            buf.escape_ascii().to_string()
+        );
         assert_eq!(crate::Args::new(buf, &spans).at(1), short.key);
         assert_eq!(spans, short.spans[..short.args_len as usize]);
         assert_eq!(crate::Args::new(buf, &spans).folded_word(0).unwrap_or(0), short.name);

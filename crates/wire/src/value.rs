@@ -79,11 +79,11 @@ pub enum DecodeError {
 ///
 /// Cost: O(bytes); each call starts from the beginning, so it does not suit replies of many MB in small pieces.
 pub fn decode(buf: &[u8], limits: &DecodeLimits) -> Result<Option<(Value, usize)>, DecodeError> {
-    let mut reader = Reader { buf, at: 0, elements_left: limits.elements_max, limits };
+    let mut reader = ValueReader { buf, at: 0, elements_left: limits.elements_max, limits };
     match reader.value(limits.depth_max.min(DEPTH_MAX)) {
         Ok(value) => Ok(Some((value, reader.at))),
-        Err(Stop::Incomplete) => Ok(None),
-        Err(Stop::Error(error)) => Err(error),
+        Err(ValueStop::Incomplete) => Ok(None),
+        Err(ValueStop::Error(error)) => Err(error),
     }
 }
 
@@ -142,7 +142,7 @@ fn write_pairs(pairs: &[(Value, Value)], reply: &mut Reply<'_>) {
     }
 }
 
-struct Reader<'a> {
+struct ValueReader<'a> {
     buf: &'a [u8],
     // at <= buf.len()
     at: usize,
@@ -150,15 +150,15 @@ struct Reader<'a> {
     limits: &'a DecodeLimits,
 }
 
-enum Stop {
+enum ValueStop {
     Incomplete,
     Error(DecodeError),
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ValueReader<'a> {
     /// Recursive, `depth_left` deep at most.
-    fn value(&mut self, depth_left: usize) -> Result<Value, Stop> {
-        let &kind = self.buf.get(self.at).ok_or(Stop::Incomplete)?;
+    fn value(&mut self, depth_left: usize) -> Result<Value, ValueStop> {
+        let &kind = self.buf.get(self.at).ok_or(ValueStop::Incomplete)?;
         self.at += 1;
         let value = match kind {
             b'+' => Value::Status(self.line()?.to_vec()),
@@ -190,21 +190,21 @@ impl<'a> Reader<'a> {
             b'%' => Value::Map(self.pairs(depth_left)?),
             b'|' => {
                 let pairs = self.pairs(depth_left)?;
-                let depth_left = depth_left.checked_sub(1).ok_or(Stop::Error(DecodeError::TooDeep))?;
+                let depth_left = depth_left.checked_sub(1).ok_or(ValueStop::Error(DecodeError::TooDeep))?;
                 Value::Attributed(pairs, Box::new(self.value(depth_left)?))
             }
-            other => return Err(Stop::Error(DecodeError::UnknownType(other))),
+            other => return Err(ValueStop::Error(DecodeError::UnknownType(other))),
         };
         Ok(value)
     }
 
-    fn counted_items(&mut self, depth_left: usize) -> Result<Vec<Value>, Stop> {
+    fn counted_items(&mut self, depth_left: usize) -> Result<Vec<Value>, ValueStop> {
         let len = self.count(1)?.ok_or(MALFORMED)?;
         self.items(len, depth_left)
     }
 
-    fn items(&mut self, len: usize, depth_left: usize) -> Result<Vec<Value>, Stop> {
-        let depth_left = depth_left.checked_sub(1).ok_or(Stop::Error(DecodeError::TooDeep))?;
+    fn items(&mut self, len: usize, depth_left: usize) -> Result<Vec<Value>, ValueStop> {
+        let depth_left = depth_left.checked_sub(1).ok_or(ValueStop::Error(DecodeError::TooDeep))?;
         let mut items = Vec::with_capacity(len.min(self.elements_possible()));
         for _ in 0..len {
             items.push(self.value(depth_left)?);
@@ -212,9 +212,9 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    fn pairs(&mut self, depth_left: usize) -> Result<Vec<(Value, Value)>, Stop> {
+    fn pairs(&mut self, depth_left: usize) -> Result<Vec<(Value, Value)>, ValueStop> {
         let len = self.count(2)?.ok_or(MALFORMED)?;
-        let depth_left = depth_left.checked_sub(1).ok_or(Stop::Error(DecodeError::TooDeep))?;
+        let depth_left = depth_left.checked_sub(1).ok_or(ValueStop::Error(DecodeError::TooDeep))?;
         let mut pairs = Vec::with_capacity(len.min(self.elements_possible() / 2));
         for _ in 0..len {
             pairs.push((self.value(depth_left)?, self.value(depth_left)?));
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A count of elements of `width` values each; `None` for -1.
-    fn count(&mut self, width: usize) -> Result<Option<usize>, Stop> {
+    fn count(&mut self, width: usize) -> Result<Option<usize>, ValueStop> {
         let text = self.line()?;
         if text == b"-1" {
             return Ok(None);
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A counted string; `None` for -1.
-    fn string(&mut self) -> Result<Option<&'a [u8]>, Stop> {
+    fn string(&mut self) -> Result<Option<&'a [u8]>, ValueStop> {
         let text = self.line()?;
         if text == b"-1" {
             return Ok(None);
@@ -257,10 +257,10 @@ impl<'a> Reader<'a> {
         }
         let rest = self.rest();
         let len = usize::try_from(len).map_err(|_| TOO_LONG)?;
-        let Some((bytes, end)) = rest.split_at_checked(len) else { return Err(Stop::Incomplete) };
+        let Some((bytes, end)) = rest.split_at_checked(len) else { return Err(ValueStop::Incomplete) };
         match end {
             [b'\r', b'\n', ..] => {}
-            [] | [b'\r'] => return Err(Stop::Incomplete),
+            [] | [b'\r'] => return Err(ValueStop::Incomplete),
             _ => return Err(MALFORMED),
         }
         self.at += len + 2;
@@ -268,29 +268,29 @@ impl<'a> Reader<'a> {
     }
 
     /// The rest of the line, which ends with CR LF.
-    fn line(&mut self) -> Result<&'a [u8], Stop> {
+    fn line(&mut self) -> Result<&'a [u8], ValueStop> {
         let rest = self.rest();
         let found = memchr::memchr(b'\r', rest);
         if found.unwrap_or(rest.len()) > self.limits.line_bytes_max {
             return Err(TOO_LONG);
         }
-        let len = found.ok_or(Stop::Incomplete)?;
+        let len = found.ok_or(ValueStop::Incomplete)?;
         match rest.get(len + 1) {
             Some(b'\n') => {}
             Some(_) => return Err(MALFORMED),
-            None => return Err(Stop::Incomplete),
+            None => return Err(ValueStop::Incomplete),
         }
         self.at += len + 2;
-        rest.get(..len).ok_or(Stop::Incomplete)
+        rest.get(..len).ok_or(ValueStop::Incomplete)
     }
 
     /// A line with a number that may carry a plus sign.
-    fn unsigned_line(&mut self) -> Result<&'a [u8], Stop> {
+    fn unsigned_line(&mut self) -> Result<&'a [u8], ValueStop> {
         let line = self.line()?;
         Ok(line.strip_prefix(b"+").filter(|rest| rest.first() != Some(&b'-')).unwrap_or(line))
     }
 
-    fn big_number(&mut self) -> Result<Vec<u8>, Stop> {
+    fn big_number(&mut self) -> Result<Vec<u8>, ValueStop> {
         let line = self.line()?;
         let digits = line.strip_prefix(b"-").or(line.strip_prefix(b"+")).unwrap_or(line);
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -305,8 +305,8 @@ fn parse_double(text: &[u8]) -> Option<f64> {
     if unsigned.eq_ignore_ascii_case(b"nan") { Some(f64::NAN) } else { number::parse_f64(text) }
 }
 
-const MALFORMED: Stop = Stop::Error(DecodeError::Malformed);
-const TOO_LONG: Stop = Stop::Error(DecodeError::TooLong);
+const MALFORMED: ValueStop = ValueStop::Error(DecodeError::Malformed);
+const TOO_LONG: ValueStop = ValueStop::Error(DecodeError::TooLong);
 // The decoder calls itself as deep; at about 300 bytes of stack a level.
 const DEPTH_MAX: usize = 256;
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use darter_store::evict::Order;
+use darter_store::evict::EvictionOrder;
 
 use policy::{Cache, Tuning};
 use trace::{GRID, OBJECTS, Replacing, Trace};
@@ -98,7 +98,7 @@ const BEST_GUESS: &str = "best guess";
 
 /// Every policy by its name, ours first.
 pub const POLICIES: &[(&str, Build)] = &[
-    ("Darter", |_, capacity| Box::new(ours::Ours::new(capacity, Order::LeastUsed))),
+    ("Darter", |_, capacity| Box::new(ours::Ours::new(capacity, EvictionOrder::LeastUsed))),
     ("FIFO", |trace, capacity| Box::new(policy::Lru::new(trace, capacity, false))),
     ("LRU", |trace, capacity| Box::new(policy::Lru::new(trace, capacity, true))),
     ("Redis LRU", |trace, capacity| Box::new(policy::Sampled::new(trace, capacity, false))),

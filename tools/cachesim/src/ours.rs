@@ -2,8 +2,8 @@
 
 use darter_base::hash::KeyHasher;
 use darter_store::change::{Event, Listeners};
-use darter_store::evict::{Order, Rule};
-use darter_store::expiry::Sweep;
+use darter_store::evict::{EvictionOrder, EvictionRule};
+use darter_store::expiry::ExpirySweep;
 use darter_store::{Expiry, Key, Keyed, Shard};
 
 use crate::policy::Cache;
@@ -25,19 +25,19 @@ pub struct Ours {
     capacity: u64,
     held: u64,
     now_ms: u64,
-    rule: Rule,
-    sweep: Sweep,
+    rule: EvictionRule,
+    sweep: ExpirySweep,
 }
 
 impl Ours {
     /// An empty shard for objects of `capacity` bytes.
-    pub fn new(capacity: u64, order: Order) -> Ours {
+    pub fn new(capacity: u64, order: EvictionOrder) -> Ours {
         let hasher = KeyHasher::new(1);
         let mut shard = Shard::new(1, 1, hasher).unwrap_or_else(|error| panic!("no address space: {error}"));
         shard.changes.listen(Listeners::NOTIFY, true);
-        shard.remember_uses(order == Order::LeastUsed);
-        let rule = Rule { order, only_expiring: false };
-        Ours { shard, hasher, capacity, held: 0, now_ms: START_MS, rule, sweep: Sweep::default() }
+        shard.remember_uses(order == EvictionOrder::LeastUsed);
+        let rule = EvictionRule { order, only_expiring: false };
+        Ours { shard, hasher, capacity, held: 0, now_ms: START_MS, rule, sweep: ExpirySweep::default() }
     }
 
     /// Forgets what has left the shard.

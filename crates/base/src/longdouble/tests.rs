@@ -121,7 +121,7 @@ fn short_and_long_reading_agree() {
     for _ in 0..5_000 {
         let digits = rng.next_u64() >> rng.below(64);
         let power = rng.below(54) as i64 - 27;
-        let short = Decimal::parse(format!("{digits}e{power}").as_bytes()).unwrap();
+        let short = LongDecimal::parse(format!("{digits}e{power}").as_bytes()).unwrap();
         if short.digits.is_empty() || short.exponent.abs() > 27 || short.digits.len() > 19 {
             continue;
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::map::tests::node;
 
-fn register(node: Node) -> MapChange {
+fn register(node: MapNode) -> MapChange {
     MapChange::Register { node, now_s: 1 }
 }
 
@@ -74,14 +74,14 @@ fn a_slot_that_two_claim_is_the_later_ones() {
 fn an_address_comes_from_those_who_meet() {
     let mut map = StoredMap::default();
     for id in ["a", "b"] {
-        let unknown = Node { ip: String::new(), ..node(id, 1) };
+        let unknown = MapNode { ip: String::new(), ..node(id, 1) };
         done(&mut map, id, register(unknown.clone()));
         done(&mut map, id, register(unknown));
     }
     done(&mut map, "b", meet("a"));
     let ip = |map: &StoredMap, at: usize| map.joined[at].master.ip.clone();
     assert_eq!((ip(&map, 0), ip(&map, 1)), ("8".to_owned(), "9".to_owned()));
-    done(&mut map, "b", register(Node { ip: String::new(), port: 77, ..node("b", 1) }));
+    done(&mut map, "b", register(MapNode { ip: String::new(), port: 77, ..node("b", 1) }));
     assert_eq!((ip(&map, 0), map.joined[0].master.port), ("8".to_owned(), 77));
     assert_eq!(refused(&map, "b", &meet("z")), "the node z does not use this store");
 }

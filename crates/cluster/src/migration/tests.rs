@@ -34,7 +34,7 @@ fn commit(id: &str, boot: &str) -> MigrationChange {
 /// The node `id` is there with another boot.
 fn restart(map: &mut StoredMap, id: &str, boot: &str) {
     let known = map.joined.iter().flat_map(|group| group.nodes()).find(|node| node.id == id);
-    let node = crate::Node { boot: boot.to_owned(), ..known.expect("it is known").clone() };
+    let node = crate::MapNode { boot: boot.to_owned(), ..known.expect("it is known").clone() };
     MapChange::Register { node, now_s: 9 }.apply(map, id).expect("it is made");
 }
 

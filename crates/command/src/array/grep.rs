@@ -9,7 +9,7 @@ use super::long_read::{self, PlaceSpan, RangeCollector, Took};
 use super::read::positive;
 use super::{place, read, reply_number, spec};
 use crate::reader::is;
-use crate::{Ctx, DataCommand, Fault, Reader};
+use crate::{ArgReader, Ctx, DataCommand, Fault};
 
 /// ARGREP.
 pub const ARGREP: DataCommand = DataCommand {
@@ -38,7 +38,7 @@ enum Test {
 }
 
 /// A call, read.
-struct Asked<'a> {
+struct GrepRequest<'a> {
     words: Vec<(&'a [u8], &'a [u8])>,
     needs_all: bool,
     limit: usize,
@@ -46,10 +46,15 @@ struct Asked<'a> {
     no_case: bool,
 }
 
-fn parse(args: Args<'_>) -> Result<Asked<'_>, Fault> {
-    let mut asked =
-        Asked { words: Vec::new(), needs_all: false, limit: usize::MAX, with_values: false, no_case: false };
-    let mut reader = Reader::new(args, 4);
+fn parse(args: Args<'_>) -> Result<GrepRequest<'_>, Fault> {
+    let mut asked = GrepRequest {
+        words: Vec::new(),
+        needs_all: false,
+        limit: usize::MAX,
+        with_values: false,
+        no_case: false,
+    };
+    let mut reader = ArgReader::new(args, 4);
     while let Some(word) = reader.peek() {
         if ["EXACT", "MATCH", "GLOB", "RE"].iter().any(|test| is(word, test)) {
             reader.skip(1);
@@ -145,7 +150,7 @@ impl RangeCollector for Matches {
 
 fn grep(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (start, end) = (bound(args.at(2))?, bound(args.at(3))?);
-    let Asked { words, needs_all, limit, with_values, no_case } = parse(args)?;
+    let GrepRequest { words, needs_all, limit, with_values, no_case } = parse(args)?;
     let tests = words.iter().map(|(word, pattern)| Test::new(word, pattern, no_case));
     let tests = tests.collect::<Result<Vec<_>, Fault>>()?;
     let matches = Matches { tests, needs_all, limit, with_values, no_case, len: 0 };

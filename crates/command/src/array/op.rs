@@ -21,33 +21,33 @@ pub const AROP: DataCommand = DataCommand {
 
 /// The operation on the elements.
 #[derive(Clone)]
-enum Op {
+enum ArrayOp {
     Count(Option<Box<[u8]>>),
     Number(fn(f64, f64) -> f64),
     Bits(fn(i64, i64) -> i64),
 }
 
-fn parse(args: Args<'_>) -> Result<Op, Fault> {
+fn parse(args: Args<'_>) -> Result<ArrayOp, Fault> {
     let word = args.at(4);
     let op = match () {
-        () if is(word, "SUM") => Op::Number(|a, b| a + b),
-        () if is(word, "MIN") => Op::Number(f64::min),
-        () if is(word, "MAX") => Op::Number(f64::max),
-        () if is(word, "AND") => Op::Bits(|a, b| a & b),
-        () if is(word, "OR") => Op::Bits(|a, b| a | b),
-        () if is(word, "XOR") => Op::Bits(|a, b| a ^ b),
-        () if is(word, "USED") => Op::Count(None),
-        () if is(word, "MATCH") => Op::Count(Some(args.get(5).ok_or(Fault::Syntax)?.into())),
+        () if is(word, "SUM") => ArrayOp::Number(|a, b| a + b),
+        () if is(word, "MIN") => ArrayOp::Number(f64::min),
+        () if is(word, "MAX") => ArrayOp::Number(f64::max),
+        () if is(word, "AND") => ArrayOp::Bits(|a, b| a & b),
+        () if is(word, "OR") => ArrayOp::Bits(|a, b| a | b),
+        () if is(word, "XOR") => ArrayOp::Bits(|a, b| a ^ b),
+        () if is(word, "USED") => ArrayOp::Count(None),
+        () if is(word, "MATCH") => ArrayOp::Count(Some(args.get(5).ok_or(Fault::Syntax)?.into())),
         () => return Err(Fault::Syntax),
     };
-    let wanted = if matches!(op, Op::Count(Some(_))) { 6 } else { 5 };
+    let wanted = if matches!(op, ArrayOp::Count(Some(_))) { 6 } else { 5 };
     if args.len() == wanted { Ok(op) } else { Err(Fault::Syntax) }
 }
 
 /// Joins the elements by an operation.
 #[derive(Clone)]
 struct JoinedElements {
-    op: Op,
+    op: ArrayOp,
     count: i64,
     number: Option<f64>,
     bits: Option<i64>,
@@ -56,15 +56,15 @@ struct JoinedElements {
 impl RangeCollector for JoinedElements {
     fn take(&mut self, _at: u64, text: &[u8], _reply: &mut Reply<'_>, _bytes_max: usize) -> Took {
         match &self.op {
-            Op::Count(wanted) => {
+            ArrayOp::Count(wanted) => {
                 self.count += i64::from(wanted.as_ref().is_none_or(|wanted| **wanted == *text));
             }
-            Op::Number(join) => {
+            ArrayOp::Number(join) => {
                 if let Some(number) = number::parse_f64(text).filter(|number| !number.is_nan()) {
                     self.number = Some(self.number.map_or(number, |so_far| join(so_far, number)));
                 }
             }
-            Op::Bits(join) => {
+            ArrayOp::Bits(join) => {
                 if let Some(number) = integer(text) {
                     self.bits = Some(self.bits.map_or(number, |so_far| join(so_far, number)));
                 }
@@ -79,14 +79,14 @@ impl RangeCollector for JoinedElements {
 
     fn finish(&mut self, reply: &mut Reply<'_>) {
         match (&self.op, self.number, self.bits) {
-            (Op::Count(_), ..) => reply.int(self.count),
-            (Op::Number(_), Some(number), _) => {
+            (ArrayOp::Count(_), ..) => reply.int(self.count),
+            (ArrayOp::Number(_), Some(number), _) => {
                 let mut text = Vec::new();
                 number::write_f64(&mut text, number);
                 reply.bulk(&text);
             }
-            (Op::Bits(_), _, Some(bits)) => reply.int(bits),
-            (Op::Number(_) | Op::Bits(_), ..) => reply.null(),
+            (ArrayOp::Bits(_), _, Some(bits)) => reply.int(bits),
+            (ArrayOp::Number(_) | ArrayOp::Bits(_), ..) => reply.null(),
         }
     }
 }

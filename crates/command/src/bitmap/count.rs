@@ -5,7 +5,7 @@ use darter_wire::{Args, Reply};
 
 use super::{bit, clipped_range, range};
 use crate::incremental::reduce::{AT_ONCE_BYTES, Fold, Reduction};
-use crate::incremental::{Form, Found};
+use crate::incremental::{FoundValue, StagedForm};
 use crate::reader::{self, is};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -107,7 +107,7 @@ fn leave(ctx: &mut Ctx<'_>, name: &[u8], (first, last): (u64, u64), fold: impl F
         return false;
     }
     let reduction = Reduction::new(ctx, &[name], (from, to), Box::new(fold));
-    ctx.store_later((name, Form::List), &[name], &[], Box::new(reduction))
+    ctx.store_later((name, StagedForm::List), &[name], &[], Box::new(reduction))
 }
 
 /// Set bits of a long string.
@@ -125,8 +125,8 @@ impl Fold for Ones {
         false
     }
 
-    fn found(&mut self) -> Found {
-        Found { numbers: vec![self.sum], ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { numbers: vec![self.sum], ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {
@@ -135,14 +135,14 @@ impl Fold for Ones {
 }
 
 /// The first bit of a kind in a long string.
-struct Position {
+struct BitPosition {
     wanted: bool,
     first: u64,
     last: u64,
     at: Option<u64>,
 }
 
-impl Fold for Position {
+impl Fold for BitPosition {
     fn take(&mut self, _nth: usize, from: usize, bytes: &[u8]) -> bool {
         let bits = within((self.first, self.last), from, bytes);
         let found = bits.and_then(|(first, last)| find(bytes, self.wanted, first, last));
@@ -150,8 +150,8 @@ impl Fold for Position {
         self.at.is_some()
     }
 
-    fn found(&mut self) -> Found {
-        Found { numbers: self.at.into_iter().collect(), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { numbers: self.at.into_iter().collect(), ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {
@@ -231,7 +231,7 @@ fn bitpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         (Some(staged), _) => staged.found.numbers.first().copied(),
         (None, None) => None,
         (None, Some((first, last))) => {
-            if leave(ctx, name, (first, last), Position { wanted, first, last, at: None }) {
+            if leave(ctx, name, (first, last), BitPosition { wanted, first, last, at: None }) {
                 return Ok(());
             }
             text_at(ctx, name).and_then(|text| find(&text.bytes(), wanted, first, last))

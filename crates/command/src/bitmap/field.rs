@@ -5,7 +5,7 @@ use darter_base::number;
 use darter_wire::{Args, Reply};
 
 use super::{BAD_OFFSET, SETBIT_EVENT, bit, bit_offset};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Env, Fault};
 
@@ -49,13 +49,13 @@ pub const BITFIELD_RO: DataCommand = DataCommand {
 
 /// An integer of some bits, signed or not: 1..=64 bits signed, 1..=63 unsigned.
 #[derive(Clone, Copy)]
-struct Shape {
+struct FieldShape {
     is_signed: bool,
     bits: u32,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Overflow {
+enum FieldOverflow {
     Wrap,
     Saturate,
     Fail,
@@ -68,14 +68,14 @@ enum Action {
     Add(i64),
 }
 
-struct Step {
+struct FieldStep {
     action: Action,
-    shape: Shape,
+    shape: FieldShape,
     offset: u64,
-    overflow: Overflow,
+    overflow: FieldOverflow,
 }
 
-fn shape(arg: &[u8]) -> Result<Shape, Fault> {
+fn shape(arg: &[u8]) -> Result<FieldShape, Fault> {
     const BAD: Fault = Fault::text(
         "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
     );
@@ -85,30 +85,30 @@ fn shape(arg: &[u8]) -> Result<Shape, Fault> {
         _ => return Err(BAD),
     };
     let bits = number::parse_i64(digits).and_then(|n| u32::try_from(n).ok()).ok_or(BAD)?;
-    if bits == 0 || bits > 63 + u32::from(is_signed) { Err(BAD) } else { Ok(Shape { is_signed, bits }) }
+    if bits == 0 || bits > 63 + u32::from(is_signed) { Err(BAD) } else { Ok(FieldShape { is_signed, bits }) }
 }
 
 /// A place in bits, or `#n` for the n-th integer of this shape.
-fn offset(arg: &[u8], shape: Shape, env: &Env) -> Result<u64, Fault> {
+fn offset(arg: &[u8], shape: FieldShape, env: &Env) -> Result<u64, Fault> {
     let Some(digits) = arg.strip_prefix(b"#") else { return bit_offset(arg, env) };
     let n = number::parse_i64(digits).and_then(|n| u64::try_from(n).ok()).ok_or(BAD_OFFSET)?;
     let at = n.checked_mul(u64::from(shape.bits)).ok_or(BAD_OFFSET)?;
     if at >> 3 >= env.proto_max_bulk_len { Err(BAD_OFFSET) } else { Ok(at) }
 }
 
-fn parse(args: Args<'_>, env: &Env, may_write: bool) -> Result<Vec<Step>, Fault> {
+fn parse(args: Args<'_>, env: &Env, may_write: bool) -> Result<Vec<FieldStep>, Fault> {
     let mut steps = Vec::new();
-    let mut overflow = Overflow::Wrap;
+    let mut overflow = FieldOverflow::Wrap;
     let mut is_read_only = true;
-    let mut read = Reader::new(args, 2);
+    let mut read = ArgReader::new(args, 2);
     while !read.is_done() {
         if read.take_with("overflow", 1) {
             overflow = if read.take("wrap") {
-                Overflow::Wrap
+                FieldOverflow::Wrap
             } else if read.take("sat") {
-                Overflow::Saturate
+                FieldOverflow::Saturate
             } else if read.take("fail") {
-                Overflow::Fail
+                FieldOverflow::Fail
             } else {
                 return Err(Fault::text("ERR Invalid OVERFLOW type specified"));
             };
@@ -135,7 +135,7 @@ fn parse(args: Args<'_>, env: &Env, may_write: bool) -> Result<Vec<Step>, Fault>
         if kind != 0 && (offset + u64::from(shape.bits) - 1) >> 3 >= env.proto_max_bulk_len {
             return Err(BAD_OFFSET);
         }
-        steps.push(Step { action, shape, offset, overflow });
+        steps.push(FieldStep { action, shape, offset, overflow });
     }
     if !may_write && !is_read_only {
         return Err(Fault::text("ERR BITFIELD_RO only supports the GET subcommand"));
@@ -175,7 +175,7 @@ fn bitfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, may_write:
 }
 
 /// Runs one step and answers it; returns whether it wrote another value.
-fn apply(bytes: &mut [u8], step: &Step, reply: &mut Reply<'_>) -> bool {
+fn apply(bytes: &mut [u8], step: &FieldStep, reply: &mut Reply<'_>) -> bool {
     let old = load(bytes, step.offset, step.shape);
     let (wanted, answer_is_old) = match step.action {
         Action::Get => {
@@ -203,7 +203,7 @@ fn apply(bytes: &mut [u8], step: &Step, reply: &mut Reply<'_>) -> bool {
 }
 
 /// `value` within the shape: wrapped, clipped to its ends, or `None` if it does not fit and must not be changed.
-fn fit(value: i128, shape: Shape, overflow: Overflow) -> Option<i64> {
+fn fit(value: i128, shape: FieldShape, overflow: FieldOverflow) -> Option<i64> {
     let (min, max) = if shape.is_signed {
         (-(1i128 << (shape.bits - 1)), (1i128 << (shape.bits - 1)) - 1)
     } else {
@@ -211,9 +211,9 @@ fn fit(value: i128, shape: Shape, overflow: Overflow) -> Option<i64> {
     };
     let bent = match overflow {
         _ if (min..=max).contains(&value) => value,
-        Overflow::Fail => return None,
-        Overflow::Saturate => value.clamp(min, max),
-        Overflow::Wrap => {
+        FieldOverflow::Fail => return None,
+        FieldOverflow::Saturate => value.clamp(min, max),
+        FieldOverflow::Wrap => {
             let low = value & ((1i128 << shape.bits) - 1);
             if low > max { low - (1i128 << shape.bits) } else { low }
         }
@@ -221,7 +221,7 @@ fn fit(value: i128, shape: Shape, overflow: Overflow) -> Option<i64> {
     i64::try_from(bent).ok()
 }
 
-fn load(bytes: &[u8], offset: u64, shape: Shape) -> i64 {
+fn load(bytes: &[u8], offset: u64, shape: FieldShape) -> i64 {
     let raw = (0..u64::from(shape.bits)).fold(0u64, |raw, at| raw << 1 | u64::from(bit(bytes, offset + at)));
     if shape.is_signed {
         let unused = 64 - shape.bits;
@@ -231,7 +231,7 @@ fn load(bytes: &[u8], offset: u64, shape: Shape) -> i64 {
     }
 }
 
-fn store(bytes: &mut [u8], offset: u64, shape: Shape, value: i64) {
+fn store(bytes: &mut [u8], offset: u64, shape: FieldShape, value: i64) {
     for at in 0..u64::from(shape.bits) {
         let on = value >> (u64::from(shape.bits) - 1 - at) & 1 != 0;
         let place = offset + at;
@@ -249,10 +249,10 @@ mod tests {
     fn values_come_back_at_any_place_and_width() {
         for bits in 1..=64 {
             for offset in 0..17 {
-                let shape = Shape { is_signed: true, bits };
+                let shape = FieldShape { is_signed: true, bits };
                 let mut bytes = [0xa5; 12];
                 for value in [0, -1, 1 << (bits - 1).min(62), i64::MIN >> (64 - bits)] {
-                    let value = fit(i128::from(value), shape, Overflow::Wrap).expect("wraps");
+                    let value = fit(i128::from(value), shape, FieldOverflow::Wrap).expect("wraps");
                     store(&mut bytes, offset, shape, value);
                     assert_eq!(load(&bytes, offset, shape), value, "i{bits} at {offset}");
                 }
@@ -262,15 +262,15 @@ mod tests {
 
     #[test]
     fn overflow_bends_as_told() {
-        let (i8, u8) = (Shape { is_signed: true, bits: 8 }, Shape { is_signed: false, bits: 8 });
-        assert_eq!(fit(128, i8, Overflow::Wrap), Some(-128));
-        assert_eq!(fit(-129, i8, Overflow::Wrap), Some(127));
-        assert_eq!(fit(300, u8, Overflow::Wrap), Some(44));
-        assert_eq!(fit(-1, u8, Overflow::Wrap), Some(255));
-        assert_eq!(fit(300, u8, Overflow::Saturate), Some(255));
-        assert_eq!(fit(-1, u8, Overflow::Saturate), Some(0));
-        assert_eq!(fit(-1, u8, Overflow::Fail), None);
-        let i64_shape = Shape { is_signed: true, bits: 64 };
-        assert_eq!(fit(i128::from(i64::MAX) + 1, i64_shape, Overflow::Wrap), Some(i64::MIN));
+        let (i8, u8) = (FieldShape { is_signed: true, bits: 8 }, FieldShape { is_signed: false, bits: 8 });
+        assert_eq!(fit(128, i8, FieldOverflow::Wrap), Some(-128));
+        assert_eq!(fit(-129, i8, FieldOverflow::Wrap), Some(127));
+        assert_eq!(fit(300, u8, FieldOverflow::Wrap), Some(44));
+        assert_eq!(fit(-1, u8, FieldOverflow::Wrap), Some(255));
+        assert_eq!(fit(300, u8, FieldOverflow::Saturate), Some(255));
+        assert_eq!(fit(-1, u8, FieldOverflow::Saturate), Some(0));
+        assert_eq!(fit(-1, u8, FieldOverflow::Fail), None);
+        let i64_shape = FieldShape { is_signed: true, bits: 64 };
+        assert_eq!(fit(i128::from(i64::MAX) + 1, i64_shape, FieldOverflow::Wrap), Some(i64::MIN));
     }
 }

@@ -6,7 +6,7 @@ use darter_store::{Event, Expiry};
 use darter_wire::{Args, Reply};
 
 use crate::incremental::reduce::{AT_ONCE_BYTES, Fold, PIECE_BYTES, Reduction};
-use crate::incremental::{Form, Found};
+use crate::incremental::{FoundValue, StagedForm};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
 use crate::string::{SET_EVENT, put_raw};
@@ -27,7 +27,7 @@ pub const BITOP: DataCommand = DataCommand {
 };
 
 #[derive(Clone, Copy, PartialEq)]
-enum Op {
+enum BitOp {
     And,
     Or,
     Xor,
@@ -42,24 +42,24 @@ enum Op {
     One,
 }
 
-const OPS: &[(&str, Op)] = &[
-    ("and", Op::And),
-    ("or", Op::Or),
-    ("xor", Op::Xor),
-    ("not", Op::Not),
-    ("diff", Op::Diff),
-    ("diff1", Op::Diff1),
-    ("andor", Op::AndOr),
-    ("one", Op::One),
+const OPS: &[(&str, BitOp)] = &[
+    ("and", BitOp::And),
+    ("or", BitOp::Or),
+    ("xor", BitOp::Xor),
+    ("not", BitOp::Not),
+    ("diff", BitOp::Diff),
+    ("diff1", BitOp::Diff1),
+    ("andor", BitOp::AndOr),
+    ("one", BitOp::One),
 ];
 
 fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let &(_, op) = OPS.iter().find(|(name, _)| is(args.at(1), name)).ok_or(Fault::Syntax)?;
-    if op == Op::Not && args.len() != 4 {
+    if op == BitOp::Not && args.len() != 4 {
         return Err(Fault::text("ERR BITOP NOT must be called with a single source key."));
     }
     if args.len() < 5
-        && let Op::Diff | Op::Diff1 | Op::AndOr = op
+        && let BitOp::Diff | BitOp::Diff1 | BitOp::AndOr = op
     {
         let name = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
         return Err(Fault::Text(
@@ -83,7 +83,7 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         put_raw(&mut place, &result, Expiry::None)?;
         place.changed(SET_EVENT);
     }
-    let is_new = matches!(op, Op::Diff | Op::Diff1 | Op::AndOr | Op::One);
+    let is_new = matches!(op, BitOp::Diff | BitOp::Diff1 | BitOp::AndOr | BitOp::One);
     if is_new && ctx.journal_readers(args.at(2)) == JournalReaders::Replicas {
         // Redis 7.0 does not know these operations.
         ctx.journal_as(args.at(2), Vocabulary::New, args.iter());
@@ -94,7 +94,7 @@ fn bitop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 
 /// The result of the operation over the strings of the command, as long as the longest; shorter ones are padded with
 /// zeros. `None` if it is left to slices.
-fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>, Fault> {
+fn combine(ctx: &mut Ctx<'_>, op: BitOp, args: Args<'_>) -> Result<Option<Vec<u8>>, Fault> {
     let names: Vec<&[u8]> = args.tail(3).iter().collect();
     let (mut len, mut sum) = (0, 0);
     for name in &names {
@@ -105,7 +105,7 @@ fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>,
     if ctx.may_slice && sum > AT_ONCE_BYTES {
         let reduction = Reduction::new(ctx, &names, (0, len), Box::new(result));
         let operation = reduction;
-        if ctx.store_later((args.at(2), Form::List), &names, &[], Box::new(operation)) {
+        if ctx.store_later((args.at(2), StagedForm::List), &names, &[], Box::new(operation)) {
             return Ok(None);
         }
         result = Joint::new(op, names.len(), len);
@@ -122,7 +122,7 @@ fn combine(ctx: &mut Ctx<'_>, op: Op, args: Args<'_>) -> Result<Option<Vec<u8>>,
 
 /// A result in progress, piece by piece.
 struct Joint {
-    op: Op,
+    op: BitOp,
     sources_len: usize,
     out: Vec<u8>,
     // For the present piece: the bits of the sources after the first, or those in two of them.
@@ -130,7 +130,7 @@ struct Joint {
 }
 
 impl Joint {
-    fn new(op: Op, sources_len: usize, len: usize) -> Joint {
+    fn new(op: BitOp, sources_len: usize, len: usize) -> Joint {
         Joint { op, sources_len, out: vec![0; len], others: vec![0; len.min(PIECE_BYTES)] }
     }
 }
@@ -147,30 +147,30 @@ impl Fold for Joint {
                 zip(out, bytes, |_, b| b);
                 others.fill(0);
             }
-            (_, Op::And) => zip(out, bytes, |a, b| a & b),
-            (_, Op::Or | Op::Not) => zip(out, bytes, |a, b| a | b),
-            (_, Op::Xor) => zip(out, bytes, |a, b| a ^ b),
-            (_, Op::One) => {
+            (_, BitOp::And) => zip(out, bytes, |a, b| a & b),
+            (_, BitOp::Or | BitOp::Not) => zip(out, bytes, |a, b| a | b),
+            (_, BitOp::Xor) => zip(out, bytes, |a, b| a ^ b),
+            (_, BitOp::One) => {
                 let both = out.iter().zip(bytes).map(|(a, b)| a & b);
                 others.iter_mut().zip(both).for_each(|(other, both)| *other |= both);
                 zip(out, bytes, |a, b| a | b);
             }
-            (_, Op::Diff | Op::Diff1 | Op::AndOr) => zip(others, bytes, |a, b| a | b),
+            (_, BitOp::Diff | BitOp::Diff1 | BitOp::AndOr) => zip(others, bytes, |a, b| a | b),
         }
         if nth + 1 == self.sources_len {
             match self.op {
-                Op::And | Op::Or | Op::Xor => {}
-                Op::Not => out.iter_mut().for_each(|byte| *byte = !*byte),
-                Op::One | Op::Diff => zip(out, others, |a, b| a & !b),
-                Op::Diff1 => zip(out, others, |a, b| b & !a),
-                Op::AndOr => zip(out, others, |a, b| a & b),
+                BitOp::And | BitOp::Or | BitOp::Xor => {}
+                BitOp::Not => out.iter_mut().for_each(|byte| *byte = !*byte),
+                BitOp::One | BitOp::Diff => zip(out, others, |a, b| a & !b),
+                BitOp::Diff1 => zip(out, others, |a, b| b & !a),
+                BitOp::AndOr => zip(out, others, |a, b| a & b),
             }
         }
         false
     }
 
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.out), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.out), ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {
@@ -193,7 +193,7 @@ mod tests {
     fn every_operation_agrees_with_its_definition_bit_by_bit() {
         let sources = [vec![0b1100_1010, 0xff, 1], vec![0b1010_0110], vec![0b0110_1111, 0x0f]];
         for (name, op) in OPS {
-            let sources = if *op == Op::Not { &sources[..1] } else { &sources[..] };
+            let sources = if *op == BitOp::Not { &sources[..1] } else { &sources[..] };
             let mut joint = Joint::new(*op, sources.len(), 3);
             sources.iter().enumerate().for_each(|(nth, source)| {
                 joint.take(nth, 0, source);
@@ -204,14 +204,14 @@ mod tests {
                 let bits: Vec<bool> = sources.iter().map(|s| super::super::bit(s, at)).collect();
                 let others = bits[1..].iter().any(|&b| b);
                 let wanted = match op {
-                    Op::And => bits.iter().all(|&b| b),
-                    Op::Or => bits.iter().any(|&b| b),
-                    Op::Xor => bits.iter().filter(|&&b| b).count() % 2 == 1,
-                    Op::Not => !bits[0],
-                    Op::Diff => bits[0] && !others,
-                    Op::Diff1 => !bits[0] && others,
-                    Op::AndOr => bits[0] && others,
-                    Op::One => bits.iter().filter(|&&b| b).count() == 1,
+                    BitOp::And => bits.iter().all(|&b| b),
+                    BitOp::Or => bits.iter().any(|&b| b),
+                    BitOp::Xor => bits.iter().filter(|&&b| b).count() % 2 == 1,
+                    BitOp::Not => !bits[0],
+                    BitOp::Diff => bits[0] && !others,
+                    BitOp::Diff1 => !bits[0] && others,
+                    BitOp::AndOr => bits[0] && others,
+                    BitOp::One => bits.iter().filter(|&&b| b).count() == 1,
                 };
                 assert_eq!(super::super::bit(&result, at), wanted, "{name} bit {at}");
             }

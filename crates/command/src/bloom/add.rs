@@ -2,14 +2,14 @@
 //! [NOCREATE] [NONSCALING] ITEMS item [item ...], BF.EXISTS key item, BF.MEXISTS key item [item ...]
 
 use darter_sketch::Bloom;
-use darter_sketch::bloom::{ERROR_RATE_CAP, Fault as BloomFault, Hash, Scaling};
+use darter_sketch::bloom::{BloomFault, ERROR_RATE_CAP, Hash, Scaling};
 use darter_store::{Arena, Collection, Expiry, Type};
 use darter_wire::{Args, Reply};
 
 use super::{CAPACITY, CAPACITY_MAX, ERROR, EXPANSION, EXPANSION_MAX, NOT_FOUND, doc, not_made};
 use crate::probabilistic::{SILENT, arity, float, int};
 use crate::spec::{Keys, Spec};
-use crate::{Ctx, DataCommand, Fault, Reader};
+use crate::{ArgReader, Ctx, DataCommand, Fault};
 
 /// BF.ADD.
 pub const ADD: DataCommand = DataCommand {
@@ -21,7 +21,7 @@ pub const ADD: DataCommand = DataCommand {
     )
     .cost("O(k), where k is the number of hash functions used by the last sub-filter"),
     run: |ctx, args, reply| {
-        add_all(ctx, args.at(1), args.tail(2), &Creation::default(), Shape::Single, reply)
+        add_all(ctx, args.at(1), args.tail(2), &Creation::default(), BloomShape::Single, reply)
     },
 };
 /// BF.MADD.
@@ -33,7 +33,9 @@ pub const MADD: DataCommand = DataCommand {
         "Adds items; creates the filter if there is none.",
     )
     .cost("O(k * n), where k is the number of hash functions and n is the number of items"),
-    run: |ctx, args, reply| add_all(ctx, args.at(1), args.tail(2), &Creation::default(), Shape::Array, reply),
+    run: |ctx, args, reply| {
+        add_all(ctx, args.at(1), args.tail(2), &Creation::default(), BloomShape::Array, reply)
+    },
 };
 /// BF.INSERT.
 pub const INSERT: DataCommand = DataCommand {
@@ -92,7 +94,7 @@ impl Default for Creation {
 
 /// The form of the reply: one answer or an array of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum BloomShape {
     Single,
     Array,
 }
@@ -100,7 +102,7 @@ enum Shape {
 fn insert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut creation = Creation::default();
     let (mut is_fixed, mut growth) = (false, EXPANSION);
-    let mut reader = Reader::new(args, 2);
+    let mut reader = ArgReader::new(args, 2);
     let items = loop {
         let Some(word) = reader.peek() else { return Err(arity("bf.insert")) };
         reader.skip(1);
@@ -128,12 +130,12 @@ fn insert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     }
     let by = growth as u32;
     creation.scaling = if is_fixed || by == 0 { Scaling::Fixed(by) } else { Scaling::By(by) };
-    add_all(ctx, args.at(1), args.tail(items), &creation, Shape::Array, reply)
+    add_all(ctx, args.at(1), args.tail(items), &creation, BloomShape::Array, reply)
 }
 
 /// The number after an option of BF.INSERT.
 fn option(
-    reader: &mut Reader<'_>,
+    reader: &mut ArgReader<'_>,
     range: std::ops::RangeInclusive<i64>,
     otherwise: &'static str,
 ) -> Result<i64, Fault> {
@@ -154,7 +156,7 @@ fn add_all(
     key: &[u8],
     items: Args<'_>,
     creation: &Creation,
-    shape: Shape,
+    shape: BloomShape,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let mut place = ctx.at(key);
@@ -184,7 +186,7 @@ fn add_all(
     })?;
     place.changed(SILENT);
     let answers = edited.map_or(Vec::new(), |edited| edited.result);
-    if shape == Shape::Array {
+    if shape == BloomShape::Array {
         reply.array(answers.len());
     }
     for answer in answers {

@@ -42,9 +42,11 @@ const fn doc(spec: Spec, since: &'static str, syntax: &'static str, summary: &'s
 }
 
 /// Why a filter was not made.
-fn not_made(fault: bloom::Fault) -> Fault {
+fn not_made(fault: bloom::BloomFault) -> Fault {
     match fault {
-        bloom::Fault::NoRoom => Fault::text("ERR Insufficient memory to create filter"),
-        bloom::Fault::FilterFull | bloom::Fault::Invalid => Fault::text("ERR could not create filter"),
+        bloom::BloomFault::NoRoom => Fault::text("ERR Insufficient memory to create filter"),
+        bloom::BloomFault::FilterFull | bloom::BloomFault::Invalid => {
+            Fault::text("ERR could not create filter")
+        }
     }
 }

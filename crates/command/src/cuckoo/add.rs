@@ -1,14 +1,14 @@
 //! CF.ADD key item, CF.ADDNX key item, CF.INSERT key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...], CF.INSERTNX
 
 use darter_sketch::Cuckoo;
-use darter_sketch::cuckoo::{Fault as CuckooFault, hash};
+use darter_sketch::cuckoo::{CuckooFault, hash};
 use darter_store::{Collection, Expiry, Type};
 use darter_wire::{Args, Reply};
 
 use super::{CAPACITY, CAPACITY_MAX, NO_MEMORY, NOT_FOUND, SETTINGS, TABLES_MAX, doc};
 use crate::probabilistic::{SILENT, arity, int};
 use crate::spec::{Keys, Spec};
-use crate::{Ctx, DataCommand, Fault, Reader};
+use crate::{ArgReader, Ctx, DataCommand, Fault};
 
 const COST: &str =
     "O(n * (k + i)), where n is the number of items, k is the number of sub-filters and i is maxIterations";
@@ -22,14 +22,14 @@ pub const ADD: DataCommand = DataCommand {
         "Adds an item; creates the filter if there is none.",
     )
     .cost(COST),
-    run: |ctx, args, reply| add_all(ctx, args.at(1), args.tail(2), Call::ONE, reply),
+    run: |ctx, args, reply| add_all(ctx, args.at(1), args.tail(2), InsertCall::ONE, reply),
 };
 /// CF.ADDNX.
 pub const ADDNX: DataCommand = DataCommand {
     spec: doc(Spec::write("cf.addnx", 3, Keys::ONE), "key item", "Adds an item unless it seems to be there.")
         .cost(COST),
     run: |ctx, args, reply| {
-        add_all(ctx, args.at(1), args.tail(2), Call { only_new: Only::New, ..Call::ONE }, reply)
+        add_all(ctx, args.at(1), args.tail(2), InsertCall { only_new: Only::New, ..InsertCall::ONE }, reply)
     },
 };
 /// CF.INSERT.
@@ -62,23 +62,24 @@ enum Only {
 
 /// The form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum CuckooShape {
     Single,
     Array,
 }
 
 /// The parsed arguments of a call.
 #[derive(Clone, Copy)]
-struct Call {
+struct InsertCall {
     capacity: i64,
     only_new: Only,
-    shape: Shape,
+    shape: CuckooShape,
     // True if a missing filter is created.
     makes: bool,
 }
 
-impl Call {
-    const ONE: Call = Call { capacity: CAPACITY, only_new: Only::Any, shape: Shape::Single, makes: true };
+impl InsertCall {
+    const ONE: InsertCall =
+        InsertCall { capacity: CAPACITY, only_new: Only::Any, shape: CuckooShape::Single, makes: true };
 }
 
 fn insert(
@@ -88,8 +89,8 @@ fn insert(
     only_new: Only,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let mut call = Call { only_new, shape: Shape::Array, ..Call::ONE };
-    let mut reader = Reader::new(args, 2);
+    let mut call = InsertCall { only_new, shape: CuckooShape::Array, ..InsertCall::ONE };
+    let mut reader = ArgReader::new(args, 2);
     let items = loop {
         let Some(word) = reader.peek() else { return Err(arity(name)) };
         reader.skip(1);
@@ -114,7 +115,7 @@ fn insert(
 
 /// The result for one item.
 #[derive(Clone, Copy)]
-enum Answer {
+enum InsertAnswer {
     Added,
     Known,
     Failed(CuckooFault),
@@ -124,7 +125,7 @@ fn add_all(
     ctx: &mut Ctx<'_>,
     key: &[u8],
     items: Args<'_>,
-    call: Call,
+    call: InsertCall,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let mut place = ctx.at(key);
@@ -144,33 +145,37 @@ fn add_all(
         let mut add = |item: &[u8]| {
             let hash = hash(item);
             if call.only_new == Only::New && filter.contains(arena, hash) {
-                return Answer::Known;
+                return InsertAnswer::Known;
             }
-            filter.add(arena, hash).map_or_else(Answer::Failed, |()| Answer::Added)
+            filter.add(arena, hash).map_or_else(InsertAnswer::Failed, |()| InsertAnswer::Added)
         };
         Some(items.iter().map(&mut add).collect::<Vec<_>>())
     })?;
     let answers = edited.and_then(|edited| edited.result);
     let answers = answers.ok_or(Fault::text("Maximum expansions reached"))?;
     place.changed(SILENT);
-    if call.shape == Shape::Array {
+    if call.shape == CuckooShape::Array {
         reply.array(answers.len());
     }
     answers.into_iter().for_each(|answer| write(answer, call, reply));
     Ok(())
 }
 
-fn write(answer: Answer, call: Call, reply: &mut Reply<'_>) {
+fn write(answer: InsertAnswer, call: InsertCall, reply: &mut Reply<'_>) {
     // CF.INSERTNX has three answers, so integers in both protocols.
-    let is_integer = call.only_new == Only::New && call.shape == Shape::Array;
+    let is_integer = call.only_new == Only::New && call.shape == CuckooShape::Array;
     match (answer, call.shape) {
-        (Answer::Failed(CuckooFault::FilterFull), Shape::Single) => reply.error("Filter is full"),
-        (Answer::Failed(CuckooFault::NoRoom), Shape::Single) => reply.error("ERR Insufficient memory"),
-        (Answer::Failed(_), Shape::Array) if !is_integer && reply.is_resp3() => reply.boolean(false),
-        (Answer::Failed(_), Shape::Array) => reply.int(-1),
-        (Answer::Added, _) if is_integer => reply.int(1),
-        (Answer::Known, _) if is_integer => reply.int(0),
-        (Answer::Added, _) => reply.boolean(true),
-        (Answer::Known, _) => reply.boolean(false),
+        (InsertAnswer::Failed(CuckooFault::FilterFull), CuckooShape::Single) => reply.error("Filter is full"),
+        (InsertAnswer::Failed(CuckooFault::NoRoom), CuckooShape::Single) => {
+            reply.error("ERR Insufficient memory")
+        }
+        (InsertAnswer::Failed(_), CuckooShape::Array) if !is_integer && reply.is_resp3() => {
+            reply.boolean(false)
+        }
+        (InsertAnswer::Failed(_), CuckooShape::Array) => reply.int(-1),
+        (InsertAnswer::Added, _) if is_integer => reply.int(1),
+        (InsertAnswer::Known, _) if is_integer => reply.int(0),
+        (InsertAnswer::Added, _) => reply.boolean(true),
+        (InsertAnswer::Known, _) => reply.boolean(false),
     }
 }

@@ -2,7 +2,7 @@
 //! CF.COMPACT key
 
 use darter_sketch::Cuckoo;
-use darter_sketch::cuckoo::{Effort, hash};
+use darter_sketch::cuckoo::{KickEffort, hash};
 use darter_wire::{Args, Reply};
 
 use super::{NOT_FOUND, doc};
@@ -146,7 +146,7 @@ fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 
 fn compact(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(1));
-    match place.edit(|filter: &mut Cuckoo, arena, _| filter.compact(arena, Effort::All)) {
+    match place.edit(|filter: &mut Cuckoo, arena, _| filter.compact(arena, KickEffort::All)) {
         Ok(Some(edited)) => edited.result.map_err(|_| Fault::OutOfMemory)?,
         Ok(None) | Err(_) => return Err(Fault::text("Cuckoo filter was not found")),
     }

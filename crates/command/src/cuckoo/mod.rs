@@ -7,7 +7,7 @@ mod reserve;
 #[cfg(test)]
 mod tests;
 
-use darter_sketch::cuckoo::Settings;
+use darter_sketch::cuckoo::CuckooSettings;
 
 use crate::spec::{Group, Spec};
 use crate::{DataCommand, Fault};
@@ -34,7 +34,7 @@ pub const FAMILY: &[DataCommand] = &[
 const CAPACITY: i64 = 1024;
 const CAPACITY_MAX: i64 = 1 << 30;
 /// A new filter without options.
-const SETTINGS: Settings = Settings { bucket_size: 2, iterations_max: 20, expansion: 1 };
+const SETTINGS: CuckooSettings = CuckooSettings { bucket_size: 2, iterations_max: 20, expansion: 1 };
 /// A filter with this many tables takes no further item.
 const TABLES_MAX: usize = 32;
 

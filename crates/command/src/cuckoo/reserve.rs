@@ -1,7 +1,7 @@
 //! CF.RESERVE key capacity [BUCKETSIZE bucketsize] [MAXITERATIONS maxiterations] [EXPANSION expansion]
 
 use darter_sketch::Cuckoo;
-use darter_sketch::cuckoo::Settings;
+use darter_sketch::cuckoo::CuckooSettings;
 use darter_store::{Collection, Expiry, Type};
 use darter_wire::{Args, Reply};
 
@@ -39,7 +39,7 @@ fn reserve(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         Some(Type::Cuckoo) => return Err(EXISTS),
         Some(_) => return Err(Fault::WrongType),
     }
-    let settings = Settings { bucket_size, iterations_max, expansion };
+    let settings = CuckooSettings { bucket_size, iterations_max, expansion };
     let filter = Cuckoo::new(capacity.unsigned_abs(), settings).map_err(|_| NO_MEMORY)?;
     place.put_object(filter.wrap(), Expiry::None)?;
     place.changed(SILENT);

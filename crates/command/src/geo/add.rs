@@ -3,10 +3,10 @@
 use darter_wire::{Args, Reply};
 
 use super::place;
-use crate::incremental::bulk_add::{MANY, Words};
+use crate::incremental::bulk_add::{BulkWords, MANY};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
-use crate::zset::add::{Options, add, add_many};
+use crate::zset::add::{ZaddOptions, add, add_many};
 use crate::{Ctx, DataCommand, Fault};
 
 /// GEOADD.
@@ -23,7 +23,7 @@ pub const GEOADD: DataCommand = DataCommand {
 };
 
 fn geoadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut options = Options::default();
+    let mut options = ZaddOptions::default();
     let mut at = 2;
     while let Some(word) = args.get(at) {
         if is(word, "nx") {
@@ -42,7 +42,7 @@ fn geoadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if !is_whole || (options.only_new && options.only_old) {
         return Err(Fault::Syntax);
     }
-    let words = Words { first: at, step: 3, score_of: Some(|args, at| Ok(place(args, at)?.score())) };
+    let words = BulkWords { first: at, step: 3, score_of: Some(|args, at| Ok(place(args, at)?.score())) };
     if args.len() > MANY && add_many(ctx, args, words, options, reply)? {
         return Ok(());
     }

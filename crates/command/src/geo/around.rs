@@ -6,26 +6,26 @@ use darter_pack::entry::Item;
 use darter_pack::tree::zset::Edge;
 use darter_pack::tree::{Direction, Zset};
 use darter_store::reads::Stretch;
-use darter_store::{Collection, View};
+use darter_store::{Collection, KeyView};
 use darter_wire::{Args, Reply};
 
-use super::cell::Place;
-use super::query::{Extras, Order, Query};
+use super::cell::CellPlace;
+use super::query::{DistanceOrder, GeoExtras, GeoQuery};
 use super::search::{Hit, reply_hit, sort};
-use super::shape::Shape;
+use super::shape::GeoShape;
 use crate::incremental::Operation;
 use crate::incremental::{told_members, write_told};
 use crate::slices;
 
 /// The members found so far, and the query.
 pub(super) struct Around {
-    center: Place,
-    shape: Shape,
-    order: Order,
+    center: CellPlace,
+    shape: GeoShape,
+    order: DistanceOrder,
     count_max: usize,
     // With ANY, this number suffices.
     enough: usize,
-    extras: Extras,
+    extras: GeoExtras,
     // Meters per unit of a score, if distances are stored.
     unit: Option<f64>,
     hits: Vec<Near>,
@@ -46,7 +46,7 @@ struct Near {
 
 impl Around {
     /// A search that is long enough for slices, and the stretches to read for it.
-    pub fn of(zset: View<'_, Zset>, query: &Query<'_>, now_ms: u64) -> Option<(Around, Vec<Stretch>)> {
+    pub fn of(zset: KeyView<'_, Zset>, query: &GeoQuery<'_>, now_ms: u64) -> Option<(Around, Vec<Stretch>)> {
         let (center, shape) = (query.center?, query.shape.clone()?);
         let count_max = query.count.unwrap_or(usize::MAX);
         let mut stretches = Vec::new();
@@ -92,7 +92,7 @@ impl Around {
 impl Operation for Around {
     fn take(&mut self, _nth: u32, told: &[u8], _args: Args<'_>) -> Vec<u8> {
         for member in told_members(told) {
-            let place = Place::of_score(member.score);
+            let place = CellPlace::of_score(member.score);
             if self.is_decided() {
                 return Vec::new();
             }
@@ -123,7 +123,7 @@ impl Operation for Around {
             && let Some(near) = self.hits.get(told)
         {
             let text = self.text(near);
-            let (score, distance, place) = (near.score, near.distance, Place::of_score(near.score));
+            let (score, distance, place) = (near.score, near.distance, CellPlace::of_score(near.score));
             reply_hit(reply, self.extras, &Hit { member: Item::Bytes(text), score, place, distance });
             told += 1;
         }

@@ -2,14 +2,14 @@
 
 /// A place in degrees.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Place {
+pub(super) struct CellPlace {
     pub longitude: f64,
     pub latitude: f64,
 }
 
 /// A cell of the grid: 2^step columns and as many rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Cell {
+pub(super) struct GeoCell {
     // Column and row with alternating bits: rows in the even bits. bits < 2^(2 * step), except on the last edges
     bits: u64,
     // 1..=STEP_MAX
@@ -35,7 +35,7 @@ const LATITUDE_MIN: f64 = -LATITUDE_MAX;
 /// The area that standard geohashes divide.
 const WHOLE_EARTH: Area = Area { west: -180.0, east: 180.0, south: -90.0, north: 90.0 };
 
-impl Place {
+impl CellPlace {
     /// Returns true if the place is within the grid.
     pub fn is_indexable(self) -> bool {
         (WORLD.west..=WORLD.east).contains(&self.longitude)
@@ -44,14 +44,14 @@ impl Place {
 
     /// The score of a member here, a whole number.
     pub fn score(self) -> f64 {
-        Cell::of(self, STEP_MAX).bits as f64
+        GeoCell::of(self, STEP_MAX).bits as f64
     }
 
     /// The middle of the cell that a score names. Any number is a score.
-    pub fn of_score(score: f64) -> Place {
+    pub fn of_score(score: f64) -> CellPlace {
         let bits = truncated(score);
-        let Area { west, east, south, north } = Cell { bits, step: STEP_MAX }.area();
-        Place {
+        let Area { west, east, south, north } = GeoCell { bits, step: STEP_MAX }.area();
+        CellPlace {
             longitude: ((west + east) / 2.0).clamp(WORLD.west, WORLD.east),
             latitude: ((south + north) / 2.0).clamp(WORLD.south, WORLD.north),
         }
@@ -60,7 +60,7 @@ impl Place {
     /// The standard geohash, of eleven letters; the last one is always `0`, as 52 bits fill ten.
     pub fn geohash(self) -> [u8; 11] {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
-        let bits = Cell::within(WHOLE_EARTH, self, STEP_MAX).bits;
+        let bits = GeoCell::within(WHOLE_EARTH, self, STEP_MAX).bits;
         let mut text = [b'0'; 11];
         for (at, letter) in text.iter_mut().take(10).enumerate() {
             let shift = 52 - 5 * (at as u32 + 1);
@@ -70,17 +70,17 @@ impl Place {
     }
 }
 
-impl Cell {
+impl GeoCell {
     /// The cell of a place.
-    pub fn of(place: Place, step: u32) -> Cell {
-        Cell::within(WORLD, place, step)
+    pub fn of(place: CellPlace, step: u32) -> GeoCell {
+        GeoCell::within(WORLD, place, step)
     }
 
-    fn within(world: Area, place: Place, step: u32) -> Cell {
+    fn within(world: Area, place: CellPlace, step: u32) -> GeoCell {
         let cells = (1_u64 << step) as f64;
         let row = (place.latitude - world.south) / (world.north - world.south) * cells;
         let column = (place.longitude - world.west) / (world.east - world.west) * cells;
-        Cell { bits: spread(row as u32) | spread(column as u32) << 1, step }
+        GeoCell { bits: spread(row as u32) | spread(column as u32) << 1, step }
     }
 
     /// The edges.
@@ -99,12 +99,12 @@ impl Cell {
     }
 
     /// The cell this many columns to the east and rows to the north, around the edges of the world.
-    pub fn neighbor(self, east: i32, north: i32) -> Cell {
+    pub fn neighbor(self, east: i32, north: i32) -> GeoCell {
         let mask = u32::MAX >> (32 - self.step);
         // An unmoved index keeps its number, even one past the end, which a place on the last edge has.
         let moved = |index: u32, by: i32| if by == 0 { index } else { index.wrapping_add_signed(by) & mask };
         let (row, column) = (moved(gather(self.bits), north), moved(gather(self.bits >> 1), east));
-        Cell { bits: spread(row) | spread(column) << 1, ..self }
+        GeoCell { bits: spread(row) | spread(column) << 1, ..self }
     }
 
     /// The scores of the places in the cell: from the first to before the second.
@@ -170,28 +170,28 @@ mod tests {
 
     #[test]
     fn places_have_the_scores_of_redis() {
-        let palermo = Place { longitude: 13.361389, latitude: 38.115556 };
+        let palermo = CellPlace { longitude: 13.361389, latitude: 38.115556 };
         assert_eq!(palermo.score(), 3479099956230698.0);
         assert_eq!(&palermo.geohash(), b"sqc8b49rny0");
-        let again = Place::of_score(palermo.score());
+        let again = CellPlace::of_score(palermo.score());
         assert!((again.longitude - palermo.longitude).abs() < 1e-5);
         assert_eq!(again.score(), palermo.score());
     }
 
     #[test]
     fn neighbors_wrap_and_scores_cover_the_cell() {
-        let cell = Cell::of(Place { longitude: 179.999, latitude: 0.0 }, 8);
+        let cell = GeoCell::of(CellPlace { longitude: 179.999, latitude: 0.0 }, 8);
         assert!(cell.neighbor(1, 0).area().west == WORLD.west);
         assert_eq!(cell.neighbor(1, 1).neighbor(-1, -1), cell);
         let (from, to) = cell.scores();
-        assert!((from..to).contains(&Place { longitude: 179.999, latitude: 0.0 }.score()));
+        assert!((from..to).contains(&CellPlace { longitude: 179.999, latitude: 0.0 }.score()));
     }
 
     #[test]
     fn any_number_is_a_score() {
         for score in [-1.0, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 0.5] {
-            assert!(Place::of_score(score).is_indexable());
+            assert!(CellPlace::of_score(score).is_indexable());
         }
-        assert_eq!(&Place::of_score(f64::INFINITY).geohash(), b"00bh0hbj200");
+        assert_eq!(&CellPlace::of_score(f64::INFINITY).geohash(), b"00bh0hbj200");
     }
 }

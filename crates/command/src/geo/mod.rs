@@ -12,10 +12,10 @@ mod tests;
 
 use darter_pack::entry::Item;
 use darter_pack::tree::Zset;
-use darter_store::View;
+use darter_store::KeyView;
 use darter_wire::Args;
 
-use self::cell::Place;
+use self::cell::CellPlace;
 use crate::reader::{self, is};
 use crate::{DataCommand, Fault};
 
@@ -45,16 +45,17 @@ fn unit(arg: &[u8]) -> Result<f64, Fault> {
 }
 
 /// The place that arguments `at` and `at + 1` give as longitude and latitude.
-fn place(args: Args<'_>, at: usize) -> Result<Place, Fault> {
-    let place = Place { longitude: reader::float(args.at(at))?, latitude: reader::float(args.at(at + 1))? };
+fn place(args: Args<'_>, at: usize) -> Result<CellPlace, Fault> {
+    let place =
+        CellPlace { longitude: reader::float(args.at(at))?, latitude: reader::float(args.at(at + 1))? };
     if place.is_indexable() {
         return Ok(place);
     }
-    let Place { longitude, latitude } = place;
+    let CellPlace { longitude, latitude } = place;
     Err(Fault::Text(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into()))
 }
 
 /// The place of a member.
-fn place_of(zset: View<'_, Zset>, member: &[u8]) -> Option<Place> {
-    zset.root.score(zset.arena, &zset.hasher, Item::of(member)).map(Place::of_score)
+fn place_of(zset: KeyView<'_, Zset>, member: &[u8]) -> Option<CellPlace> {
+    zset.root.score(zset.arena, &zset.hasher, Item::of(member)).map(CellPlace::of_score)
 }

@@ -1,14 +1,14 @@
 //! The arguments of GEOSEARCH, GEORADIUS and similar commands as one query.
 
 use darter_pack::tree::Zset;
-use darter_store::View;
+use darter_store::KeyView;
 use darter_wire::Args;
 
-use super::cell::Place;
-use super::shape::{Shape, middle};
+use super::cell::CellPlace;
+use super::shape::{GeoShape, middle};
 use super::{place, place_of, unit};
 use crate::Fault;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 
 /// The grammar of a command's query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub(super) enum Grammar {
 
 /// The order of the answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(super) enum DistanceOrder {
     /// In the order found.
     Any,
     /// The nearest first.
@@ -44,7 +44,7 @@ pub(super) struct Destination<'a> {
 
 /// The parts of an answer beside the member's name.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Extras {
+pub(super) struct GeoExtras {
     /// Its distance, in units of this many meters.
     pub distance_unit: Option<f64>,
     /// Its score.
@@ -55,14 +55,14 @@ pub(super) struct Extras {
 
 /// A search.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Query<'a> {
+pub(super) struct GeoQuery<'a> {
     /// The center of the search; missing only if the key, and the member with it, is missing.
-    pub center: Option<Place>,
+    pub center: Option<CellPlace>,
     /// The searched area; missing like the center.
-    pub shape: Option<Shape>,
+    pub shape: Option<GeoShape>,
     /// Meters in the unit of the distances answered.
     pub unit: f64,
-    pub order: Order,
+    pub order: DistanceOrder,
     /// Answers at most.
     pub count: Option<usize>,
     /// True if any hits suffice.
@@ -75,7 +75,7 @@ pub(super) struct Query<'a> {
 
 /// The options that may occur once.
 #[derive(Default)]
-struct Seen {
+struct SeenOptions {
     member: bool,
     place: bool,
     radius: bool,
@@ -86,14 +86,18 @@ struct Seen {
 const TOO_FEW_CORNERS: Fault = Fault::text("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices");
 const NO_MEMBER: Fault = Fault::text("ERR could not decode requested zset member");
 
-impl<'a> Query<'a> {
+impl<'a> GeoQuery<'a> {
     /// Reads a query over `zset`, which is `None` for a missing key: everything else is still checked.
-    pub fn parse(args: Args<'a>, grammar: Grammar, zset: Option<View<'_, Zset>>) -> Result<Query<'a>, Fault> {
-        let mut query = Query {
+    pub fn parse(
+        args: Args<'a>,
+        grammar: Grammar,
+        zset: Option<KeyView<'_, Zset>>,
+    ) -> Result<GeoQuery<'a>, Fault> {
+        let mut query = GeoQuery {
             center: None,
             shape: None,
             unit: 1.0,
-            order: Order::Any,
+            order: DistanceOrder::Any,
             count: None,
             is_any: false,
             with_distance: false,
@@ -101,8 +105,8 @@ impl<'a> Query<'a> {
             with_place: false,
             destination: None,
         };
-        let mut reader = Reader::new(args, query.parse_head(args, grammar, zset)?);
-        let mut seen = Seen::default();
+        let mut reader = ArgReader::new(args, query.parse_head(args, grammar, zset)?);
+        let mut seen = SeenOptions::default();
         while !reader.is_done() {
             let is_known = query.take_common(&mut reader)?
                 || match grammar {
@@ -128,19 +132,19 @@ impl<'a> Query<'a> {
         &mut self,
         args: Args<'a>,
         grammar: Grammar,
-        zset: Option<View<'_, Zset>>,
+        zset: Option<KeyView<'_, Zset>>,
     ) -> Result<usize, Fault> {
         match (grammar, zset) {
             (Grammar::Radius { .. }, _) => {
                 self.center = Some(place(args, 2)?);
-                self.take_circle(&mut Reader::new(args, 4))?;
+                self.take_circle(&mut ArgReader::new(args, 4))?;
                 Ok(6)
             }
             // The radius is checked only if there is a center.
             (Grammar::RadiusByMember { .. }, None) => Ok(5),
             (Grammar::RadiusByMember { .. }, Some(zset)) => {
                 self.center = Some(place_of(zset, args.at(2)).ok_or(NO_MEMBER)?);
-                self.take_circle(&mut Reader::new(args, 3))?;
+                self.take_circle(&mut ArgReader::new(args, 3))?;
                 Ok(5)
             }
             (Grammar::Search, _) => Ok(2),
@@ -152,12 +156,12 @@ impl<'a> Query<'a> {
     }
 
     /// The parts answered beside the names.
-    pub fn extras(&self) -> Extras {
+    pub fn extras(&self) -> GeoExtras {
         let distance_unit = self.with_distance.then_some(self.unit);
-        Extras { distance_unit, hash: self.with_hash, place: self.with_place }
+        GeoExtras { distance_unit, hash: self.with_hash, place: self.with_place }
     }
 
-    fn take_common(&mut self, reader: &mut Reader<'a>) -> Result<bool, Fault> {
+    fn take_common(&mut self, reader: &mut ArgReader<'a>) -> Result<bool, Fault> {
         if reader.take("withdist") {
             self.with_distance = true;
         } else if reader.take("withhash") {
@@ -167,9 +171,9 @@ impl<'a> Query<'a> {
         } else if reader.take("any") {
             self.is_any = true;
         } else if reader.take("asc") {
-            self.order = Order::Nearest;
+            self.order = DistanceOrder::Nearest;
         } else if reader.take("desc") {
-            self.order = Order::Farthest;
+            self.order = DistanceOrder::Farthest;
         } else if reader.take_with("count", 1) {
             let count = reader.int()?;
             if count <= 0 {
@@ -182,7 +186,7 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    fn take_store(&mut self, reader: &mut Reader<'a>) -> Result<bool, Fault> {
+    fn take_store(&mut self, reader: &mut ArgReader<'a>) -> Result<bool, Fault> {
         let by_distance = if reader.take_with("store", 1) {
             false
         } else if reader.take_with("storedist", 1) {
@@ -194,7 +198,7 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    fn take_storedist(&mut self, reader: &mut Reader<'a>) -> bool {
+    fn take_storedist(&mut self, reader: &mut ArgReader<'a>) -> bool {
         let is_taken = reader.take("storedist");
         if let (true, Some(destination)) = (is_taken, &mut self.destination) {
             destination.by_distance = true;
@@ -205,9 +209,9 @@ impl<'a> Query<'a> {
     fn take_search(
         &mut self,
         args: Args<'a>,
-        reader: &mut Reader<'a>,
-        seen: &mut Seen,
-        zset: Option<View<'_, Zset>>,
+        reader: &mut ArgReader<'a>,
+        seen: &mut SeenOptions,
+        zset: Option<KeyView<'_, Zset>>,
     ) -> Result<bool, Fault> {
         if !(seen.place || seen.polygon) && reader.take_with("frommember", 1) {
             let member = reader.bytes()?;
@@ -234,41 +238,41 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    fn take_circle(&mut self, reader: &mut Reader<'a>) -> Result<(), Fault> {
+    fn take_circle(&mut self, reader: &mut ArgReader<'a>) -> Result<(), Fault> {
         let radius = reader.float().map_err(|_| Fault::text("ERR need numeric radius"))?;
         if radius < 0.0 {
             return Err(Fault::text("ERR radius cannot be negative"));
         }
         self.unit = unit(reader.bytes()?)?;
-        self.shape = Some(Shape::Circle { radius: radius * self.unit });
+        self.shape = Some(GeoShape::Circle { radius: radius * self.unit });
         Ok(())
     }
 
-    fn take_box(&mut self, reader: &mut Reader<'a>) -> Result<(), Fault> {
+    fn take_box(&mut self, reader: &mut ArgReader<'a>) -> Result<(), Fault> {
         let width = reader.float().map_err(|_| Fault::text("ERR need numeric width"))?;
         let height = reader.float().map_err(|_| Fault::text("ERR need numeric height"))?;
         if width < 0.0 || height < 0.0 {
             return Err(Fault::text("ERR height or width cannot be negative"));
         }
         self.unit = unit(reader.bytes()?)?;
-        self.shape = Some(Shape::Box { width: width * self.unit, height: height * self.unit });
+        self.shape = Some(GeoShape::Box { width: width * self.unit, height: height * self.unit });
         Ok(())
     }
 
-    fn take_polygon(&mut self, args: Args<'a>, reader: &mut Reader<'a>) -> Result<(), Fault> {
+    fn take_polygon(&mut self, args: Args<'a>, reader: &mut ArgReader<'a>) -> Result<(), Fault> {
         let corners_len = reader.int()?;
         let room = reader.left() / 2;
         let corners_len = usize::try_from(corners_len).ok().filter(|&len| (3..=room).contains(&len));
         let corners_len = corners_len.ok_or(TOO_FEW_CORNERS)?;
         let first = reader.position();
         let corners = (0..corners_len).map(|corner| place(args, first + 2 * corner));
-        self.shape = Some(Shape::Polygon { corners: corners.collect::<Result<_, _>>()? });
+        self.shape = Some(GeoShape::Polygon { corners: corners.collect::<Result<_, _>>()? });
         reader.skip(2 * corners_len);
         Ok(())
     }
 
     /// Checks that need all options.
-    fn check(&mut self, args: Args<'a>, grammar: Grammar, seen: &Seen) -> Result<(), Fault> {
+    fn check(&mut self, args: Args<'a>, grammar: Grammar, seen: &SeenOptions) -> Result<(), Fault> {
         let is_search = matches!(grammar, Grammar::Search | Grammar::SearchStore);
         if self.destination.is_some() && (self.with_distance || self.with_hash || self.with_place) {
             let what = if is_search { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
@@ -288,10 +292,10 @@ impl<'a> Query<'a> {
             return Err(Fault::text("ERR the ANY argument requires COUNT argument"));
         }
         // The nearest, unless another order is requested.
-        if self.count.is_some() && self.order == Order::Any && !self.is_any {
-            self.order = Order::Nearest;
+        if self.count.is_some() && self.order == DistanceOrder::Any && !self.is_any {
+            self.order = DistanceOrder::Nearest;
         }
-        if let (None, Some(Shape::Polygon { corners })) = (self.center, &self.shape) {
+        if let (None, Some(GeoShape::Polygon { corners })) = (self.center, &self.shape) {
             self.center = Some(middle(corners));
         }
         Ok(())

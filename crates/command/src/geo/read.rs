@@ -5,7 +5,7 @@ use darter_base::number::write_f64_fixed;
 use darter_pack::tree::Zset;
 use darter_wire::{Args, Reply};
 
-use super::cell::Place;
+use super::cell::CellPlace;
 use super::{place_of, shape, unit};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -98,7 +98,7 @@ pub(super) fn reply_distance(reply: &mut Reply<'_>, distance: f64) {
 }
 
 /// Answers longitude and latitude with up to seventeen decimals.
-pub(super) fn reply_place(reply: &mut Reply<'_>, place: Place) {
+pub(super) fn reply_place(reply: &mut Reply<'_>, place: CellPlace) {
     reply.array(2);
     for degrees in [place.longitude, place.latitude] {
         let mut text = Vec::with_capacity(24);

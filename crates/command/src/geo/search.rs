@@ -5,20 +5,20 @@ use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::tree::zset::Edge;
 use darter_pack::tree::{Direction, Zset};
-use darter_store::View;
+use darter_store::KeyView;
 use darter_wire::{Args, Reply};
 
 use super::around::Around;
-use super::cell::Place;
-use super::query::{Destination, Extras, Grammar, Order, Query};
+use super::cell::CellPlace;
+use super::query::{Destination, DistanceOrder, GeoExtras, GeoQuery, Grammar};
 use super::read::{reply_distance, reply_place};
-use crate::incremental::Form;
+use crate::incremental::StagedForm;
 use crate::incremental::staged::may_keep_scores;
 use crate::item::reply_item;
 use crate::reader::is;
 use crate::slices;
 use crate::spec::{Effect, Flags, Group, Keys, ReplicaForm, Spec};
-use crate::zset::{Members, event, store};
+use crate::zset::{StoredMembers, event, store};
 use crate::{Ctx, DataCommand, Fault};
 
 const SEARCH_COST: &str = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape";
@@ -130,7 +130,7 @@ fn keys_with_store(args: Args<'_>, at: usize, visit: &mut dyn FnMut(usize)) {
 pub(super) struct Hit<'a> {
     pub member: Item<'a>,
     pub score: f64,
-    pub place: Place,
+    pub place: CellPlace,
     /// Meters from the center.
     pub distance: f64,
 }
@@ -143,7 +143,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
     let is_gathered = ctx.staged.is_some();
     let mut key = crate::zset::read(ctx, source);
     let mut zset = key.view::<Zset>()?;
-    let query = Query::parse(args, grammar, zset)?;
+    let query = GeoQuery::parse(args, grammar, zset)?;
     if is_gathered && let Some(to) = query.destination {
         let staged = ctx.staged.take().unwrap_or_default();
         reply.int(staged.put(ctx, to.key, event(event_name))? as i64);
@@ -157,7 +157,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
         let sources: Vec<_> = stretches.into_iter().map(|stretch| (source, stretch)).collect();
         let operation = Box::new(around);
         let is_left = match query.destination {
-            Some(to) => ctx.store_later((to.key, Form::Zset), &[source], &sources, operation),
+            Some(to) => ctx.store_later((to.key, StagedForm::Zset), &[source], &sources, operation),
             None => ctx.answer_later(&sources, operation, reply.is_resp3()),
         };
         if is_left {
@@ -171,7 +171,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
         reply_hits(reply, query.extras(), &hits);
         return Ok(());
     };
-    let mut members = Members::default();
+    let mut members = StoredMembers::default();
     for hit in &hits {
         members.push(hit.member, if by_distance { hit.distance / query.unit } else { hit.score });
     }
@@ -180,7 +180,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, grammar: Grammar, reply: &mut Reply
 }
 
 /// The members that a query asks for, in its order.
-fn find<'a>(zset: View<'a, Zset>, query: &Query<'_>) -> Vec<Hit<'a>> {
+fn find<'a>(zset: KeyView<'a, Zset>, query: &GeoQuery<'_>) -> Vec<Hit<'a>> {
     let (Some(center), Some(shape)) = (query.center, &query.shape) else { return Vec::new() };
     let count_max = query.count.unwrap_or(usize::MAX);
     let enough = if query.is_any { count_max } else { usize::MAX };
@@ -192,7 +192,7 @@ fn find<'a>(zset: View<'a, Zset>, query: &Query<'_>) -> Vec<Hit<'a>> {
             if score >= to || hits.len() >= enough {
                 break;
             }
-            let place = Place::of_score(score);
+            let place = CellPlace::of_score(score);
             if let Some(distance) = shape.distance_within(center, place) {
                 hits.push(Hit { member, score, place, distance });
             }
@@ -204,21 +204,21 @@ fn find<'a>(zset: View<'a, Zset>, query: &Query<'_>) -> Vec<Hit<'a>> {
 }
 
 /// Sorts the hits in the requested order.
-pub(super) fn sort<T>(hits: &mut [T], order: Order, distance: impl Fn(&T) -> f64) {
+pub(super) fn sort<T>(hits: &mut [T], order: DistanceOrder, distance: impl Fn(&T) -> f64) {
     match order {
-        Order::Any => {}
-        Order::Nearest => hits.sort_by(|a, b| distance(a).total_cmp(&distance(b))),
-        Order::Farthest => hits.sort_by(|a, b| distance(b).total_cmp(&distance(a))),
+        DistanceOrder::Any => {}
+        DistanceOrder::Nearest => hits.sort_by(|a, b| distance(a).total_cmp(&distance(b))),
+        DistanceOrder::Farthest => hits.sort_by(|a, b| distance(b).total_cmp(&distance(a))),
     }
 }
 
-fn reply_hits(reply: &mut Reply<'_>, extras: Extras, hits: &[Hit<'_>]) {
+fn reply_hits(reply: &mut Reply<'_>, extras: GeoExtras, hits: &[Hit<'_>]) {
     reply.array(hits.len());
     hits.iter().for_each(|hit| reply_hit(reply, extras, hit));
 }
 
 /// Answers one member found.
-pub(super) fn reply_hit(reply: &mut Reply<'_>, extras: Extras, hit: &Hit<'_>) {
+pub(super) fn reply_hit(reply: &mut Reply<'_>, extras: GeoExtras, hit: &Hit<'_>) {
     let extras_len = [extras.distance_unit.is_some(), extras.hash, extras.place]
         .into_iter()
         .filter(|&is_set| is_set)

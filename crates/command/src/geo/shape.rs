@@ -1,16 +1,16 @@
 //! The searched area: circles, boxes and polygons, and the cells of the grid that cover it.
 
-use super::cell::{Area, Cell, Place, STEP_MAX};
+use super::cell::{Area, CellPlace, GeoCell, STEP_MAX};
 
 /// An area to search, in meters.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Shape {
+pub(super) enum GeoShape {
     /// Up to this distance from the center.
     Circle { radius: f64 },
     /// This wide and high, around the center.
     Box { width: f64, height: f64 },
     /// Within these corners; there are at least three.
-    Polygon { corners: Vec<Place> },
+    Polygon { corners: Vec<CellPlace> },
 }
 
 /// The mean radius of WGS-84, meters.
@@ -19,7 +19,7 @@ const EARTH_RADIUS: f64 = 6_372_797.560856;
 const MERCATOR_MAX: f64 = 20_037_726.37;
 
 /// Meters between two places along a great circle.
-pub(super) fn distance(a: Place, b: Place) -> f64 {
+pub(super) fn distance(a: CellPlace, b: CellPlace) -> f64 {
     let v = ((radians(b.longitude) - radians(a.longitude)) / 2.0).sin();
     if v == 0.0 {
         return north_south_distance(a, b);
@@ -30,35 +30,35 @@ pub(super) fn distance(a: Place, b: Place) -> f64 {
     2.0 * EARTH_RADIUS * square.sqrt().asin()
 }
 
-fn north_south_distance(a: Place, b: Place) -> f64 {
+fn north_south_distance(a: CellPlace, b: CellPlace) -> f64 {
     EARTH_RADIUS * (radians(b.latitude) - radians(a.latitude)).abs()
 }
 
-impl Shape {
+impl GeoShape {
     /// Distance of a place in the shape from its center; `None` for a place outside.
-    pub fn distance_within(&self, center: Place, place: Place) -> Option<f64> {
+    pub fn distance_within(&self, center: CellPlace, place: CellPlace) -> Option<f64> {
         match self {
-            Shape::Circle { radius } => Some(distance(center, place)).filter(|meters| meters <= radius),
-            Shape::Box { width, height } => {
+            GeoShape::Circle { radius } => Some(distance(center, place)).filter(|meters| meters <= radius),
+            GeoShape::Box { width, height } => {
                 // The first check is the cheap one.
                 if north_south_distance(place, center) > height / 2.0 {
                     return None;
                 }
-                let beside = Place { longitude: center.longitude, ..place };
+                let beside = CellPlace { longitude: center.longitude, ..place };
                 (distance(place, beside) <= width / 2.0).then(|| distance(center, place))
             }
-            Shape::Polygon { corners } => is_within(corners, place).then(|| distance(center, place)),
+            GeoShape::Polygon { corners } => is_within(corners, place).then(|| distance(center, place)),
         }
     }
 
     /// The cells that cover the shape, in the order they are searched.
-    pub fn cells(&self, center: Place) -> Vec<Cell> {
+    pub fn cells(&self, center: CellPlace) -> Vec<GeoCell> {
         let bounds = self.bounds(center);
         let mut step = step_for(self.reach(center), center.latitude);
-        let mut cell = Cell::of(center, step);
+        let mut cell = GeoCell::of(center, step);
         if step > 1 && neighbors_fall_short(cell, bounds) {
             step -= 1;
-            cell = Cell::of(center, step);
+            cell = GeoCell::of(center, step);
         }
         let own = cell.area();
         // At the coarsest step the neighbors meet behind the earth.
@@ -79,24 +79,24 @@ impl Shape {
     }
 
     /// Meters from the center to the farthest place.
-    fn reach(&self, center: Place) -> f64 {
+    fn reach(&self, center: CellPlace) -> f64 {
         match self {
-            Shape::Circle { radius } => *radius,
-            Shape::Box { width, height } => {
+            GeoShape::Circle { radius } => *radius,
+            GeoShape::Box { width, height } => {
                 ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
             }
-            Shape::Polygon { corners } => {
+            GeoShape::Polygon { corners } => {
                 corners.iter().map(|&corner| distance(center, corner)).fold(0.0, f64::max)
             }
         }
     }
 
     /// The degrees it lies between.
-    fn bounds(&self, center: Place) -> Area {
+    fn bounds(&self, center: CellPlace) -> Area {
         let (width, height) = match self {
-            Shape::Circle { radius } => (*radius, *radius),
-            Shape::Box { width, height } => (width / 2.0, height / 2.0),
-            Shape::Polygon { corners } => return bounds_of(corners, center),
+            GeoShape::Circle { radius } => (*radius, *radius),
+            GeoShape::Box { width, height } => (width / 2.0, height / 2.0),
+            GeoShape::Polygon { corners } => return bounds_of(corners, center),
         };
         let up = degrees(height / EARTH_RADIUS);
         // Meridians are closest on the side of the pole, so the width takes most degrees there.
@@ -130,7 +130,7 @@ fn step_for(meters: f64, latitude: f64) -> u32 {
     step.clamp(1, STEP_MAX as i32).unsigned_abs()
 }
 
-fn neighbors_fall_short(cell: Cell, bounds: Area) -> bool {
+fn neighbors_fall_short(cell: GeoCell, bounds: Area) -> bool {
     cell.neighbor(0, 1).area().north < bounds.north
         || cell.neighbor(0, -1).area().south > bounds.south
         || cell.neighbor(1, 0).area().east < bounds.east
@@ -138,7 +138,7 @@ fn neighbors_fall_short(cell: Cell, bounds: Area) -> bool {
 }
 
 /// The middle of a polygon's corners: the direction of the mean of the vectors to them from the center of the earth.
-pub(super) fn middle(corners: &[Place]) -> Place {
+pub(super) fn middle(corners: &[CellPlace]) -> CellPlace {
     let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
     for corner in corners {
         let (longitude, latitude) = (radians(corner.longitude), radians(corner.latitude));
@@ -146,10 +146,10 @@ pub(super) fn middle(corners: &[Place]) -> Place {
         y += latitude.cos() * longitude.sin();
         z += latitude.sin();
     }
-    Place { longitude: degrees(f64::atan2(y, x)), latitude: degrees(f64::atan2(z, f64::hypot(x, y))) }
+    CellPlace { longitude: degrees(f64::atan2(y, x)), latitude: degrees(f64::atan2(z, f64::hypot(x, y))) }
 }
 
-fn bounds_of(corners: &[Place], center: Place) -> Area {
+fn bounds_of(corners: &[CellPlace], center: CellPlace) -> Area {
     let start = Area {
         west: center.longitude,
         east: center.longitude,
@@ -165,7 +165,7 @@ fn bounds_of(corners: &[Place], center: Place) -> Area {
 }
 
 /// Returns true if a ray from the place to the east crosses an odd number of edges.
-fn is_within(corners: &[Place], place: Place) -> bool {
+fn is_within(corners: &[CellPlace], place: CellPlace) -> bool {
     let Some(&(mut from)) = corners.last() else { return false };
     let mut is_inside = false;
     for &to in corners {

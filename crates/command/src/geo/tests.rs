@@ -4,8 +4,8 @@ use darter_wire::OwnedArgs;
 
 use darter_base::rng::Rng;
 
-use super::cell::Place;
-use super::shape::{Shape, distance};
+use super::cell::CellPlace;
+use super::shape::{GeoShape, distance};
 use crate::testing::Bed;
 
 fn sicily() -> Bed {
@@ -130,12 +130,12 @@ fn errors_are_those_of_redis() {
 fn cells_cover_every_shape() {
     let mut rng = Rng::new(3);
     let mut place =
-        || Place { longitude: rng.unit_f64() * 360.0 - 180.0, latitude: rng.unit_f64() * 160.0 - 80.0 };
+        || CellPlace { longitude: rng.unit_f64() * 360.0 - 180.0, latitude: rng.unit_f64() * 160.0 - 80.0 };
     for round in 0..4000 {
         let (center, other) = (place(), place());
         // Halving distances repeatedly, so that near and far places occur.
         let part = 0.5_f64.powi(round % 12);
-        let other = Place {
+        let other = CellPlace {
             longitude: center.longitude + (other.longitude - center.longitude) * part,
             latitude: center.latitude + (other.latitude - center.latitude) * part,
         };
@@ -146,7 +146,7 @@ fn cells_cover_every_shape() {
         {
             continue;
         }
-        let shape = Shape::Circle { radius: meters * 1.01 };
+        let shape = GeoShape::Circle { radius: meters * 1.01 };
         let score = other.score();
         assert!(shape.distance_within(center, other).is_some());
         let covers = shape.cells(center).into_iter().any(|cell| {

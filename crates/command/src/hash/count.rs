@@ -3,7 +3,7 @@
 use darter_base::hash::KeyHasher;
 use darter_base::longdouble::LongDouble;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Table};
+use darter_pack::table::{FieldExpiry, Table};
 use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
@@ -52,7 +52,7 @@ fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
             Some(entry) => entry.value().int().ok_or(Fault::text("ERR hash value is not an integer"))?,
         };
         let value = old.checked_add(by).ok_or(Fault::Overflow)?;
-        edit.put(args.at(2), Item::Int(value), Expiry::Keep)?;
+        edit.put(args.at(2), Item::Int(value), FieldExpiry::Keep)?;
         Ok(value)
     };
     let value = ctx.add_to(args.at(1), new_hash, add, |_| Some(event("hincrby")))?;
@@ -82,7 +82,7 @@ fn hincrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         }
         let mut text = Vec::new();
         value.write(&mut text);
-        edit.put(args.at(2), Item::Bytes(&text), Expiry::Keep)?;
+        edit.put(args.at(2), Item::Bytes(&text), FieldExpiry::Keep)?;
         Ok::<Vec<u8>, Fault>(text)
     })?;
     let text = edited.result?;

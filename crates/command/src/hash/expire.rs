@@ -136,7 +136,7 @@ pub(super) fn unknown(word: &[u8]) -> Fault {
 
 /// The condition for replacing an old time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Condition {
+enum ExpireCondition {
     Always,
     IfNone,
     IfSome,
@@ -144,13 +144,13 @@ enum Condition {
     IfEarlier,
 }
 
-impl Condition {
-    fn of(arg: &[u8]) -> Option<Condition> {
-        const WORDS: [(&str, Condition); 4] = [
-            ("nx", Condition::IfNone),
-            ("xx", Condition::IfSome),
-            ("gt", Condition::IfLater),
-            ("lt", Condition::IfEarlier),
+impl ExpireCondition {
+    fn of(arg: &[u8]) -> Option<ExpireCondition> {
+        const WORDS: [(&str, ExpireCondition); 4] = [
+            ("nx", ExpireCondition::IfNone),
+            ("xx", ExpireCondition::IfSome),
+            ("gt", ExpireCondition::IfLater),
+            ("lt", ExpireCondition::IfEarlier),
         ];
         WORDS.iter().find(|(word, _)| is(arg, word)).map(|&(_, condition)| condition)
     }
@@ -158,18 +158,18 @@ impl Condition {
     /// A field without a time expires later than any other.
     fn holds(self, old_ms: Option<u64>, new_ms: u64) -> bool {
         match self {
-            Condition::Always => true,
-            Condition::IfNone => old_ms.is_none(),
-            Condition::IfSome => old_ms.is_some(),
-            Condition::IfLater => old_ms.is_some_and(|old| new_ms > old),
-            Condition::IfEarlier => old_ms.is_none_or(|old| new_ms < old),
+            ExpireCondition::Always => true,
+            ExpireCondition::IfNone => old_ms.is_none(),
+            ExpireCondition::IfSome => old_ms.is_some(),
+            ExpireCondition::IfLater => old_ms.is_some_and(|old| new_ms > old),
+            ExpireCondition::IfEarlier => old_ms.is_none_or(|old| new_ms < old),
         }
     }
 }
 
 /// The condition and the fields of HEXPIRE and similar commands, in any order.
-fn condition_and_fields<'a>(args: Args<'a>) -> Result<(Condition, Args<'a>), Fault> {
-    let (mut condition, mut is_ambiguous, mut fields) = (Condition::Always, false, None);
+fn condition_and_fields<'a>(args: Args<'a>) -> Result<(ExpireCondition, Args<'a>), Fault> {
+    let (mut condition, mut is_ambiguous, mut fields) = (ExpireCondition::Always, false, None);
     let mut at = 3;
     while let Some(word) = args.get(at) {
         at += 1;
@@ -183,8 +183,8 @@ fn condition_and_fields<'a>(args: Args<'a>) -> Result<(Condition, Args<'a>), Fau
             let named = counted(args, at, 1, "ERR Parameter `numFields` should be greater than 0")?;
             at += 1 + named.len();
             fields = Some(named);
-        } else if let Some(given) = Condition::of(word) {
-            is_ambiguous |= condition != Condition::Always && condition != given;
+        } else if let Some(given) = ExpireCondition::of(word) {
+            is_ambiguous |= condition != ExpireCondition::Always && condition != given;
             condition = given;
         } else {
             return Err(unknown(word));

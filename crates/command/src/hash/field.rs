@@ -1,7 +1,7 @@
 //! FIELDEXPIRE key seconds field [field ...] and FIELDTTL key field: Dragonfly's, for hashes, sets and sorted sets.
 
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Table};
+use darter_pack::table::{FieldExpiry, Table};
 use darter_pack::tree::Zset;
 use darter_store::change::Class;
 use darter_store::{Edited, Event, SetValue, Type};
@@ -62,7 +62,7 @@ fn fieldexpire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
                 let member = Item::of(member);
                 let is_there = set.contains(arena, hasher, member, now_ms);
                 if is_there {
-                    set.insert(arena, hasher, member, Expiry::At(when_ms))?;
+                    set.insert(arena, hasher, member, FieldExpiry::At(when_ms))?;
                 }
                 show(is_there);
                 Ok(())

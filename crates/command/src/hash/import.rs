@@ -4,7 +4,7 @@
 //! `HIMPORT SET key fieldset field value [field value ...]`.
 
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Table};
+use darter_pack::table::{FieldExpiry, Table};
 use darter_store::Object;
 use darter_wire::{Args, Reply};
 
@@ -38,7 +38,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     let mut table = new_hash();
     for i in (4..args.len()).step_by(2) {
         let mut edit = Edit { table: &mut table, arena, hasher, now_ms };
-        if let Err(fault) = edit.put(args.at(i), Item::Bytes(args.at(i + 1)), Expiry::Keep) {
+        if let Err(fault) = edit.put(args.at(i), Item::Bytes(args.at(i + 1)), FieldExpiry::Keep) {
             Object::Hash(table).clear(arena);
             return Err(fault);
         }

@@ -16,9 +16,9 @@ pub mod write;
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_pack::table::{EntryRef, Expiry, Kind, Table};
+use darter_pack::table::{EntryRef, FieldExpiry, PackKind, Table};
 use darter_store::change::Class;
-use darter_store::{Arena, Event, Keyed, View};
+use darter_store::{Arena, Event, KeyView, Keyed};
 use darter_wire::Args;
 
 use crate::ctx::AHEAD;
@@ -86,7 +86,7 @@ fn at<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
 
 /// A hash without fields.
 const fn new_hash() -> Table {
-    Table::new(Kind::KeysAndValues)
+    Table::new(PackKind::KeysAndValues)
 }
 
 fn is_alive(entry: &EntryRef<'_>, now_ms: u64) -> bool {
@@ -95,7 +95,7 @@ fn is_alive(entry: &EntryRef<'_>, now_ms: u64) -> bool {
 
 /// The field, unless its time is up.
 #[inline]
-fn find<'a>(hash: View<'a, Table>, field: &[u8], now_ms: u64) -> Option<EntryRef<'a>> {
+fn find<'a>(hash: KeyView<'a, Table>, field: &[u8], now_ms: u64) -> Option<EntryRef<'a>> {
     let entry = hash.root.get(hash.arena, hash.hasher.hash(field), field)?;
     is_alive(&entry, now_ms).then_some(entry)
 }
@@ -109,12 +109,12 @@ fn look_ahead(table: &Table, arena: &Arena, hasher: KeyHasher, words: Args<'_>, 
 }
 
 /// All fields that have not expired.
-fn alive<'a>(hash: View<'a, Table>, now_ms: u64) -> impl Iterator<Item = EntryRef<'a>> {
+fn alive<'a>(hash: KeyView<'a, Table>, now_ms: u64) -> impl Iterator<Item = EntryRef<'a>> {
     hash.root.iter(hash.arena).filter(move |entry| is_alive(entry, now_ms))
 }
 
 /// The reply of HLEN: as [`alive_len`], but large hashes count expired fields that wait for removal, as in Redis.
-fn shown_len(hash: View<'_, Table>, now_ms: u64) -> usize {
+fn shown_len(hash: KeyView<'_, Table>, now_ms: u64) -> usize {
     if hash.root.len() <= COUNTED_LEN_MAX { alive_len(hash, now_ms) } else { hash.root.len() }
 }
 
@@ -122,7 +122,7 @@ fn shown_len(hash: View<'_, Table>, now_ms: u64) -> usize {
 pub(crate) const COUNTED_LEN_MAX: usize = 4096;
 
 /// Number of fields that [`alive`] returns. Cost: none, unless expired fields wait for removal; then a walk over all.
-fn alive_len(hash: View<'_, Table>, now_ms: u64) -> usize {
+fn alive_len(hash: KeyView<'_, Table>, now_ms: u64) -> usize {
     match hash.root.min_expiry_ms() {
         Some(ms) if ms <= now_ms => alive(hash, now_ms).count(),
         _ => hash.root.len(),
@@ -140,10 +140,10 @@ struct Edit<'a> {
 impl Edit<'_> {
     /// Writes a field with `expiry`; returns whether it is new.
     #[inline(always)]
-    fn put(&mut self, field: &[u8], value: Item<'_>, expiry: Expiry) -> Result<bool, Fault> {
+    fn put(&mut self, field: &[u8], value: Item<'_>, expiry: FieldExpiry) -> Result<bool, Fault> {
         let hash = self.hasher.hash(field);
-        if self.table.min_expiry_ms().is_none() && !matches!(expiry, Expiry::At(_)) {
-            return self.insert(hash, field, value, Expiry::Keep);
+        if self.table.min_expiry_ms().is_none() && !matches!(expiry, FieldExpiry::At(_)) {
+            return self.insert(hash, field, value, FieldExpiry::Keep);
         }
         if self.table.get(self.arena, hash, field).is_some_and(|entry| !is_alive(&entry, self.now_ms)) {
             self.table.remove(self.arena, hash, field);
@@ -152,7 +152,13 @@ impl Edit<'_> {
     }
 
     #[inline]
-    fn insert(&mut self, hash: u64, field: &[u8], value: Item<'_>, expiry: Expiry) -> Result<bool, Fault> {
+    fn insert(
+        &mut self,
+        hash: u64,
+        field: &[u8],
+        value: Item<'_>,
+        expiry: FieldExpiry,
+    ) -> Result<bool, Fault> {
         let hasher = self.hasher;
         let inserted =
             self.table.insert(self.arena, hash, field, value, expiry, &|key: &[u8]| hasher.hash(key))?;
@@ -187,7 +193,7 @@ impl Edit<'_> {
 }
 
 /// The name OBJECT ENCODING gives a hash: Redis' rule for when a listpack is enough.
-pub fn encoding(hash: View<'_, Table>, env: &Env) -> &'static str {
+pub fn encoding(hash: KeyView<'_, Table>, env: &Env) -> &'static str {
     let value_max = env.hash_max_listpack_value as usize;
     let is_small = hash.root.len() as u64 <= env.hash_max_listpack_entries
         && hash.root.iter(hash.arena).all(|e| e.key().len() <= value_max && e.value().len() <= value_max);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
 use darter_pack::table::{EntryRef, Table};
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_store::reads::Stretch;
-use darter_store::{Type, View};
+use darter_store::{KeyView, Type};
 use darter_wire::{Args, Reply};
 
 use super::{alive, alive_len, is_alive, read};
@@ -66,7 +66,7 @@ fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
             None => reply.null(),
         },
         (Some(hash), Some(count)) => {
-            let mut shown = Shown { env, with_values, mark: reply.len(), reply };
+            let mut shown = ShownFields { env, with_values, mark: reply.len(), reply };
             some(hash, count, &mut rng, now_ms, &mut shown)?;
         }
     }
@@ -92,7 +92,7 @@ fn answer_long(
     let mut place = read(ctx, name);
     let mut rng = Rng::new(place.random());
     let Some(hash) = place.view::<Table>()? else { return Ok(()) };
-    let mut shown = Shown { env, with_values, mark: reply.len(), reply };
+    let mut shown = ShownFields { env, with_values, mark: reply.len(), reply };
     some(hash, wanted as i64, &mut rng, now_ms, &mut shown)
 }
 
@@ -111,7 +111,7 @@ fn leave_draws(
 /// Writes fields in the order received.
 fn tell(with_values: bool, resp3: bool) -> Tell {
     Arc::new(move |seen, out| {
-        if let Seen::Field(field, value) = seen {
+        if let SeenLeaf::Field(field, value) = seen {
             show(&mut Reply::new(out, resp3), (field, value), with_values);
         }
     })
@@ -133,11 +133,11 @@ fn show(reply: &mut Reply<'_>, (field, value): (Item<'_>, Item<'_>), with_values
 }
 
 fn some(
-    hash: View<'_, Table>,
+    hash: KeyView<'_, Table>,
     count: i64,
     rng: &mut Rng,
     now_ms: u64,
-    shown: &mut Shown<'_, '_>,
+    shown: &mut ShownFields<'_, '_>,
 ) -> Result<(), Fault> {
     if let Choice::Few(n) = Choice::of(count, hash.root.len() as u64) {
         let draw = || hash.root.random(hash.arena, rng.next_u64()).filter(|entry| is_alive(entry, now_ms));
@@ -161,14 +161,14 @@ fn some(
 }
 
 /// Fields written into a reply of bounded size.
-struct Shown<'r, 'o> {
+struct ShownFields<'r, 'o> {
     reply: &'r mut Reply<'o>,
     mark: usize,
     with_values: bool,
     env: &'r Env,
 }
 
-impl Shown<'_, '_> {
+impl ShownFields<'_, '_> {
     fn begin(&mut self, len: u64) -> Result<(), Fault> {
         check_count(len, self.env)?;
         self.reply.array(shown_len(len, self.with_values && !self.reply.is_resp3()));
@@ -182,7 +182,7 @@ impl Shown<'_, '_> {
 }
 
 /// A random field that is alive, if there is one.
-fn one<'a>(hash: View<'a, Table>, rng: &mut Rng, now_ms: u64) -> Option<EntryRef<'a>> {
+fn one<'a>(hash: KeyView<'a, Table>, rng: &mut Rng, now_ms: u64) -> Option<EntryRef<'a>> {
     let drawn = (0..random::DRAWS_MAX)
         .find_map(|_| hash.root.random(hash.arena, rng.next_u64()).filter(|entry| is_alive(entry, now_ms)));
     drawn.or_else(|| alive(hash, now_ms).next())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use darter_pack::entry::Item;
 use darter_pack::table::Table;
-use darter_pack::tree::window::{Seen, Tell};
-use darter_store::View;
+use darter_pack::tree::window::{SeenLeaf, Tell};
+use darter_store::KeyView;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
@@ -40,7 +40,7 @@ pub const HGETALL: DataCommand = DataCommand {
         .tips(&["nondeterministic_output_order"])
         .doc(Group::Hash, "2.0.0", "key", "Returns all fields and values in a hash.")
         .cost("O(N)"),
-    run: |ctx, args, reply| each(ctx, args, reply, Part::Both),
+    run: |ctx, args, reply| each(ctx, args, reply, HashPart::Both),
 };
 /// HKEYS.
 pub const HKEYS: DataCommand = DataCommand {
@@ -48,7 +48,7 @@ pub const HKEYS: DataCommand = DataCommand {
         .tips(&["nondeterministic_output_order"])
         .doc(Group::Hash, "2.0.0", "key", "Returns all fields in a hash.")
         .cost("O(N)"),
-    run: |ctx, args, reply| each(ctx, args, reply, Part::Fields),
+    run: |ctx, args, reply| each(ctx, args, reply, HashPart::Fields),
 };
 /// HVALS.
 pub const HVALS: DataCommand = DataCommand {
@@ -56,7 +56,7 @@ pub const HVALS: DataCommand = DataCommand {
         .tips(&["nondeterministic_output_order"])
         .doc(Group::Hash, "2.0.0", "key", "Returns all values in a hash.")
         .cost("O(N)"),
-    run: |ctx, args, reply| each(ctx, args, reply, Part::Values),
+    run: |ctx, args, reply| each(ctx, args, reply, HashPart::Values),
 };
 /// HLEN.
 pub const HLEN: DataCommand = DataCommand {
@@ -119,38 +119,38 @@ fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 
 /// The part of each field that is answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum HashPart {
     Fields,
     Values,
     Both,
 }
 
-impl Part {
+impl HashPart {
     #[inline]
     fn show(self, reply: &mut Reply<'_>, field: Item<'_>, value: Item<'_>) {
-        if self != Part::Values {
+        if self != HashPart::Values {
             reply_item(reply, field);
         }
-        if self != Part::Fields {
+        if self != HashPart::Fields {
             reply_item(reply, value);
         }
     }
 
-    fn show_all(self, reply: &mut Reply<'_>, hash: View<'_, Table>, now_ms: u64) {
+    fn show_all(self, reply: &mut Reply<'_>, hash: KeyView<'_, Table>, now_ms: u64) {
         alive(hash, now_ms).for_each(|entry| self.show(reply, entry.key(), entry.value()));
     }
 
     fn tell(self, resp3: bool) -> Tell {
         Arc::new(move |seen, out| match seen {
-            Seen::Field(field, value) => self.show(&mut Reply::new(out, resp3), field, value),
+            SeenLeaf::Field(field, value) => self.show(&mut Reply::new(out, resp3), field, value),
             _ => debug_assert!(false, "a hash has fields"),
         })
     }
 }
 
-fn each(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, part: Part) -> Result<(), Fault> {
+fn each(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, part: HashPart) -> Result<(), Fault> {
     let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
-    let head = if part == Part::Both { Reply::map } else { Reply::array };
+    let head = if part == HashPart::Both { Reply::map } else { Reply::array };
     let place = read(ctx, args.at(1));
     let Some(hash) = place.view::<Table>()? else {
         head(reply, 0);

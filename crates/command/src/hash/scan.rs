@@ -5,7 +5,7 @@ use darter_wire::{Args, Reply};
 
 use super::{encoding, is_alive, read};
 use crate::item::reply_item;
-use crate::member_scan::{self, Options};
+use crate::member_scan::{self, MemberScanOptions};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -31,7 +31,7 @@ fn hscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         member_scan::reply_nothing(reply);
         return Ok(());
     };
-    let options = Options::parse(args, true)?;
+    let options = MemberScanOptions::parse(args, true)?;
     // In Redis a listpack is shown whole, for any count.
     let count = if encoding(hash, env) == "hashtable" { options.count } else { usize::MAX };
     let mut shown: Vec<EntryRef<'_>> = Vec::new();

@@ -3,7 +3,7 @@
 //! the fields. Dragonfly: `key [NX | FNX | FXX] [KEEPTTL] seconds field value [field value ...]`.
 
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Table};
+use darter_pack::table::{FieldExpiry, Table};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -30,7 +30,7 @@ pub const HSETEX: DataCommand = DataCommand {
 
 /// The condition on the fields for any of them to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fields {
+enum HsetexFields {
     /// None of them may exist.
     AllNew,
     /// All of them must exist.
@@ -47,8 +47,8 @@ enum KeyIs {
 }
 
 /// The parsed arguments.
-struct Order<'a> {
-    fields: Option<Fields>,
+struct HsetexOrder<'a> {
+    fields: Option<HsetexFields>,
     key: Option<KeyIs>,
     keep_ttl: bool,
     expiry_ms: Option<u64>,
@@ -58,9 +58,9 @@ struct Order<'a> {
     counts_new: bool,
 }
 
-impl<'a> Order<'a> {
-    fn parse(args: Args<'a>, now_ms: u64) -> Result<Order<'a>, Fault> {
-        let mut order = Order {
+impl<'a> HsetexOrder<'a> {
+    fn parse(args: Args<'a>, now_ms: u64) -> Result<HsetexOrder<'a>, Fault> {
+        let mut order = HsetexOrder {
             fields: None,
             key: None,
             keep_ttl: false,
@@ -123,9 +123,9 @@ fn arity() -> Fault {
     Fault::Arity("hsetex".into())
 }
 
-fn of_fields(word: &[u8]) -> Option<Fields> {
-    let all_there = is(word, "fxx").then_some(Fields::AllThere);
-    all_there.or_else(|| is(word, "fnx").then_some(Fields::AllNew))
+fn of_fields(word: &[u8]) -> Option<HsetexFields> {
+    let all_there = is(word, "fxx").then_some(HsetexFields::AllThere);
+    all_there.or_else(|| is(word, "fnx").then_some(HsetexFields::AllNew))
 }
 
 fn of_key(word: &[u8]) -> Option<KeyIs> {
@@ -135,10 +135,10 @@ fn of_key(word: &[u8]) -> Option<KeyIs> {
 
 fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now_ms = ctx.now_ms;
-    let order = Order::parse(args, now_ms)?;
+    let order = HsetexOrder::parse(args, now_ms)?;
     let mut place = at(ctx, args.at(1));
     let exists = place.view::<Table>()?.is_some();
-    let must_exist = order.key == Some(KeyIs::There) || order.fields == Some(Fields::AllThere);
+    let must_exist = order.key == Some(KeyIs::There) || order.fields == Some(HsetexFields::AllThere);
     let must_be_new = order.key == Some(KeyIs::New) && !order.counts_new;
     if must_exist && !exists || must_be_new && exists {
         reply.int(0);
@@ -169,24 +169,24 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 /// The written fields.
 #[derive(Default)]
-struct Written {
+struct HsetexWritten {
     fields: usize,
     new: i64,
     updated: usize,
     deleted: usize,
 }
 
-fn is_met(edit: &Edit<'_>, order: &Order<'_>) -> bool {
+fn is_met(edit: &Edit<'_>, order: &HsetexOrder<'_>) -> bool {
     let mut fields = (0..order.pairs.len()).step_by(2).map(|i| order.pairs.at(i));
     match order.fields {
-        Some(Fields::AllNew) => !fields.any(|field| edit.get(field).is_some()),
-        Some(Fields::AllThere) => fields.all(|field| edit.get(field).is_some()),
+        Some(HsetexFields::AllNew) => !fields.any(|field| edit.get(field).is_some()),
+        Some(HsetexFields::AllThere) => fields.all(|field| edit.get(field).is_some()),
         None => true,
     }
 }
 
-fn write(edit: &mut Edit<'_>, order: &Order<'_>) -> Result<Written, Fault> {
-    let mut written = Written::default();
+fn write(edit: &mut Edit<'_>, order: &HsetexOrder<'_>) -> Result<HsetexWritten, Fault> {
+    let mut written = HsetexWritten::default();
     let now_ms = edit.now_ms;
     for i in (0..order.pairs.len()).step_by(2) {
         let (field, value) = (order.pairs.at(i), order.pairs.at(i + 1));
@@ -197,7 +197,7 @@ fn write(edit: &mut Edit<'_>, order: &Order<'_>) -> Result<Written, Fault> {
         written.fields += 1;
         let expiry = match order.expiry_ms {
             // Dragonfly: the time applies to fields without one
-            Some(_) if order.keep_ttl && matches!(old_ms, Some(Some(_))) => Expiry::Keep,
+            Some(_) if order.keep_ttl && matches!(old_ms, Some(Some(_))) => FieldExpiry::Keep,
             Some(ms) if ms <= now_ms => {
                 edit.take(field);
                 written.deleted += 1;
@@ -205,10 +205,10 @@ fn write(edit: &mut Edit<'_>, order: &Order<'_>) -> Result<Written, Fault> {
             }
             Some(ms) => {
                 written.updated += 1;
-                Expiry::At(ms)
+                FieldExpiry::At(ms)
             }
-            None if order.keep_ttl => Expiry::Keep,
-            None => Expiry::Clear,
+            None if order.keep_ttl => FieldExpiry::Keep,
+            None => FieldExpiry::Clear,
         };
         written.new += i64::from(edit.put(field, Item::Bytes(value), expiry)?);
     }

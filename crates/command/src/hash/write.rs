@@ -2,14 +2,14 @@
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Table};
+use darter_pack::table::{FieldExpiry, Table};
 use darter_store::{Arena, Event};
 use darter_wire::{Args, Reply};
 
 use super::{Edit, HDEL_EVENT, HSET_EVENT, at, look_ahead, new_hash};
 use crate::ctx::{AHEAD, begins_batch};
-use crate::incremental::Form;
-use crate::incremental::bulk_add::{Filled, MANY, Words};
+use crate::incremental::StagedForm;
+use crate::incremental::bulk_add::{BulkWords, Filled, MANY};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -79,7 +79,7 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Opti
         return Err(Fault::Arity(name.into()));
     }
     if args.len() > MANY {
-        match ctx.add_many((args.at(1), Form::Hash), args, Words::plain(2))? {
+        match ctx.add_many((args.at(1), StagedForm::Hash), args, BulkWords::plain(2))? {
             Filled::AtOnce => {}
             Filled::Later => return Ok(None),
             Filled::Done { added, .. } => {
@@ -93,7 +93,7 @@ fn set_all(ctx: &mut Ctx<'_>, args: Args<'_>, name: &'static str) -> Result<Opti
         let mut edit = Edit { table, arena, hasher, now_ms };
         let (mut new, mut at) = if args.len() > AHEAD { put_batches(&mut edit, args)? } else { (0, 2) };
         while at < args.len() {
-            new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), Expiry::Clear)?);
+            new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), FieldExpiry::Clear)?);
             at += 2;
         }
         Ok(new)
@@ -109,7 +109,7 @@ fn put_batches(edit: &mut Edit<'_>, args: Args<'_>) -> Result<(i64, usize), Faul
     while args.len() - at >= AHEAD {
         look_ahead(edit.table, edit.arena, edit.hasher, args.tail(at), 2);
         for _ in 0..AHEAD / 2 {
-            new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), Expiry::Clear)?);
+            new += i64::from(edit.put(args.at(at), Item::Bytes(args.at(at + 1)), FieldExpiry::Clear)?);
             at += 2;
         }
     }
@@ -124,7 +124,7 @@ fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         if edit.get(args.at(2)).is_some() {
             return Ok(false);
         }
-        edit.put(args.at(2), Item::Bytes(args.at(3)), Expiry::Clear)
+        edit.put(args.at(2), Item::Bytes(args.at(3)), FieldExpiry::Clear)
     })?;
     let is_set = edited.result?;
     if is_set {
@@ -135,7 +135,7 @@ fn hsetnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY && ctx.remove_many((args.at(1), Form::Hash), args, HDEL_EVENT, reply)? {
+    if args.len() > MANY && ctx.remove_many((args.at(1), StagedForm::Hash), args, HDEL_EVENT, reply)? {
         return Ok(());
     }
     let now_ms = ctx.now_ms;

@@ -6,7 +6,7 @@ use darter_store::{Event, Expiry};
 use darter_wire::{Args, Reply};
 
 use super::estimate::{REGISTERS, count, place_of};
-use super::format::{self, Broken, Form, Registers};
+use super::format::{self, BrokenHll, HllForm, Registers};
 use crate::reader::is;
 use crate::spec::{Effect, Flags, Group, Keys, ReplicaForm, Spec};
 use crate::string::put_raw;
@@ -78,11 +78,11 @@ pub const PFSELFTEST: DataCommand = DataCommand {
 
 const PFADD_EVENT: Event = Event::new(Class::STRING, "pfadd");
 
-impl From<Broken> for Fault {
-    fn from(broken: Broken) -> Fault {
+impl From<BrokenHll> for Fault {
+    fn from(broken: BrokenHll) -> Fault {
         match broken {
-            Broken::Foreign => Fault::text("WRONGTYPE Key is not a valid HyperLogLog string value."),
-            Broken::Corrupt => Fault::text("INVALIDOBJ Corrupted HLL object detected"),
+            BrokenHll::Foreign => Fault::text("WRONGTYPE Key is not a valid HyperLogLog string value."),
+            BrokenHll::Corrupt => Fault::text("INVALIDOBJ Corrupted HLL object detected"),
         }
     }
 }
@@ -100,12 +100,12 @@ fn pfadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         let (at, value) = place_of(element);
         if format::register(&bytes, at)? < value {
             raised.push((at, value));
-            if form == Form::Dense {
+            if form == HllForm::Dense {
                 format::raise_dense(&mut bytes, at, value);
             }
         }
     }
-    if !raised.is_empty() && form == Form::Sparse {
+    if !raised.is_empty() && form == HllForm::Sparse {
         let mut registers = [0; REGISTERS];
         format::merge(&bytes, &mut registers)?;
         raised.iter().for_each(|&(at, value)| registers[at] = registers[at].max(value));
@@ -173,7 +173,7 @@ fn pfmerge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let mut registers = [0; REGISTERS];
     for key in args.tail(1).iter() {
         if let Some(text) = ctx.read_text(key)? {
-            is_dense |= format::form(&text.bytes())? == Form::Dense;
+            is_dense |= format::form(&text.bytes())? == HllForm::Dense;
             format::merge(&text.bytes(), &mut registers)?;
         }
     }
@@ -202,20 +202,20 @@ fn pfdebug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let form = format::form(&bytes)?;
     let word = args.at(1);
     if is(word, "encoding") {
-        reply.status(if form == Form::Dense { "dense" } else { "sparse" });
+        reply.status(if form == HllForm::Dense { "dense" } else { "sparse" });
     } else if is(word, "decode") {
-        if form == Form::Dense {
+        if form == HllForm::Dense {
             return Err(Fault::text("ERR HLL encoding is not sparse"));
         }
         reply.bulk(format::describe(&bytes)?.as_bytes());
     } else if is(word, "getreg") || is(word, "todense") {
         let mut registers = [0; REGISTERS];
         format::merge(&bytes, &mut registers)?;
-        if form == Form::Sparse {
+        if form == HllForm::Sparse {
             put_raw(&mut place, &format::write_dense(&registers), Expiry::Keep)?;
         }
         if is(word, "todense") {
-            reply.int(i64::from(form == Form::Sparse));
+            reply.int(i64::from(form == HllForm::Sparse));
         } else {
             reply.array(REGISTERS);
             registers.iter().for_each(|&value| reply.int(i64::from(value)));

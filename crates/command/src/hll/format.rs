@@ -23,7 +23,7 @@ pub type Registers = [u8; REGISTERS];
 
 /// The fault of a string that should be a HyperLogLog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Broken {
+pub enum BrokenHll {
     /// It is not a HyperLogLog.
     Foreign,
     /// Its head is that of one, but its registers are invalid.
@@ -32,7 +32,7 @@ pub enum Broken {
 
 /// The form of a string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum HllForm {
     /// Six bits for every register.
     Dense,
     /// Runs of equal registers.
@@ -40,14 +40,14 @@ pub enum Form {
 }
 
 /// The form of a string, by its head alone.
-pub fn form(bytes: &[u8]) -> Result<Form, Broken> {
+pub fn form(bytes: &[u8]) -> Result<HllForm, BrokenHll> {
     if bytes.len() < HEAD || !bytes.starts_with(MAGIC) {
-        return Err(Broken::Foreign);
+        return Err(BrokenHll::Foreign);
     }
     match bytes[4] {
-        0 if bytes.len() == DENSE_BYTES => Ok(Form::Dense),
-        1 => Ok(Form::Sparse),
-        _ => Err(Broken::Foreign),
+        0 if bytes.len() == DENSE_BYTES => Ok(HllForm::Dense),
+        1 => Ok(HllForm::Sparse),
+        _ => Err(BrokenHll::Foreign),
     }
 }
 
@@ -73,56 +73,56 @@ pub fn forget_count(bytes: &mut [u8]) {
 
 /// An empty one, sparse, with a count of 0.
 pub fn empty() -> Vec<u8> {
-    let mut out = head(Form::Sparse);
+    let mut out = head(HllForm::Sparse);
     write_zeros(&mut out, REGISTERS);
     out
 }
 
-fn head(form: Form) -> Vec<u8> {
+fn head(form: HllForm) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.push(if form == Form::Dense { 0 } else { 1 });
+    out.push(if form == HllForm::Dense { 0 } else { 1 });
     out.resize(HEAD, 0);
     out
 }
 
 /// Merges the registers of a string into `into`, each the larger of the two.
-pub fn merge(bytes: &[u8], into: &mut Registers) -> Result<(), Broken> {
+pub fn merge(bytes: &[u8], into: &mut Registers) -> Result<(), BrokenHll> {
     match form(bytes)? {
-        Form::Dense => {
+        HllForm::Dense => {
             let packed = &bytes[HEAD..];
             for (at, register) in into.iter_mut().enumerate() {
                 *register = (*register).max(dense_at(packed, at));
             }
             Ok(())
         }
-        Form::Sparse => {
+        HllForm::Sparse => {
             let mut at = 0;
-            for run in (Runs { bytes: &bytes[HEAD..] }) {
+            for run in (HllRuns { bytes: &bytes[HEAD..] }) {
                 let (len, value) = run?;
                 let end = at + len;
-                let registers = into.get_mut(at..end).ok_or(Broken::Corrupt)?;
+                let registers = into.get_mut(at..end).ok_or(BrokenHll::Corrupt)?;
                 registers.iter_mut().for_each(|register| *register = (*register).max(value));
                 at = end;
             }
-            if at == REGISTERS { Ok(()) } else { Err(Broken::Corrupt) }
+            if at == REGISTERS { Ok(()) } else { Err(BrokenHll::Corrupt) }
         }
     }
 }
 
 /// The value of one register; reads a sparse string only up to that register.
-pub fn register(bytes: &[u8], wanted: usize) -> Result<u8, Broken> {
+pub fn register(bytes: &[u8], wanted: usize) -> Result<u8, BrokenHll> {
     match form(bytes)? {
-        Form::Dense => Ok(dense_at(&bytes[HEAD..], wanted)),
-        Form::Sparse => {
+        HllForm::Dense => Ok(dense_at(&bytes[HEAD..], wanted)),
+        HllForm::Sparse => {
             let mut at = 0;
-            for run in (Runs { bytes: &bytes[HEAD..] }) {
+            for run in (HllRuns { bytes: &bytes[HEAD..] }) {
                 let (len, value) = run?;
                 at += len;
                 if at > wanted {
-                    return if at <= REGISTERS { Ok(value) } else { Err(Broken::Corrupt) };
+                    return if at <= REGISTERS { Ok(value) } else { Err(BrokenHll::Corrupt) };
                 }
             }
-            Err(Broken::Corrupt)
+            Err(BrokenHll::Corrupt)
         }
     }
 }
@@ -155,7 +155,7 @@ pub fn write(registers: &Registers, sparse_bytes_max: u64) -> Vec<u8> {
 
 /// The registers in the dense form.
 pub fn write_dense(registers: &Registers) -> Vec<u8> {
-    let mut out = head(Form::Dense);
+    let mut out = head(HllForm::Dense);
     out.resize(DENSE_BYTES, 0);
     for (at, &value) in registers.iter().enumerate().filter(|(_, value)| **value > 0) {
         raise_dense(&mut out, at, value);
@@ -164,7 +164,7 @@ pub fn write_dense(registers: &Registers) -> Vec<u8> {
 }
 
 fn write_sparse(registers: &Registers, bytes_max: u64) -> Option<Vec<u8>> {
-    let mut out = head(Form::Sparse);
+    let mut out = head(HllForm::Sparse);
     for run in registers.chunk_by(|a, b| a == b) {
         match run[0] {
             0 => write_zeros(&mut out, run.len()),
@@ -192,12 +192,12 @@ fn write_zeros(out: &mut Vec<u8>, len: usize) {
 }
 
 /// The runs of a sparse string: length and value.
-struct Runs<'a> {
+struct HllRuns<'a> {
     bytes: &'a [u8],
 }
 
-impl Iterator for Runs<'_> {
-    type Item = Result<(usize, u8), Broken>;
+impl Iterator for HllRuns<'_> {
+    type Item = Result<(usize, u8), BrokenHll>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (&first, rest) = self.bytes.split_first()?;
@@ -205,7 +205,7 @@ impl Iterator for Runs<'_> {
         Some(Ok(match first >> 6 {
             0 => (usize::from(first & 63) + 1, 0),
             1 => {
-                let Some((&low, rest)) = rest.split_first() else { return Some(Err(Broken::Corrupt)) };
+                let Some((&low, rest)) = rest.split_first() else { return Some(Err(BrokenHll::Corrupt)) };
                 self.bytes = rest;
                 ((usize::from(first & 63) << 8 | usize::from(low)) + 1, 0)
             }
@@ -215,9 +215,9 @@ impl Iterator for Runs<'_> {
 }
 
 /// A sparse string as PFDEBUG DECODE shows it: `Z:n` and `z:n` are runs of zeros, `v:value,n` of values.
-pub fn describe(bytes: &[u8]) -> Result<String, Broken> {
+pub fn describe(bytes: &[u8]) -> Result<String, BrokenHll> {
     let mut words = Vec::new();
-    for run in (Runs { bytes: bytes.get(HEAD..).ok_or(Broken::Foreign)? }) {
+    for run in (HllRuns { bytes: bytes.get(HEAD..).ok_or(BrokenHll::Foreign)? }) {
         words.push(match run? {
             (len, 0) if len <= 64 => format!("z:{len}"),
             (len, 0) => format!("Z:{len}"),
@@ -248,7 +248,7 @@ mod tests {
             }
         }
         registers[3] = 51;
-        assert_eq!(form(&write(&registers, 30_000)), Ok(Form::Dense));
+        assert_eq!(form(&write(&registers, 30_000)), Ok(HllForm::Dense));
     }
 
     #[test]
@@ -263,9 +263,9 @@ mod tests {
             &[],
             &[0u8, 0x80].map(|_| 0x7f).repeat(4096),
         ] {
-            assert_eq!(merge(&hostile(runs), &mut registers), Err(Broken::Corrupt), "{runs:?}");
+            assert_eq!(merge(&hostile(runs), &mut registers), Err(BrokenHll::Corrupt), "{runs:?}");
         }
-        assert_eq!(merge(b"HYLL", &mut registers), Err(Broken::Foreign));
-        assert_eq!(merge(b"HYLL\0aaaaaaaaaaaaaaaaa", &mut registers), Err(Broken::Foreign));
+        assert_eq!(merge(b"HYLL", &mut registers), Err(BrokenHll::Foreign));
+        assert_eq!(merge(b"HYLL\0aaaaaaaaaaaaaaaaa", &mut registers), Err(BrokenHll::Foreign));
     }
 }

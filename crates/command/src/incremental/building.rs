@@ -4,11 +4,11 @@
 //! implementations. If the key is not watched, the implementation decides which changes invalidate the result.
 
 use darter_store::{Key, Keyed, Object, Shard};
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
-use super::operation::{Found, NextSlice, Operation, ResultTo, Stage};
-use super::staged::{Form, StagedWrite};
+use super::operation::{FoundValue, NextSlice, Operation, OperationStage, ResultTo};
+use super::staged::{StagedForm, StagedWrite};
 use crate::{Ctx, Fault};
 
 /// Builds a draft or an answer.
@@ -36,11 +36,11 @@ pub trait Build: Send {
     fn bytes(&self) -> usize;
 
     /// Further results, for the body that runs again.
-    fn found(&mut self) -> Found;
+    fn found(&mut self) -> FoundValue;
 }
 
 /// The key of the source.
-pub struct Place {
+pub struct BuildingPlace {
     /// Its database.
     pub db: usize,
     /// Its name.
@@ -49,10 +49,10 @@ pub struct Place {
     pub hash: u64,
 }
 
-impl Place {
+impl BuildingPlace {
     /// The key `name` of the selected database.
-    pub fn new(ctx: &Ctx<'_>, name: &[u8]) -> Place {
-        Place { db: ctx.db, key: name.into(), hash: ctx.key(name).hash }
+    pub fn new(ctx: &Ctx<'_>, name: &[u8]) -> BuildingPlace {
+        BuildingPlace { db: ctx.db, key: name.into(), hash: ctx.key(name).hash }
     }
 
     /// The present value; expired members are not removed.
@@ -87,15 +87,20 @@ impl Operation for Building {
         Vec::new()
     }
 
-    fn step(&mut self, part: &mut Part, draft: Option<u32>) {
+    fn step(&mut self, part: &mut ShardPart, draft: Option<u32>) {
         match self.build.step(&mut part.shard, draft) {
             Ok(is_done) => self.is_done = is_done,
             Err(fault) => (self.is_done, self.fault) = (true, Some(fault)),
         }
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        if self.is_ready && self.build.finish() { Stage::Done } else { Stage::Reading }
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        if self.is_ready && self.build.finish() { OperationStage::Done } else { OperationStage::Reading }
     }
 
     fn fault(&self) -> Option<&Fault> {
@@ -107,7 +112,7 @@ impl Operation for Building {
         part.is_none_or(|part| self.build.is_stale(&mut part.shard))
     }
 
-    fn found(&mut self) -> Found {
+    fn found(&mut self) -> FoundValue {
         self.build.found()
     }
 
@@ -121,7 +126,7 @@ impl Ctx<'_> {
     /// it in [`Ctx::staged`].
     #[cold]
     pub fn build(&mut self, name: &[u8], object: Object, build: Box<dyn Build>) {
-        let staged = StagedWrite::new(self, name, Form::List, &[]).with_draft(self, object);
+        let staged = StagedWrite::new(self, name, StagedForm::List, &[]).with_draft(self, object);
         self.begin_building(staged, build);
     }
 
@@ -129,7 +134,7 @@ impl Ctx<'_> {
     /// changes. Then the body runs again, and finds it by [`Ctx::take_answer`].
     #[cold]
     pub fn build_answer(&mut self, name: &[u8], watched: &[&[u8]], build: Box<dyn Build>) {
-        let staged = StagedWrite::new(self, name, Form::List, watched);
+        let staged = StagedWrite::new(self, name, StagedForm::List, watched);
         self.begin_building(staged, build);
     }
 
@@ -137,7 +142,7 @@ impl Ctx<'_> {
     /// finds it in [`Ctx::staged`].
     #[cold]
     pub fn fill_later(&mut self, name: &[u8], object: Object, operation: Box<dyn Operation>) {
-        let staged = StagedWrite::new(self, name, Form::List, &[]).with_draft(self, object);
+        let staged = StagedWrite::new(self, name, StagedForm::List, &[]).with_draft(self, object);
         self.begin_incremental(&[], operation, false, Some(staged));
     }
 

@@ -9,8 +9,8 @@ use darter_store::Object;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
-use super::operation::{Operation, ResultTo, Stage};
-use super::staged::Form;
+use super::operation::{Operation, OperationStage, ResultTo};
+use super::staged::StagedForm;
 use super::write_told;
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
@@ -22,7 +22,7 @@ pub type ScoreOf = fn(Args<'_>, usize) -> Result<f64, Fault>;
 
 /// Positions of members among a command's words.
 #[derive(Clone, Copy, Debug)]
-pub struct Words {
+pub struct BulkWords {
     /// The first of these words.
     pub first: usize,
     /// Words of each; the last one is the member.
@@ -31,16 +31,16 @@ pub struct Words {
     pub score_of: Option<ScoreOf>,
 }
 
-impl Words {
+impl BulkWords {
     /// Every word from `first` on is a member; in a hash every second one is a value.
-    pub const fn plain(first: usize) -> Words {
-        Words { first, step: 1, score_of: None }
+    pub const fn plain(first: usize) -> BulkWords {
+        BulkWords { first, step: 1, score_of: None }
     }
 }
 
 /// Words that are being added to a collection.
 pub struct BulkAdd {
-    words: Words,
+    words: BulkWords,
     at: usize,
     fault: Option<Fault>,
 }
@@ -55,8 +55,13 @@ impl Operation for BulkAdd {
         true
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        Stage::Storing
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        OperationStage::Storing
     }
 
     fn store(&mut self, args: Args<'_>, members_max: usize, told: &mut Vec<u8>) -> bool {
@@ -120,16 +125,19 @@ impl Ctx<'_> {
     #[cold]
     pub fn add_many(
         &mut self,
-        (name, form): (&[u8], Form),
+        (name, form): (&[u8], StagedForm),
         args: Args<'_>,
-        words: Words,
+        words: BulkWords,
     ) -> Result<Filled, Fault> {
         let Some((old, stretch)) = self.fillable(name, form) else { return Ok(Filled::AtOnce) };
         if let Some(staged) = self.staged.take() {
             let updated = staged.updated;
             let len = staged.len(self);
             let added = len.saturating_sub(old);
-            if added + updated == 0 && matches!(form, Form::Set | Form::Zset) && !staged.has_failed() {
+            if added + updated == 0
+                && matches!(form, StagedForm::Set | StagedForm::Zset)
+                && !staged.has_failed()
+            {
                 staged.give_up(self);
             } else {
                 staged.put_back(self, name)?;
@@ -148,22 +156,22 @@ impl Ctx<'_> {
     }
 
     /// The length of a collection that may be copied for that, and its stretch; a missing one is empty.
-    pub(super) fn fillable(&mut self, name: &[u8], form: Form) -> Option<(u64, Stretch)> {
+    pub(super) fn fillable(&mut self, name: &[u8], form: StagedForm) -> Option<(u64, Stretch)> {
         let place = self.at(name);
         let ranks = |len, towards| Stretch::Ranks(0, len, towards);
         let (len, stretch, due_ms) = match (form, place.object()) {
             (_, None) if !place.exists() => (0, Stretch::All, None),
-            (Form::Set, Some((Object::Set(set), _))) => (set.len(), Stretch::All, set.next_expiry_ms()),
-            (Form::Hash, Some((Object::Hash(table), _))) => {
+            (StagedForm::Set, Some((Object::Set(set), _))) => (set.len(), Stretch::All, set.next_expiry_ms()),
+            (StagedForm::Hash, Some((Object::Hash(table), _))) => {
                 (table.len() as u64, Stretch::All, table.min_expiry_ms())
             }
-            (Form::List, Some((Object::List(list), _))) => {
+            (StagedForm::List, Some((Object::List(list), _))) => {
                 (list.len(), ranks(list.len(), Direction::Up), None)
             }
-            (Form::Stack, Some((Object::List(list), _))) => {
+            (StagedForm::Stack, Some((Object::List(list), _))) => {
                 (list.len(), ranks(list.len(), Direction::Down), None)
             }
-            (Form::Zset, Some((Object::Zset(zset), _))) => {
+            (StagedForm::Zset, Some((Object::Zset(zset), _))) => {
                 (zset.len(), ranks(zset.len(), Direction::Up), zset.next_expiry())
             }
             _ => return None,

@@ -8,16 +8,16 @@
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
-use super::members::Members;
-use super::operation::{NextSlice, Operation, ResultTo, Stage};
-use super::staged::Form;
+use super::members::MembersOperation;
+use super::operation::{NextSlice, Operation, OperationStage, ResultTo};
+use super::staged::StagedForm;
 use super::{told_members, write_told};
 use crate::slices::{self, LEN_MAX};
 use crate::{Ctx, Fault};
 
 /// The members to remove, by name.
 pub struct BulkRemove {
-    members: Members,
+    members: MembersOperation,
     // Words before this one are in the table.
     at: usize,
     is_ready: bool,
@@ -66,8 +66,13 @@ impl Operation for BulkRemove {
         stays
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        if self.is_ready { Stage::Done } else { Stage::Reading }
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        if self.is_ready { OperationStage::Done } else { OperationStage::Reading }
     }
 
     fn bytes(&self) -> usize {
@@ -83,7 +88,7 @@ impl Ctx<'_> {
     #[cold]
     pub fn remove_many(
         &mut self,
-        (name, form): (&[u8], Form),
+        (name, form): (&[u8], StagedForm),
         args: Args<'_>,
         event: Event,
         reply: &mut Reply<'_>,
@@ -94,8 +99,8 @@ impl Ctx<'_> {
             if !self.may_slice || old == 0 || !slices::is_better_rebuilt(old, named, LEN_MAX) {
                 return Ok(false);
             }
-            let members = Members::new(named, *self.shards_mut().router().hasher());
-            let in_pairs = form == Form::Hash;
+            let members = MembersOperation::new(named, *self.shards_mut().router().hasher());
+            let in_pairs = form == StagedForm::Hash;
             let bulk_remove = BulkRemove { members, at: FIRST, is_ready: false, in_pairs };
             return Ok(self.store_later((name, form), &[name], &[(name, stretch)], Box::new(bulk_remove)));
         };

@@ -9,8 +9,8 @@ use darter_wire::{Args, Reply};
 use hashbrown::HashTable;
 use hashbrown::hash_table::IntoIter;
 
-use super::members::{Member, Members};
-use super::operation::{Operation, ResultTo, Stage};
+use super::members::{MemberOf, MembersOperation};
+use super::operation::{Operation, OperationStage, ResultTo};
 use super::sorted::{Scored, Sorted};
 use super::{told_members, write_told};
 use crate::slices::LEN_MAX;
@@ -50,14 +50,14 @@ pub struct Combining {
     operation: SetOperation,
     scoring: Scoring,
     sources_len: u32,
-    members: Members,
+    members: MembersOperation,
     // Members of the result, as far as the collections were read.
     len: usize,
     sorted: Sorted,
     // The part that is sorted or answered next.
     part: usize,
     // The rest of the part that is being answered.
-    telling: IntoIter<Member>,
+    telling: IntoIter<MemberOf>,
 }
 
 /// A member that is not in the result.
@@ -100,7 +100,7 @@ impl Combining {
             operation,
             scoring,
             sources_len: sources_len as u32,
-            members: Members::new(len, hasher),
+            members: MembersOperation::new(len, hasher),
             len: 0,
             sorted: Sorted::new(false),
             part: 0,
@@ -216,17 +216,22 @@ impl Operation for Combining {
         Vec::new()
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        Stage::Arranging
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        OperationStage::Arranging
     }
 
-    fn arrange(&mut self, target: ResultTo, reply: &mut Reply<'_>) -> Stage {
+    fn arrange(&mut self, target: ResultTo, reply: &mut Reply<'_>) -> OperationStage {
         match (self.sort_part(), target) {
-            (false, _) => Stage::Arranging,
-            (true, ResultTo::Key) => Stage::Storing,
+            (false, _) => OperationStage::Arranging,
+            (true, ResultTo::Key) => OperationStage::Storing,
             (true, ResultTo::Reply) => {
                 self.head(reply);
-                Stage::Answering
+                OperationStage::Answering
             }
         }
     }

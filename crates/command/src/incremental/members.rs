@@ -53,7 +53,7 @@ impl Texts {
 
 /// A member, and its state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
+pub(super) struct MemberOf {
     /// Its text.
     pub text: TextAt,
     /// Number of collections that have it, or a mark of the caller's.
@@ -63,10 +63,10 @@ pub(super) struct Member {
 }
 
 /// Members by their texts, in parts by hash.
-pub(super) struct Members {
+pub(super) struct MembersOperation {
     /// The texts.
     pub texts: Texts,
-    parts: Vec<HashTable<Member>>,
+    parts: Vec<HashTable<MemberOf>>,
     len: usize,
     hasher: KeyHasher,
 }
@@ -75,33 +75,33 @@ pub(super) struct Members {
 const PART_LEN: u64 = 2048;
 const PARTS_MAX: u64 = 8192;
 
-impl Members {
+impl MembersOperation {
     /// A table for about `len` members.
-    pub fn new(len: u64, hasher: KeyHasher) -> Members {
+    pub fn new(len: u64, hasher: KeyHasher) -> MembersOperation {
         let parts = (len / PART_LEN).clamp(1, PARTS_MAX).next_power_of_two();
         let parts = (0..parts).map(|_| HashTable::new()).collect();
-        Members { texts: Texts::default(), parts, len: 0, hasher }
+        MembersOperation { texts: Texts::default(), parts, len: 0, hasher }
     }
 
     /// The member with this text, if it is there.
-    pub fn find(&mut self, text: &[u8]) -> Option<&mut Member> {
+    pub fn find(&mut self, text: &[u8]) -> Option<&mut MemberOf> {
         let hash = self.hasher.hash(text);
         let (texts, at) = (&self.texts, self.part_of(hash));
         self.parts[at].find_mut(hash, |member| texts.get(member.text) == text)
     }
 
     /// The member with this text, and whether it is new, with its state empty.
-    pub fn find_or_add(&mut self, text: &[u8]) -> (&mut Member, bool) {
+    pub fn find_or_add(&mut self, text: &[u8]) -> (&mut MemberOf, bool) {
         let hash = self.hasher.hash(text);
         let at = self.part_of(hash);
         let (texts, hasher) = (&mut self.texts, self.hasher);
-        let is_same = |member: &Member| texts.get(member.text) == text;
-        let rehash = |member: &Member| hasher.hash(texts.get(member.text));
+        let is_same = |member: &MemberOf| texts.get(member.text) == text;
+        let rehash = |member: &MemberOf| hasher.hash(texts.get(member.text));
         match self.parts[at].entry(hash, is_same, rehash) {
             Entry::Occupied(found) => (found.into_mut(), false),
             Entry::Vacant(place) => {
                 let none = TextAt { piece: 0, at: 0, len: 0 };
-                let member = place.insert(Member { text: none, seen: 0, score: 0.0 }).into_mut();
+                let member = place.insert(MemberOf { text: none, seen: 0, score: 0.0 }).into_mut();
                 member.text = texts.push(text);
                 self.len += 1;
                 (member, true)
@@ -115,13 +115,13 @@ impl Members {
     }
 
     /// Takes the members of a part.
-    pub fn take_part(&mut self, part: usize) -> HashTable<Member> {
+    pub fn take_part(&mut self, part: usize) -> HashTable<MemberOf> {
         self.parts.get_mut(part).map(std::mem::take).unwrap_or_default()
     }
 
     /// Bytes held, about.
     pub fn bytes(&self) -> usize {
-        self.texts.bytes() + self.len * 2 * size_of::<Member>()
+        self.texts.bytes() + self.len * 2 * size_of::<MemberOf>()
     }
 
     fn part_of(&self, hash: u64) -> usize {

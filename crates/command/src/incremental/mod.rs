@@ -29,27 +29,27 @@ use std::sync::Arc;
 
 use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_store::reads::Stretch;
 use darter_store::{Key, Shard};
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
 pub use building::Build;
 pub use combining::{Combining, Scoring, SetOperation, reading_order};
-pub use operation::{Copying, Found, Operation};
+pub use operation::{Copying, FoundValue, Operation};
 pub use sorting::{ScoreOf, Sorting};
-pub use staged::{Form, Staged};
+pub use staged::{Staged, StagedForm};
 
-use crate::slices::Rest;
+use crate::slices::SlicesRest;
 use crate::{Ctx, Fault};
-use operation::{NextSlice, ResultTo, Stage};
+use operation::{NextSlice, OperationStage, ResultTo};
 use staged::StagedWrite;
 
 /// An answer that is being gathered.
 pub struct Incremental {
     // Unfinished reads, in processing order.
-    reads: VecDeque<Read>,
+    reads: VecDeque<ReadOperation>,
     // The members of the last slice, processed before the next one; or the members to store next, from `told_at` on.
     told: Vec<u8>,
     told_at: usize,
@@ -57,13 +57,13 @@ pub struct Incremental {
     told_nth: u32,
     operation: Box<dyn Operation>,
     resp3: bool,
-    stage: Stage,
+    stage: OperationStage,
     staged: Option<Box<StagedWrite>>,
 }
 
 /// A read under way.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct ReadOperation {
     shard: u16,
     number: u32,
     // The collection's number, in reading order.
@@ -119,7 +119,7 @@ impl Incremental {
     }
 
     /// Runs the next slice, with its shard held.
-    pub fn step(&mut self, part: &mut Part) {
+    pub fn step(&mut self, part: &mut ShardPart) {
         let draft_shard = self.draft_shard();
         let shard = &mut part.shard;
         if self.has_told()
@@ -164,12 +164,12 @@ impl Incremental {
             self.told = stays;
         }
         self.told_at = 0;
-        if self.stage == Stage::Storing
+        if self.stage == OperationStage::Storing
             && let Some(staged) = &self.staged
             && self.operation.store(args, staged.form().batch_len(), &mut self.told)
             && self.told.is_empty()
         {
-            self.stage = Stage::Done;
+            self.stage = OperationStage::Done;
         }
     }
 
@@ -179,22 +179,22 @@ impl Incremental {
         let mut reply = Reply::new(out, self.resp3);
         let target = if self.staged.is_some() { ResultTo::Key } else { ResultTo::Reply };
         self.stage = match self.stage {
-            Stage::Reading => self.operation.end_reading(target, &mut reply, bytes_max),
-            Stage::Arranging => self.operation.arrange(target, &mut reply),
-            Stage::Answering => match self.operation.answer(&mut reply, bytes_max) {
-                true => Stage::Done,
-                false => Stage::Answering,
+            OperationStage::Reading => self.operation.end_reading(target, &mut reply, bytes_max),
+            OperationStage::Arranging => self.operation.arrange(target, &mut reply),
+            OperationStage::Answering => match self.operation.answer(&mut reply, bytes_max) {
+                true => OperationStage::Done,
+                false => OperationStage::Answering,
             },
             // `take_in` prepares the members to be stored.
-            stage @ (Stage::Storing | Stage::Done) => stage,
+            stage @ (OperationStage::Storing | OperationStage::Done) => stage,
         };
-        self.stage == Stage::Done && target == ResultTo::Reply
+        self.stage == OperationStage::Done && target == ResultTo::Reply
     }
 
     /// Returns true if a result to be stored is ready for the last step: it is complete, or useless because a source
     /// has changed.
     pub fn is_to_end(&self) -> bool {
-        let is_complete = self.stage == Stage::Done && self.told_at >= self.told.len();
+        let is_complete = self.stage == OperationStage::Done && self.told_at >= self.told.len();
         self.staged.as_ref().is_some_and(|staged| is_complete || staged.is_stale())
     }
 
@@ -209,7 +209,7 @@ impl Incremental {
     /// Ends a stored result, with the shards of its command held. Returns the result for the context of the command's
     /// body, unless a source has changed.
     pub fn end(&mut self, ctx: &mut Ctx<'_>) -> Option<Staged> {
-        for Read { shard, number, .. } in self.reads.drain(..) {
+        for ReadOperation { shard, number, .. } in self.reads.drain(..) {
             if let Some(part) = ctx.part(shard) {
                 part.shard.end_read(number);
             }
@@ -258,7 +258,7 @@ impl Ctx<'_> {
     #[cold]
     pub fn store_later(
         &mut self,
-        (dest, form): (&[u8], Form),
+        (dest, form): (&[u8], StagedForm),
         names: &[&[u8]],
         sources: &[(&[u8], Stretch)],
         operation: Box<dyn Operation>,
@@ -309,28 +309,28 @@ impl Ctx<'_> {
         &mut self,
         names: impl Iterator<Item = &'n [u8]>,
         begin: BeginRead<'_>,
-    ) -> Option<VecDeque<Read>> {
+    ) -> Option<VecDeque<ReadOperation>> {
         let mut reads = VecDeque::new();
         for (nth, name) in names.enumerate() {
             let (key, db) = (self.key(name), self.db);
             let shard = self.shards_mut().router().shard_of(key.hash);
             let part = self.shards_mut().part_mut(key);
             let Some(number) = begin(nth, &mut part.shard, db, key) else {
-                for Read { shard, number, .. } in reads {
+                for ReadOperation { shard, number, .. } in reads {
                     if let Some(part) = self.part(shard) {
                         part.shard.end_read(number);
                     }
                 }
                 return None;
             };
-            reads.push_back(Read { shard, number, nth: nth as u32 });
+            reads.push_back(ReadOperation { shard, number, nth: nth as u32 });
         }
         Some(reads)
     }
 
     fn leave_incremental(
         &mut self,
-        reads: VecDeque<Read>,
+        reads: VecDeque<ReadOperation>,
         (operation, resp3): (Box<dyn Operation>, bool),
         staged: Option<StagedWrite>,
     ) {
@@ -341,10 +341,10 @@ impl Ctx<'_> {
             told_nth: 0,
             operation,
             resp3,
-            stage: Stage::Reading,
+            stage: OperationStage::Reading,
             staged: staged.map(Box::new),
         };
-        self.rest = Some(Rest::Incremental(Box::new(incremental)));
+        self.rest = Some(SlicesRest::Incremental(Box::new(incremental)));
     }
 }
 
@@ -354,13 +354,13 @@ type BeginRead<'b> = &'b mut dyn FnMut(usize, &mut Shard, usize, Key<'_>) -> Opt
 /// Encodes members for [`told_members`].
 pub(crate) fn tell() -> Tell {
     Arc::new(|seen, out| match seen {
-        Seen::Item(item) => write_item(out, item, 1.0),
-        Seen::Scored(member, score) => write_item(out, member, score),
-        Seen::Field(field, value) => {
+        SeenLeaf::Item(item) => write_item(out, item, 1.0),
+        SeenLeaf::Scored(member, score) => write_item(out, member, score),
+        SeenLeaf::Field(field, value) => {
             write_item(out, field, 0.0);
             write_item(out, value, 0.0);
         }
-        Seen::Logged(_) => debug_assert!(false, "streams are not gathered"),
+        SeenLeaf::Logged(_) => debug_assert!(false, "streams are not gathered"),
     })
 }
 

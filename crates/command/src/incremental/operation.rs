@@ -5,7 +5,7 @@
 //! operation.
 
 use darter_pack::tree::window::Tell;
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
 use super::{TOLD_BYTES, tell};
@@ -13,7 +13,7 @@ use crate::{Ctx, Fault};
 
 /// The results of an operation, for a body that runs again.
 #[derive(Default, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FoundValue {
     /// Ranks, places or sums, depending on the command.
     pub numbers: Vec<u64>,
     /// A string.
@@ -42,7 +42,7 @@ pub enum ResultTo {
 
 /// The progress of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum OperationStage {
     /// Collections are read.
     Reading,
     /// The members are brought into order.
@@ -73,7 +73,7 @@ pub trait Operation: Send {
     }
 
     /// A slice that [`Operation::next`] has asked for; `draft` is the number of the draft in this shard.
-    fn step(&mut self, _part: &mut Part, _draft: Option<u32>) {}
+    fn step(&mut self, _part: &mut ShardPart, _draft: Option<u32>) {}
 
     /// Processes the members read from collection `nth`, with no shard held. Returns the members for the result. Also
     /// called before each slice of the operation's own, with `told` empty.
@@ -89,19 +89,19 @@ pub trait Operation: Send {
         false
     }
 
-    /// Works without a shard after all known members are read. Returns the next stage; [`Stage::Reading`] calls
+    /// Works without a shard after all known members are read. Returns the next stage; [`OperationStage::Reading`] calls
     /// [`Operation::next`] again.
-    fn end_reading(&mut self, target: ResultTo, reply: &mut Reply<'_>, bytes_max: usize) -> Stage {
+    fn end_reading(&mut self, target: ResultTo, reply: &mut Reply<'_>, bytes_max: usize) -> OperationStage {
         if target == ResultTo::Key {
-            return Stage::Storing;
+            return OperationStage::Storing;
         }
         let is_complete = self.answer(reply, bytes_max);
-        if is_complete { Stage::Done } else { Stage::Answering }
+        if is_complete { OperationStage::Done } else { OperationStage::Answering }
     }
 
     /// Sorts a part of the members; writes the head of the answer after the last part.
-    fn arrange(&mut self, _target: ResultTo, _reply: &mut Reply<'_>) -> Stage {
-        Stage::Done
+    fn arrange(&mut self, _target: ResultTo, _reply: &mut Reply<'_>) -> OperationStage {
+        OperationStage::Done
     }
 
     /// Writes the answer until `reply` has `bytes_max` bytes or a few more. Returns whether it is complete.
@@ -120,8 +120,8 @@ pub trait Operation: Send {
     }
 
     /// The results, for the body that runs again.
-    fn found(&mut self) -> Found {
-        Found::default()
+    fn found(&mut self) -> FoundValue {
+        FoundValue::default()
     }
 
     /// Returns true if the result is useless although no watched key has changed. All shards of the command are held.
@@ -145,8 +145,13 @@ impl Operation for Copying {
         true
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        Stage::Done
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        OperationStage::Done
     }
 
     fn bytes(&self) -> usize {

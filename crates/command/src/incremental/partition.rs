@@ -7,7 +7,7 @@ use darter_base::rng::Rng;
 use darter_wire::value::{self, DecodeLimits, Value};
 use darter_wire::{Args, Reply};
 
-use super::operation::{Found, Operation, ResultTo, Stage};
+use super::operation::{FoundValue, Operation, OperationStage, ResultTo};
 use super::{told_members, write_told};
 
 /// The members chosen so far.
@@ -46,13 +46,18 @@ impl Operation for Partition {
         stays
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        Stage::Done
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        OperationStage::Done
     }
 
     /// The whole reply.
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.reply), ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {

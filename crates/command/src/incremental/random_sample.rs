@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::tree::Direction;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_store::{Arena, Object, Shard, Type};
 use darter_wire::{Args, Reply};
 
 use super::TOLD_BYTES;
-use super::building::{Build, Place};
-use super::members::{Members, TextAt, Texts};
-use super::operation::{Found, Operation};
+use super::building::{Build, BuildingPlace};
+use super::members::{MembersOperation, TextAt, Texts};
+use super::operation::{FoundValue, Operation};
 use super::pieces::Pieces;
 use crate::member_scan::check_count;
 use crate::slices::{self, LEN_MAX};
@@ -93,7 +93,7 @@ impl Ctx<'_> {
             self.answer_later(&[(name, whole.stretch)], Box::new(sample), resp3)
         } else if whole.due_ms.is_none() {
             let hasher = *self.shards_mut().router().hasher();
-            let picking = Picking::new(Place::new(self, name), draws, rng, hasher);
+            let picking = Picking::new(BuildingPlace::new(self, name), draws, rng, hasher);
             self.build_answer(name, &[name], Box::new(picking));
             true
         } else {
@@ -127,7 +127,7 @@ impl RandomSample {
     }
 
     /// Keeps a member of a short collection.
-    fn keep(&mut self, seen: Seen<'_>) {
+    fn keep(&mut self, seen: SeenLeaf<'_>) {
         let mut told = Vec::new();
         (self.draws.tell)(seen, &mut told);
         self.drawn.push(self.texts.push(&told));
@@ -155,11 +155,11 @@ impl Operation for RandomSample {
         let tell = self.draws.tell.clone();
         let (count, len, rng) = (self.draws.count, self.len, Rng::new(self.rng.clone().next_u64()));
         let tally = Mutex::new(if self.keeps_all() {
-            Tally::All
+            SampleTally::All
         } else if self.draws.is_distinct {
-            Tally::Distinct(count, len, rng)
+            SampleTally::Distinct(count, len, rng)
         } else {
-            Tally::Even(Even::new(count, len, rng))
+            SampleTally::Even(Even::new(count, len, rng))
         });
         Arc::new(move |seen, out| {
             let times = tally.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -215,7 +215,7 @@ impl Operation for RandomSample {
 }
 
 /// Number of draws of each of the members that come.
-enum Tally {
+enum SampleTally {
     /// Once: the draws are made later.
     All,
     /// Once or not at all: this many of the members that are left.
@@ -224,18 +224,18 @@ enum Tally {
     Even(Even),
 }
 
-impl Tally {
+impl SampleTally {
     /// Number of draws of the next member.
     fn next(&mut self) -> u64 {
         match self {
-            Tally::All => 1,
-            Tally::Distinct(wanted, left, rng) => {
+            SampleTally::All => 1,
+            SampleTally::Distinct(wanted, left, rng) => {
                 let is_drawn = rng.below(*left) < *wanted;
                 *left = left.saturating_sub(1);
                 *wanted -= u64::from(is_drawn);
                 is_drawn.into()
             }
-            Tally::Even(even) => even.next(),
+            SampleTally::Even(even) => even.next(),
         }
     }
 }
@@ -279,19 +279,19 @@ impl Even {
 
 /// Draws from the present collection.
 struct Picking {
-    place: Place,
+    place: BuildingPlace,
     draws: Draws,
     left: u64,
     rng: Rng,
     // The members drawn so far, if none may be drawn twice.
-    seen: Option<Members>,
+    seen: Option<MembersOperation>,
     pieces: Pieces,
 }
 
 impl Picking {
-    fn new(place: Place, draws: Draws, rng: Rng, hasher: KeyHasher) -> Picking {
+    fn new(place: BuildingPlace, draws: Draws, rng: Rng, hasher: KeyHasher) -> Picking {
         let left = draws.count;
-        let seen = draws.is_distinct.then(|| Members::new(left, hasher));
+        let seen = draws.is_distinct.then(|| MembersOperation::new(left, hasher));
         Picking { place, draws, left, rng, seen, pieces: Pieces::default() }
     }
 }
@@ -332,24 +332,25 @@ impl Build for Picking {
     }
 
     fn bytes(&self) -> usize {
-        let seen = self.seen.as_ref().map_or(0, Members::bytes);
+        let seen = self.seen.as_ref().map_or(0, MembersOperation::bytes);
         self.pieces.bytes() + self.draws.head.capacity() + seen
     }
 
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.draws.head), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.draws.head), ..FoundValue::default() }
     }
 }
 
 /// Shows every member of a short collection without expired members.
-fn see_all(object: &Object, arena: &Arena, see: &mut dyn FnMut(Seen<'_>)) {
+fn see_all(object: &Object, arena: &Arena, see: &mut dyn FnMut(SeenLeaf<'_>)) {
     match object {
-        Object::Set(set) => set.iter(arena, 0).for_each(|member| see(Seen::Item(member))),
+        Object::Set(set) => set.iter(arena, 0).for_each(|member| see(SeenLeaf::Item(member))),
         Object::Hash(table) => {
-            table.iter(arena).for_each(|entry| see(Seen::Field(entry.key(), entry.value())));
+            table.iter(arena).for_each(|entry| see(SeenLeaf::Field(entry.key(), entry.value())));
         }
         Object::Zset(zset) => {
-            zset.iter(arena, 0, Direction::Up).for_each(|(member, score)| see(Seen::Scored(member, score)));
+            zset.iter(arena, 0, Direction::Up)
+                .for_each(|(member, score)| see(SeenLeaf::Scored(member, score)));
         }
         Object::List(_) | Object::Stream(_) | Object::Module(_) => {
             debug_assert!(false, "these types have no random samples")
@@ -358,18 +359,18 @@ fn see_all(object: &Object, arena: &Arena, see: &mut dyn FnMut(Seen<'_>)) {
 }
 
 /// Shows a member at random, each as likely as any other.
-fn see_one(object: &Object, arena: &Arena, rng: &mut Rng, see: &mut dyn FnMut(Seen<'_>)) {
+fn see_one(object: &Object, arena: &Arena, rng: &mut Rng, see: &mut dyn FnMut(SeenLeaf<'_>)) {
     match object {
         Object::Set(set) => {
-            set.random(arena, rng.next_u64()).into_iter().for_each(|member| see(Seen::Item(member)))
+            set.random(arena, rng.next_u64()).into_iter().for_each(|member| see(SeenLeaf::Item(member)))
         }
         Object::Hash(table) => {
             let entry = table.random(arena, rng.next_u64());
-            entry.into_iter().for_each(|entry| see(Seen::Field(entry.key(), entry.value())));
+            entry.into_iter().for_each(|entry| see(SeenLeaf::Field(entry.key(), entry.value())));
         }
         Object::Zset(zset) => {
             let member = zset.nth(arena, rng.below(zset.len()));
-            member.into_iter().for_each(|(member, score)| see(Seen::Scored(member, score)));
+            member.into_iter().for_each(|(member, score)| see(SeenLeaf::Scored(member, score)));
         }
         Object::List(_) | Object::Stream(_) | Object::Module(_) => {
             debug_assert!(false, "these types have no random samples")

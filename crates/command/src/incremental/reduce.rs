@@ -5,10 +5,10 @@
 //! held.
 
 use darter_store::Key;
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
-use super::operation::{Found, NextSlice, Operation, ResultTo, Stage};
+use super::operation::{FoundValue, NextSlice, Operation, OperationStage, ResultTo};
 use crate::Ctx;
 
 /// Bytes of a string that are walked with its shard held: some 10 microseconds.
@@ -23,7 +23,7 @@ pub trait Fold: Send {
     fn take(&mut self, nth: usize, from: usize, bytes: &[u8]) -> bool;
 
     /// The result.
-    fn found(&mut self) -> Found;
+    fn found(&mut self) -> FoundValue;
 
     /// Bytes held.
     fn bytes(&self) -> usize;
@@ -71,12 +71,17 @@ impl Operation for Reduction {
         Vec::new()
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        Stage::Done
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        OperationStage::Done
     }
 
     /// Takes the next piece, with its shard held.
-    fn step(&mut self, part: &mut Part, _draft: Option<u32>) {
+    fn step(&mut self, part: &mut ShardPart, _draft: Option<u32>) {
         let Some((_, hash, name)) = self.keys.get(self.nth).filter(|_| !self.is_done) else { return };
         // A string removed or expired meanwhile makes the result useless; that is checked later.
         let record = part.shard.peek(self.db, Key { bytes: name, hash: *hash }, 0);
@@ -95,7 +100,7 @@ impl Operation for Reduction {
         self.fold.bytes()
     }
 
-    fn found(&mut self) -> Found {
+    fn found(&mut self) -> FoundValue {
         self.fold.found()
     }
 }

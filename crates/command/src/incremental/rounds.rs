@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use darter_store::change::Listeners;
 use darter_txn::watch::{Lot, WatchFlag};
-use darter_txn::{Part, Router};
+use darter_txn::{Router, ShardPart};
 
 /// Keys to be visited shard by shard.
 pub(super) struct Rounds {
@@ -72,7 +72,7 @@ impl Rounds {
     }
 
     /// Begins or continues a visit: its keys are watched from its first slice on.
-    pub fn visit(&self, part: &mut Part) {
+    pub fn visit(&self, part: &mut ShardPart) {
         if self.nth == 0 {
             part.watches.add_lot(&self.lot);
             part.shard.changes.listen(Listeners::WATCH, true);

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use darter_store::reads::Stretch;
 use darter_store::{Key, Keyed};
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_txn::watch::WatchFlag;
 use darter_wire::{Args, Reply};
 
@@ -20,12 +20,12 @@ use super::pointer::Pointer;
 use super::rounds::{KEYS_AT_ONCE, Rounds};
 use super::sorted::{InOrder, Sorted};
 use super::sorting::ScoreOf;
-use super::survey::{At, KEYS_PER_SLICE};
-use super::{Form, Found, StagedWrite, told_members, write_told};
+use super::survey::{KEYS_PER_SLICE, SurveyAt};
+use super::{FoundValue, StagedForm, StagedWrite, told_members, write_told};
 use crate::{Ctx, Fault};
 
 /// The options of SORT.
-pub struct Asked {
+pub struct SortKeyRequest {
     /// The pattern to sort by; `None` leaves the elements unsorted.
     pub by: Option<Pointer>,
     /// The patterns answered for each element; empty for the element itself.
@@ -42,13 +42,13 @@ pub struct Asked {
 
 /// Elements on their way.
 pub struct SortLookup {
-    asked: Asked,
-    at: At,
+    asked: SortKeyRequest,
+    at: SurveyAt,
     flag: WatchFlag,
     texts: Texts,
     // All elements; after sorting, only the wanted ones, in order.
     elements: Vec<TextAt>,
-    stage: Stage,
+    stage: SortStage,
     // The keys read at this stage, and the value for each number.
     rounds: Rounds,
     found: Vec<Option<TextAt>>,
@@ -63,7 +63,7 @@ pub struct SortLookup {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum SortStage {
     /// Elements come in.
     Reading,
     /// Keys of weights are read.
@@ -83,12 +83,12 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 struct Weighed {
     element: TextAt,
-    weight: Weight,
+    weight: LookupWeight,
     nth: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Weight {
+enum LookupWeight {
     Score(f64),
     Text(Option<TextAt>),
 }
@@ -97,12 +97,13 @@ impl InOrder for Weighed {
     fn order(&self, other: &Weighed, texts: &Texts, is_descending: bool) -> Ordering {
         let text = |at: TextAt| texts.get(at);
         let order = match (self.weight, other.weight) {
-            (Weight::Score(a), Weight::Score(b)) => {
+            (LookupWeight::Score(a), LookupWeight::Score(b)) => {
                 a.total_cmp(&b).then_with(|| text(self.element).cmp(text(other.element)))
             }
-            (Weight::Text(a), Weight::Text(b)) => a.map(text).cmp(&b.map(text)),
+            (LookupWeight::Text(a), LookupWeight::Text(b)) => a.map(text).cmp(&b.map(text)),
             // All are weighed alike.
-            (Weight::Score(_), Weight::Text(_)) | (Weight::Text(_), Weight::Score(_)) => Ordering::Equal,
+            (LookupWeight::Score(_), LookupWeight::Text(_))
+            | (LookupWeight::Text(_), LookupWeight::Score(_)) => Ordering::Equal,
         };
         let order = if is_descending { order.reverse() } else { order };
         order.then(self.nth.cmp(&other.nth))
@@ -124,15 +125,15 @@ impl SortLookup {
     /// Continues the work that needs no shard. Returns true if the wanted elements and their answers are complete.
     fn work(&mut self) -> bool {
         match self.stage {
-            Stage::Reading => self.begin(),
-            Stage::Looking | Stage::Getting if !self.rounds.is_full() => self.take_in_keys(),
-            Stage::Looking => self.begin_weighing(),
-            Stage::Weighing => self.weigh(),
-            Stage::Choosing => self.choose(),
-            Stage::Getting => (self.stage, self.done) = (Stage::Telling, 0),
-            Stage::Telling | Stage::Done => {}
+            SortStage::Reading => self.begin(),
+            SortStage::Looking | SortStage::Getting if !self.rounds.is_full() => self.take_in_keys(),
+            SortStage::Looking => self.begin_weighing(),
+            SortStage::Weighing => self.weigh(),
+            SortStage::Choosing => self.choose(),
+            SortStage::Getting => (self.stage, self.done) = (SortStage::Telling, 0),
+            SortStage::Telling | SortStage::Done => {}
         }
-        matches!(self.stage, Stage::Telling | Stage::Done)
+        matches!(self.stage, SortStage::Telling | SortStage::Done)
     }
 
     /// All elements are in.
@@ -148,11 +149,11 @@ impl SortLookup {
                 self.begin_getting();
             }
             Some(Pointer::Itself) => self.begin_weighing(),
-            Some(_) => self.begin_rounds(Stage::Looking, self.elements.len()),
+            Some(_) => self.begin_rounds(SortStage::Looking, self.elements.len()),
         }
     }
 
-    fn begin_rounds(&mut self, stage: Stage, len: usize) {
+    fn begin_rounds(&mut self, stage: SortStage, len: usize) {
         let rounds = Rounds::new(self.at.db, self.at.router.clone(), len, &self.flag);
         self.past.push(std::mem::replace(&mut self.rounds, rounds));
         self.found = vec![None; len];
@@ -162,7 +163,7 @@ impl SortLookup {
     /// The pattern and the element of a number.
     fn asked_at(&self, nth: usize) -> (Option<&Pointer>, &[u8]) {
         let (pointer, at) = match self.stage {
-            Stage::Looking => (self.asked.by.as_ref(), nth),
+            SortStage::Looking => (self.asked.by.as_ref(), nth),
             _ => {
                 let len = self.asked.gets.len().max(1);
                 (self.asked.gets.get(nth % len), nth / len)
@@ -181,7 +182,7 @@ impl SortLookup {
     }
 
     fn begin_weighing(&mut self) {
-        (self.stage, self.done) = (Stage::Weighing, 0);
+        (self.stage, self.done) = (SortStage::Weighing, 0);
     }
 
     fn weigh(&mut self) {
@@ -192,21 +193,21 @@ impl SortLookup {
                 self.sorted.seal(&self.texts);
                 self.done = 0;
                 self.elements = Vec::new();
-                self.stage = Stage::Choosing;
+                self.stage = SortStage::Choosing;
                 return;
             };
             let text = if is_itself { Some(element) } else { self.found.get(nth).copied().flatten() };
             let weight = match (self.asked.score_of, text) {
-                (None, text) => Ok(Weight::Text(text)),
-                (Some(_), None) => Ok(Weight::Score(0.0)),
-                (Some(score_of), Some(text)) => score_of(self.texts.get(text)).map(Weight::Score),
+                (None, text) => Ok(LookupWeight::Text(text)),
+                (Some(_), None) => Ok(LookupWeight::Score(0.0)),
+                (Some(score_of), Some(text)) => score_of(self.texts.get(text)).map(LookupWeight::Score),
             };
             match weight {
                 Ok(weight) => self.sorted.push(&self.texts, Weighed { element, weight, nth: nth as u32 }),
                 Err(fault) => {
                     self.fault = Some(fault);
                     (self.elements, self.found) = (Vec::new(), Vec::new());
-                    self.stage = Stage::Done;
+                    self.stage = SortStage::Done;
                     return;
                 }
             }
@@ -234,7 +235,7 @@ impl SortLookup {
     }
 
     fn begin_getting(&mut self) {
-        self.begin_rounds(Stage::Getting, self.elements.len() * self.asked.gets.len());
+        self.begin_rounds(SortStage::Getting, self.elements.len() * self.asked.gets.len());
     }
 
     /// Passes up to `answers_max` answers to `give`, element by element; returns true if those were the last.
@@ -271,8 +272,10 @@ impl SortLookup {
 impl Operation for SortLookup {
     fn next(&self, _draft_shard: Option<u16>) -> NextSlice {
         match self.stage {
-            Stage::Reading => NextSlice::Read,
-            Stage::Looking | Stage::Getting => self.rounds.shard().map_or(NextSlice::Work, NextSlice::Step),
+            SortStage::Reading => NextSlice::Read,
+            SortStage::Looking | SortStage::Getting => {
+                self.rounds.shard().map_or(NextSlice::Work, NextSlice::Step)
+            }
             _ => NextSlice::Work,
         }
     }
@@ -283,7 +286,7 @@ impl Operation for SortLookup {
     }
 
     /// Reads some keys, with their shard held.
-    fn step(&mut self, part: &mut Part, _draft: Option<u32>) {
+    fn step(&mut self, part: &mut ShardPart, _draft: Option<u32>) {
         self.rounds.visit(part);
         part.shard.pause_uses(self.at.pauses_uses);
         let bytes_max = self.texts.bytes() + FOUND_BYTES;
@@ -317,11 +320,11 @@ impl Operation for SortLookup {
         _target: ResultTo,
         _reply: &mut Reply<'_>,
         _bytes_max: usize,
-    ) -> operation::Stage {
+    ) -> operation::OperationStage {
         match self.work() {
-            true if self.asked.is_stored => operation::Stage::Storing,
-            true => operation::Stage::Answering,
-            false => operation::Stage::Reading,
+            true if self.asked.is_stored => operation::OperationStage::Storing,
+            true => operation::OperationStage::Answering,
+            false => operation::OperationStage::Reading,
         }
     }
 
@@ -345,8 +348,8 @@ impl Operation for SortLookup {
     }
 
     /// The whole reply.
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.reply), ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {
@@ -364,12 +367,12 @@ impl Ctx<'_> {
     pub fn sort_by_lookup(
         &mut self,
         (name, stretch): (&[u8], Stretch),
-        asked: Asked,
+        asked: SortKeyRequest,
         dest: Option<&[u8]>,
         resp3: bool,
     ) -> bool {
-        let at = At::new(self, name, resp3);
-        let staged = StagedWrite::new(self, dest.unwrap_or(name), Form::List, &[name]);
+        let at = SurveyAt::new(self, name, resp3);
+        let staged = StagedWrite::new(self, dest.unwrap_or(name), StagedForm::List, &[name]);
         let flag = staged.flag().clone();
         let rounds = Rounds::new(at.db, at.router.clone(), 0, &flag);
         let sorted = Sorted::new(asked.is_descending);
@@ -379,7 +382,7 @@ impl Ctx<'_> {
             flag,
             texts: Texts::default(),
             elements: Vec::new(),
-            stage: Stage::Reading,
+            stage: SortStage::Reading,
             rounds,
             found: Vec::new(),
             past: Vec::new(),

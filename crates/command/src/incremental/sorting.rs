@@ -5,7 +5,7 @@
 use darter_wire::{Args, Reply};
 
 use super::members::Texts;
-use super::operation::{Operation, ResultTo, Stage};
+use super::operation::{Operation, OperationStage, ResultTo};
 use super::sorted::{Scored, Sorted};
 use super::{told_members, write_told};
 use crate::Fault;
@@ -99,19 +99,24 @@ impl Operation for Sorting {
         self.fault.is_some()
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        Stage::Arranging
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        OperationStage::Arranging
     }
 
-    fn arrange(&mut self, target: ResultTo, reply: &mut Reply<'_>) -> Stage {
+    fn arrange(&mut self, target: ResultTo, reply: &mut Reply<'_>) -> OperationStage {
         match target {
-            ResultTo::Key if self.fault.is_some() => Stage::Done,
+            ResultTo::Key if self.fault.is_some() => OperationStage::Done,
             ResultTo::Key => {
                 self.seal();
-                Stage::Storing
+                OperationStage::Storing
             }
-            ResultTo::Reply if self.head(reply) => Stage::Answering,
-            ResultTo::Reply => Stage::Done,
+            ResultTo::Reply if self.head(reply) => OperationStage::Answering,
+            ResultTo::Reply => OperationStage::Done,
         }
     }
 

@@ -6,21 +6,21 @@
 //! in its context.
 
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry as MemberExpiry, Kind, Table};
-use darter_pack::tree::list::End;
+use darter_pack::table::{FieldExpiry as MemberExpiry, PackKind, Table};
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, List, Zset};
 use darter_store::change::Listeners;
 use darter_store::draft::Draft;
-use darter_store::{Collection, Event, Expiry, Keyed, Object, SetValue, Shard, View};
+use darter_store::{Collection, Event, Expiry, KeyView, Keyed, Object, SetValue, Shard};
 use darter_txn::watch::WatchFlag;
 
-use super::{Found, Told, told_members};
+use super::{FoundValue, Told, told_members};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Env, Fault};
 
 /// The form in which a result is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum StagedForm {
     /// A set; scores are left out.
     Set,
     /// A sorted set.
@@ -33,29 +33,29 @@ pub enum Form {
     Hash,
 }
 
-impl Form {
+impl StagedForm {
     /// Members that are added in some 20 microseconds.
     pub(super) fn batch_len(self) -> usize {
         match self {
-            Form::Set | Form::Hash => 64,
-            Form::Zset => 20,
-            Form::List | Form::Stack => 256,
+            StagedForm::Set | StagedForm::Hash => 64,
+            StagedForm::Zset => 20,
+            StagedForm::List | StagedForm::Stack => 256,
         }
     }
 
     fn empty(self) -> Object {
         match self {
-            Form::Set => SetValue::new().wrap(),
-            Form::Zset => Zset::new().wrap(),
-            Form::List | Form::Stack => List::new().wrap(),
-            Form::Hash => Table::new(Kind::KeysAndValues).wrap(),
+            StagedForm::Set => SetValue::new().wrap(),
+            StagedForm::Zset => Zset::new().wrap(),
+            StagedForm::List | StagedForm::Stack => List::new().wrap(),
+            StagedForm::Hash => Table::new(PackKind::KeysAndValues).wrap(),
         }
     }
 }
 
 /// The result so far, and its sources.
 pub struct StagedWrite {
-    form: Form,
+    form: StagedForm,
     /// The shard of the destination.
     pub(super) shard: u16,
     // The number of its draft there, once there is one.
@@ -72,7 +72,7 @@ pub struct StagedWrite {
 
 impl StagedWrite {
     /// A result for the key `dest` from the keys `names`, whose shards are held.
-    pub(super) fn new(ctx: &mut Ctx<'_>, dest: &[u8], form: Form, names: &[&[u8]]) -> StagedWrite {
+    pub(super) fn new(ctx: &mut Ctx<'_>, dest: &[u8], form: StagedForm, names: &[&[u8]]) -> StagedWrite {
         let dest = ctx.key(dest);
         let shard = ctx.shards_mut().router().shard_of(dest.hash);
         let flag = WatchFlag::default();
@@ -104,7 +104,7 @@ impl StagedWrite {
         &self.flag
     }
 
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> StagedForm {
         self.form
     }
 
@@ -121,7 +121,7 @@ impl StagedWrite {
         let mut members = told_members(told.get(at..).unwrap_or_default());
         for _ in 0..form.batch_len() {
             let Some(member) = members.next() else { break };
-            let value = if form == Form::Hash { members.next() } else { None };
+            let value = if form == StagedForm::Hash { members.next() } else { None };
             match insert(&mut draft, form, &member, value.as_ref()) {
                 Ok(is_updated) => self.updated += u64::from(is_updated),
                 Err(_) => self.is_full = true,
@@ -148,7 +148,7 @@ impl StagedWrite {
             part.shard.changes.listen(Listeners::WATCH, !part.watches.is_empty());
         }
         let fault = if self.is_full { Some(Fault::OutOfMemory) } else { fault };
-        let kept = Staged { draft: self.draft(), fault, updated: self.updated, found: Found::default() };
+        let kept = Staged { draft: self.draft(), fault, updated: self.updated, found: FoundValue::default() };
         if self.flag.is_dirty() {
             kept.give_up(ctx);
             return None;
@@ -160,7 +160,7 @@ impl StagedWrite {
 /// Adds a member to a draft; returns true if it was there with another score.
 fn insert(
     draft: &mut Draft<'_>,
-    form: Form,
+    form: StagedForm,
     member: &Told<'_>,
     value: Option<&Told<'_>>,
 ) -> Result<bool, Fault> {
@@ -177,7 +177,7 @@ fn insert(
             return Ok(change.old.is_some() && change.new.is_some());
         }
         Object::List(list) => {
-            let end = if form == Form::Stack { End::Front } else { End::Back };
+            let end = if form == StagedForm::Stack { ListEnd::Front } else { ListEnd::Back };
             list.push(arena, end, item).map_err(|_| FULL)?;
         }
         Object::Hash(table) => {
@@ -200,7 +200,7 @@ pub struct Staged {
     /// Members whose score has changed.
     pub updated: u64,
     /// The results of a search, if nothing is built.
-    pub found: Found,
+    pub found: FoundValue,
 }
 
 impl Staged {
@@ -305,7 +305,7 @@ fn shed_signs(zset: &mut Zset, place: &mut Keyed<'_>, env: &Env) {
         return;
     }
     let hasher = place.hasher();
-    let view = View { root: &*zset, arena: place.arena(), hasher };
+    let view = KeyView { root: &*zset, arena: place.arena(), hasher };
     let mut zeros = Vec::new();
     for (member, score) in view.root.iter(view.arena, 0, Direction::Up) {
         if member.len() as u64 > env.zset_max_listpack_value {

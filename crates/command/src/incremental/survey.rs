@@ -6,20 +6,20 @@
 
 use darter_store::{Key, Keyed, Text};
 use darter_txn::watch::WatchFlag;
-use darter_txn::{Part, Router};
+use darter_txn::{Router, ShardPart};
 use darter_wire::{Args, OwnedArgs, Reply};
 
-use super::operation::{NextSlice, Operation, ResultTo, Stage};
+use super::operation::{NextSlice, Operation, OperationStage, ResultTo};
 use super::reduce::PIECE_BYTES;
 use super::rounds::{KEYS_AT_ONCE, Rounds};
-use super::{Form, Found, StagedWrite};
+use super::{FoundValue, StagedForm, StagedWrite};
 use crate::Ctx;
 use crate::slices::LEN_MAX;
 use crate::string::range::range_of;
 
 /// The answer about the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum SurveySubject {
     /// Their strings, in an array.
     Values,
     /// The number of existing ones.
@@ -34,8 +34,8 @@ pub enum What {
 
 /// Keys that are read for an answer.
 pub struct Survey {
-    what: What,
-    at: At,
+    what: SurveySubject,
+    at: SurveyAt,
     // The command's words, after they were copied; the keys follow its name.
     words: Option<OwnedArgs>,
     keys_len: usize,
@@ -57,7 +57,7 @@ pub struct Survey {
 
 /// The place, time and recipient of an answer.
 #[derive(Clone)]
-pub(super) struct At {
+pub(super) struct SurveyAt {
     pub db: usize,
     pub now_ms: u64,
     pub router: Router,
@@ -65,12 +65,18 @@ pub(super) struct At {
     pub pauses_uses: bool,
 }
 
-impl At {
+impl SurveyAt {
     /// The present place and time, for the command over `name`, whose shard is held.
-    pub fn new(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> At {
+    pub fn new(ctx: &mut Ctx<'_>, name: &[u8], resp3: bool) -> SurveyAt {
         let key = ctx.key(name);
         let pauses_uses = ctx.shards_mut().part_mut(key).shard.pauses_uses();
-        At { db: ctx.db, now_ms: ctx.now_ms, router: ctx.shards_mut().router().clone(), resp3, pauses_uses }
+        SurveyAt {
+            db: ctx.db,
+            now_ms: ctx.now_ms,
+            router: ctx.shards_mut().router().clone(),
+            resp3,
+            pauses_uses,
+        }
     }
 }
 
@@ -81,7 +87,7 @@ const FRAME_BYTES: usize = 32;
 
 impl Survey {
     /// A survey without reads yet, with room for `room` bytes.
-    fn new(what: What, at: At, keys_len: usize, flag: &WatchFlag, room: usize) -> Survey {
+    fn new(what: SurveySubject, at: SurveyAt, keys_len: usize, flag: &WatchFlag, room: usize) -> Survey {
         let rounds = Rounds::new(at.db, at.router.clone(), keys_len, flag);
         Survey {
             what,
@@ -117,15 +123,17 @@ impl Survey {
     }
 
     fn is_of_values(&self) -> bool {
-        self.what == What::Values
+        self.what == SurveySubject::Values
     }
 
     /// Assembles the reply; returns true if it is complete.
     fn put_together(&mut self) -> bool {
         match self.what {
-            What::Text | What::Range(..) => self.reply = std::mem::take(&mut self.told),
-            What::Presence | What::Uses => Reply::new(&mut self.reply, self.at.resp3).int_len(self.count),
-            What::Values => {
+            SurveySubject::Text | SurveySubject::Range(..) => self.reply = std::mem::take(&mut self.told),
+            SurveySubject::Presence | SurveySubject::Uses => {
+                Reply::new(&mut self.reply, self.at.resp3).int_len(self.count)
+            }
+            SurveySubject::Values => {
                 if self.answered == 0 {
                     self.reply.reserve_exact(self.told.len() + (self.spans.len() + 1) * FRAME_BYTES);
                     Reply::new(&mut self.reply, self.at.resp3).array(self.spans.len());
@@ -147,35 +155,36 @@ impl Survey {
     }
 
     /// Reads a key, or a further piece of a long string.
-    fn read(&mut self, part: &mut Part, key: Key<'_>, nth: usize) {
-        let At { db, now_ms, .. } = self.at;
+    fn read(&mut self, part: &mut ShardPart, key: Key<'_>, nth: usize) {
+        let SurveyAt { db, now_ms, .. } = self.at;
         if self.from > 0 {
             let text = part.shard.peek(db, key, 0).and_then(|record| record.text());
             return self.take_piece(text);
         }
         let place = match self.what {
-            What::Presence => Keyed::untouched(&mut part.shard, db, key, now_ms),
-            What::Values | What::Uses => Keyed::read(&mut part.shard, db, key, now_ms),
+            SurveySubject::Presence => Keyed::untouched(&mut part.shard, db, key, now_ms),
+            SurveySubject::Values | SurveySubject::Uses => Keyed::read(&mut part.shard, db, key, now_ms),
             // Its body has counted the hit.
-            What::Text | What::Range(..) => Keyed::find(&mut part.shard, db, key, now_ms),
+            SurveySubject::Text | SurveySubject::Range(..) => Keyed::find(&mut part.shard, db, key, now_ms),
         };
         self.due_ms = self.due_ms.min(place.deadline_ms().unwrap_or(u64::MAX));
         let text = place.text();
         match (self.what, text) {
-            (What::Presence | What::Uses, _) => self.count += usize::from(place.exists()),
-            (What::Values, Ok(Some(text))) => {
+            (SurveySubject::Presence | SurveySubject::Uses, _) => self.count += usize::from(place.exists()),
+            (SurveySubject::Values, Ok(Some(text))) => {
                 (self.from, self.to) = (0, text.len());
                 if let Some(span) = self.spans.get_mut(nth) {
                     *span = Some((self.told.len(), self.told.len() + text.len()));
                 }
                 return self.take_piece(Some(text));
             }
-            (What::Values, _) => {}
-            (What::Text | What::Range(..), Err(_)) => self.is_broken = true,
-            (What::Text, Ok(None)) => Reply::new(&mut self.told, self.at.resp3).null(),
-            (What::Text | What::Range(..), Ok(text)) => {
+            (SurveySubject::Values, _) => {}
+            (SurveySubject::Text | SurveySubject::Range(..), Err(_)) => self.is_broken = true,
+            (SurveySubject::Text, Ok(None)) => Reply::new(&mut self.told, self.at.resp3).null(),
+            (SurveySubject::Text | SurveySubject::Range(..), Ok(text)) => {
                 let text = text.unwrap_or(Text::Plain(b""));
-                let range = if let What::Range(start, end) = self.what { (start, end) } else { (0, -1) };
+                let range =
+                    if let SurveySubject::Range(start, end) = self.what { (start, end) } else { (0, -1) };
                 (self.from, self.to) = range_of(text.len(), range.0, range.1).unwrap_or_default();
                 Reply::new(&mut self.told, self.at.resp3).bulk_header(self.to - self.from);
                 return self.take_piece(Some(text));
@@ -216,7 +225,7 @@ impl Operation for Survey {
         Vec::new()
     }
 
-    fn step(&mut self, part: &mut Part, _draft: Option<u32>) {
+    fn step(&mut self, part: &mut ShardPart, _draft: Option<u32>) {
         let Some(words) = self.words.take() else { return };
         if self.from == 0 {
             self.rounds.visit(part);
@@ -237,8 +246,13 @@ impl Operation for Survey {
         self.rounds.leave();
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        if self.work() { Stage::Done } else { Stage::Reading }
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        if self.work() { OperationStage::Done } else { OperationStage::Reading }
     }
 
     fn is_stale(&self, ctx: &mut Ctx<'_>, _draft_shard: Option<u16>) -> bool {
@@ -246,8 +260,8 @@ impl Operation for Survey {
     }
 
     /// The whole reply.
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.reply), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.reply), ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {
@@ -259,7 +273,7 @@ impl Operation for Survey {
 
 impl Ctx<'_> {
     /// Leaves a command over many keys to slices, or answers it when they are done; false if the body must do it now.
-    pub fn survey_many(&mut self, what: What, args: Args<'_>, reply: &mut Reply<'_>) -> bool {
+    pub fn survey_many(&mut self, what: SurveySubject, args: Args<'_>, reply: &mut Reply<'_>) -> bool {
         self.take_answer(reply)
             || self.may_slice && args.len() as u64 > LEN_MAX && self.survey(what, 0, args, reply)
     }
@@ -280,11 +294,12 @@ impl Ctx<'_> {
 
     /// Leaves reading the keys, all words of `args` but the first, to slices; `len` is their total length if known.
     #[cold]
-    pub fn survey(&mut self, what: What, len: usize, args: Args<'_>, reply: &Reply<'_>) -> bool {
+    pub fn survey(&mut self, what: SurveySubject, len: usize, args: Args<'_>, reply: &Reply<'_>) -> bool {
         let name = args.at(1);
-        let at = At::new(self, name, reply.is_resp3());
-        let staged = StagedWrite::new(self, name, Form::List, &[]);
-        let keys_len = if matches!(what, What::Text | What::Range(..)) { 1 } else { args.len() - 1 };
+        let at = SurveyAt::new(self, name, reply.is_resp3());
+        let staged = StagedWrite::new(self, name, StagedForm::List, &[]);
+        let keys_len =
+            if matches!(what, SurveySubject::Text | SurveySubject::Range(..)) { 1 } else { args.len() - 1 };
         let survey = Survey::new(what, at, keys_len, staged.flag(), len);
         self.begin_incremental(&[], Box::new(survey), false, Some(staged))
     }

@@ -1,6 +1,6 @@
 //! JSON.ARRLEN key [path]
 
-use darter_document::View;
+use darter_document::FormView;
 use darter_wire::{Args, Reply};
 
 use super::change::first_of;
@@ -18,8 +18,8 @@ pub const ARRLEN: DataCommand = DataCommand {
     run: len,
 };
 
-pub(super) fn is_array(view: View<'_>) -> bool {
-    matches!(view, View::Array(_))
+pub(super) fn is_array(view: FormView<'_>) -> bool {
+    matches!(view, FormView::Array(_))
 }
 
 fn len(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -1,8 +1,8 @@
 //! Changing the values that a path leads to, and answering the results.
 
 use darter_document::edit::EditedNode;
-use darter_document::path::Path;
-use darter_document::{Change, DEPTH_MAX, Doc, NodePlace, Rewritten, View, rewrite};
+use darter_document::path::JsonPath;
+use darter_document::{DEPTH_MAX, Doc, DocChange, FormView, NodePlace, Rewritten, rewrite};
 use darter_store::{Event, Json, Keyed};
 use darter_wire::Reply;
 
@@ -11,11 +11,11 @@ use super::present;
 use crate::Fault;
 
 /// The result for each value that a path led to, in its order; `None`: the value is of another type.
-pub(super) struct Outcome<R> {
+pub(super) struct JsonOutcome<R> {
     each: Vec<Option<R>>,
 }
 
-impl<R> Outcome<R> {
+impl<R> JsonOutcome<R> {
     /// Returns true if some value was of the right type.
     fn is_any(&self) -> bool {
         self.each.iter().any(Option::is_some)
@@ -32,11 +32,11 @@ impl<R> Outcome<R> {
 /// Errors: the key is missing or not a document, those of `change`, no room. Nothing has changed then.
 pub(super) fn change_each<R: Clone>(
     place: &mut Keyed<'_>,
-    path: &Path,
+    path: &JsonPath,
     event: Event,
-    fits: impl Fn(View<'_>) -> bool,
+    fits: impl Fn(FormView<'_>) -> bool,
     change: impl FnMut(&mut EditedNode<'_, '_>) -> Result<R, Fault>,
-) -> Result<Outcome<R>, Fault> {
+) -> Result<JsonOutcome<R>, Fault> {
     let outcome = change_quietly(place, path, fits, change)?;
     if outcome.is_any() {
         place.changed(event);
@@ -47,15 +47,15 @@ pub(super) fn change_each<R: Clone>(
 /// [`change_each`] whose caller reports the event.
 pub(super) fn change_quietly<R: Clone>(
     place: &mut Keyed<'_>,
-    path: &Path,
-    fits: impl Fn(View<'_>) -> bool,
+    path: &JsonPath,
+    fits: impl Fn(FormView<'_>) -> bool,
     mut change: impl FnMut(&mut EditedNode<'_, '_>) -> Result<R, Fault>,
-) -> Result<Outcome<R>, Fault> {
+) -> Result<JsonOutcome<R>, Fault> {
     let doc = present(place)?;
     let mut trace = path.trace(doc);
     trace.retain(|spot| fits(doc.node(spot).view()));
     if trace.spots().is_empty() {
-        return Ok(Outcome { each: trace.walked().iter().map(|_| None).collect() });
+        return Ok(JsonOutcome { each: trace.walked().iter().map(|_| None).collect() });
     }
     let mut results: Vec<Option<R>> = vec![None; trace.spots().len()];
     let done = rewrite(doc, &trace, |number, slot| {
@@ -63,11 +63,11 @@ pub(super) fn change_quietly<R: Clone>(
         if let Some(place) = results.get_mut(number) {
             *place = Some(result);
         }
-        Ok::<_, Fault>(Change::Keep)
+        Ok::<_, Fault>(DocChange::Keep)
     })?;
     let each = trace.walked().iter().map(|spot| results.get(trace.number_of(*spot)?)?.clone()).collect();
     apply(place, done)?;
-    Ok(Outcome { each })
+    Ok(JsonOutcome { each })
 }
 
 /// Fails if values of `depth` levels are too deep for an array.
@@ -86,13 +86,13 @@ pub(super) fn apply(place: &mut Keyed<'_>, done: Rewritten) -> Result<(), Fault>
     Ok(())
 }
 
-impl<R> Outcome<R> {
+impl<R> JsonOutcome<R> {
     /// Answers an array of the results, or for a legacy path the last one.
     ///
     /// Errors: a legacy path led to no `wanted` value.
     pub(super) fn reply(
         self,
-        path: &Path,
+        path: &JsonPath,
         wanted: &str,
         reply: &mut Reply<'_>,
         show: impl Fn(R, &mut Reply<'_>),
@@ -126,13 +126,13 @@ impl<R> Outcome<R> {
 /// The first value that a legacy path leads to.
 ///
 /// Errors: the path leads to no value.
-pub(super) fn first_of<'a>(doc: Doc<'a>, path: &Path) -> Result<darter_document::Node<'a>, Fault> {
+pub(super) fn first_of<'a>(doc: Doc<'a>, path: &JsonPath) -> Result<darter_document::DocNode<'a>, Fault> {
     first_spot(doc, path).map(|spot| doc.node(spot))
 }
 
 /// The place of that value.
 ///
 /// Errors: the path leads to no value.
-pub(super) fn first_spot(doc: Doc<'_>, path: &Path) -> Result<NodePlace, Fault> {
+pub(super) fn first_spot(doc: Doc<'_>, path: &JsonPath) -> Result<NodePlace, Fault> {
     path.find(doc).first().copied().ok_or(NO_PATH)
 }

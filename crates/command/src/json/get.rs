@@ -1,8 +1,8 @@
 //! JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [FORMAT format] [path ...], JSON.MGET key [key ...] path
 
 use darter_document::path::PathQuery;
-use darter_document::print::Style;
-use darter_document::{Doc, Path};
+use darter_document::print::PrintStyle;
+use darter_document::{Doc, JsonPath};
 use darter_wire::{Args, Reply};
 
 use super::change::first_spot;
@@ -10,8 +10,8 @@ use super::document;
 use super::fault::{NO_FORMAT, bad_path};
 use super::long_get::{self, JsonText};
 use super::read::reply_query;
-use super::shape::{Format, print_computed, print_found, print_name, reply_node};
-use crate::reader::Reader;
+use super::shape::{JsonFormat, print_computed, print_found, print_name, reply_node};
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -40,16 +40,17 @@ pub const MGET: DataCommand = DataCommand {
     run: mget,
 };
 
-struct Wanted<'a> {
-    style: Style<'a>,
-    format: Format,
+struct JsonGetWanted<'a> {
+    style: PrintStyle<'a>,
+    format: JsonFormat,
     // the paths as given, and parsed
     paths: Vec<(&'a [u8], PathQuery)>,
 }
 
-fn parse<'a>(args: Args<'a>, reply: &Reply<'_>) -> Result<Wanted<'a>, Fault> {
-    let mut wanted = Wanted { style: Style::default(), format: Format::Text, paths: Vec::new() };
-    let mut reader = Reader::new(args, 2);
+fn parse<'a>(args: Args<'a>, reply: &Reply<'_>) -> Result<JsonGetWanted<'a>, Fault> {
+    let mut wanted =
+        JsonGetWanted { style: PrintStyle::default(), format: JsonFormat::Text, paths: Vec::new() };
+    let mut reader = ArgReader::new(args, 2);
     while !reader.is_done() {
         if reader.take("indent") {
             wanted.style.indent = reader.bytes()?;
@@ -61,14 +62,14 @@ fn parse<'a>(args: Args<'a>, reply: &Reply<'_>) -> Result<Wanted<'a>, Fault> {
             if !reply.is_resp3() {
                 return Err(NO_FORMAT);
             }
-            wanted.format = Format::named(reader.bytes()?, "string")?;
+            wanted.format = JsonFormat::named(reader.bytes()?, "string")?;
         } else if !reader.take("noescape") {
             let text = reader.bytes()?;
             wanted.paths.push((text, PathQuery::parse(text).map_err(bad_path)?));
         }
     }
     if wanted.paths.is_empty() {
-        wanted.paths.push((b".", PathQuery::Path(Path::root())));
+        wanted.paths.push((b".", PathQuery::Path(JsonPath::root())));
     }
     Ok(wanted)
 }
@@ -81,7 +82,7 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         reply.null();
         return Ok(());
     };
-    if wanted.format != Format::Text {
+    if wanted.format != JsonFormat::Text {
         reply.array(wanted.paths.len());
         for (_, query) in &wanted.paths {
             reply_query(doc, query, reply, |node, reply| reply_node(node, wanted.format, reply));
@@ -120,7 +121,12 @@ fn is_long(doc: Doc<'_>, memory_bytes: usize, paths: &[(&[u8], PathQuery)]) -> b
         })
 }
 
-fn print_one(doc: Doc<'_>, query: &PathQuery, style: Style<'_>, out: &mut JsonText) -> Result<(), Fault> {
+fn print_one(
+    doc: Doc<'_>,
+    query: &PathQuery,
+    style: PrintStyle<'_>,
+    out: &mut JsonText,
+) -> Result<(), Fault> {
     match query {
         PathQuery::Path(path) if path.is_legacy() => out.value(doc, first_spot(doc, path)?, style, 0),
         PathQuery::Path(path) => print_found(doc, path, style, 0, out),
@@ -133,7 +139,7 @@ fn print_one(doc: Doc<'_>, query: &PathQuery, style: Style<'_>, out: &mut JsonTe
 fn print_many(
     doc: Doc<'_>,
     paths: &[(&[u8], PathQuery)],
-    style: Style<'_>,
+    style: PrintStyle<'_>,
     out: &mut JsonText,
 ) -> Result<(), Fault> {
     let is_legacy = paths.iter().all(|(_, query)| match query {
@@ -168,7 +174,7 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         let place = ctx.read(args.at(at));
         let mut text = JsonText::Now(Vec::new());
         let done = match (document(&place), &query) {
-            (Ok(Some(doc)), Some(query)) => print_one(doc, query, Style::default(), &mut text).is_ok(),
+            (Ok(Some(doc)), Some(query)) => print_one(doc, query, PrintStyle::default(), &mut text).is_ok(),
             _ => false,
         };
         match text {

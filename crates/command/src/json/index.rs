@@ -1,7 +1,7 @@
 //! JSON.ARRINDEX key path value [start [stop]]
 
 use darter_document::compare::is_equal;
-use darter_document::{Doc, Node, parse};
+use darter_document::{Doc, DocNode, parse};
 use darter_wire::{Args, Reply};
 
 use super::arrays::is_array;
@@ -50,7 +50,7 @@ fn index(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 
 /// The index of the first item from `start` on and before `stop` that equals `wanted`, or -1; `None`: not an array.
 /// Both positions count from the end if they are negative; a `stop` of 0 is the end.
-fn first_index(node: Node<'_>, wanted: Node<'_>, start: i64, stop: i64) -> Option<i64> {
+fn first_index(node: DocNode<'_>, wanted: DocNode<'_>, start: i64, stop: i64) -> Option<i64> {
     let len = node.len().filter(|_| is_array(node.view()))? as i64;
     let first = if start < 0 { start.saturating_add(len).max(0) } else { start.min(len - 1).max(0) };
     let end = match stop {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use darter_document::path::PathQuery;
-use darter_document::print::{Style, print_styled};
+use darter_document::print::{PrintStyle, print_styled};
 use darter_document::{Doc, NodePlace, Printing};
 use darter_store::{Arena, Json};
 use darter_wire::{Args, Reply};
@@ -62,7 +62,7 @@ impl JsonText {
     }
 
     /// Adds the value at `spot`, whose container is at `level`.
-    pub fn value(&mut self, doc: Doc<'_>, spot: NodePlace, style: Style<'_>, level: usize) {
+    pub fn value(&mut self, doc: Doc<'_>, spot: NodePlace, style: PrintStyle<'_>, level: usize) {
         match self {
             JsonText::Now(text) => print_styled(doc.node(spot), style, level, text),
             JsonText::Later(parts) => parts.push(LaterPart(TextPart::Node(spot, level))),
@@ -75,7 +75,7 @@ pub(super) fn leave(
     ctx: &mut Ctx<'_>,
     name: &[u8],
     parts: Vec<LaterPart>,
-    style: Style<'_>,
+    style: PrintStyle<'_>,
     reply: &Reply<'_>,
 ) -> bool {
     let mut parts: VecDeque<TextPart> = parts.into_iter().map(|LaterPart(part)| part).collect();
@@ -87,7 +87,7 @@ pub(super) fn leave(
     let mut printing: Option<Printing> = None;
     let mut step = Some(move |json: &Json, arena: &Arena, out: &mut Vec<u8>, bytes_max: usize| {
         let doc = json.doc(arena);
-        let style = Style { indent: &owned.indent, newline: &owned.newline, space: &owned.space };
+        let style = PrintStyle { indent: &owned.indent, newline: &owned.newline, space: &owned.space };
         while out.len() < bytes_max {
             if let Some(open) = &mut printing {
                 if !open.step(doc, style, out, bytes_max) {

@@ -3,17 +3,17 @@
 //! Called by JSON.SET (to begin and to end) and by `Incremental`. The condition and the place of the value are looked at
 //! when it is complete. Memory: the form of the text, twice for a moment.
 
-use darter_document::{Parsed, Parsing, Path, parse};
-use darter_store::shard::Full;
+use darter_document::{JsonPath, Parsed, Parsing, parse};
+use darter_store::shard::ShardFull;
 use darter_store::{Collection, Expiry, Json, Keyed, Object};
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
 use super::document;
 use super::fault::{BAD_KEY, invalid};
-use super::set::{Update, When, Written, put_root};
-use crate::incremental::operation::{NextSlice, Operation, ResultTo, Stage};
-use crate::incremental::{Found, Staged};
+use super::set::{Update, When, WrittenDoc, put_root};
+use crate::incremental::operation::{NextSlice, Operation, OperationStage, ResultTo};
+use crate::incremental::{FoundValue, Staged};
 use crate::{Ctx, Fault};
 
 /// Texts of this many bytes are parsed in slices. Parsing one at once takes a fifth of a millisecond.
@@ -80,7 +80,7 @@ impl Operation for LongSet {
         Vec::new()
     }
 
-    fn step(&mut self, part: &mut Part, draft: Option<u32>) {
+    fn step(&mut self, part: &mut ShardPart, draft: Option<u32>) {
         let draft = draft.and_then(|number| part.shard.draft_mut(number));
         let Some((json, arena)) = draft.and_then(|draft| Some((Json::of_mut(draft.object)?, draft.arena)))
         else {
@@ -99,20 +99,29 @@ impl Operation for LongSet {
         }
     }
 
-    fn end_reading(&mut self, _target: ResultTo, _reply: &mut Reply<'_>, _bytes_max: usize) -> Stage {
-        if matches!(self.progress, SetProgress::Done(_)) { Stage::Done } else { Stage::Reading }
+    fn end_reading(
+        &mut self,
+        _target: ResultTo,
+        _reply: &mut Reply<'_>,
+        _bytes_max: usize,
+    ) -> OperationStage {
+        if matches!(self.progress, SetProgress::Done(_)) {
+            OperationStage::Done
+        } else {
+            OperationStage::Reading
+        }
     }
 
     fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 
-    fn found(&mut self) -> Found {
+    fn found(&mut self) -> FoundValue {
         let bytes = match &mut self.progress {
             SetProgress::Done(form) => std::mem::take(form),
             _ => Vec::new(),
         };
-        Found { bytes, numbers: vec![self.depth as u64] }
+        FoundValue { bytes, numbers: vec![self.depth as u64] }
     }
 
     fn bytes(&self) -> usize {
@@ -167,7 +176,7 @@ impl NewValue {
 /// parse it: it is short, or for several places.
 ///
 /// Errors: the value at the key is no document.
-pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &Path) -> Result<bool, Fault> {
+pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &JsonPath) -> Result<bool, Fault> {
     if !ctx.may_slice || args.at(word).len() < TEXT_BYTES_MIN {
         return Ok(false);
     }
@@ -195,7 +204,7 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &Path)
 /// Errors: the path leads nowhere, or no room; the value is freed.
 pub(super) fn put_below(
     place: &mut Keyed<'_>,
-    path: &Path,
+    path: &JsonPath,
     when: When,
     (mut value, depth): (Object, usize),
 ) -> Result<Option<bool>, Fault> {
@@ -212,7 +221,7 @@ pub(super) fn put_below(
         if let Some(value) = Json::of_mut(&mut value) {
             json.adopt(value, arena);
         }
-        Ok::<_, Full>(())
+        Ok::<_, ShardFull>(())
     });
     place.discard(value);
     edited.map_err(|_| BAD_KEY)?.map_or(Ok(()), |edited| edited.result)?;
@@ -222,10 +231,10 @@ pub(super) fn put_below(
 /// The document with `value` in it.
 fn written_below(
     place: &Keyed<'_>,
-    path: &Path,
+    path: &JsonPath,
     when: When,
     (value, depth): (&Object, usize),
-) -> Result<Option<Written>, Fault> {
+) -> Result<Option<WrittenDoc>, Fault> {
     let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
     let (Some(view), Some(value)) = (view, Json::of(value)) else { return Ok(None) };
     let (doc, value) = (view.root.doc_in_pieces(view.arena), value.doc(view.arena));

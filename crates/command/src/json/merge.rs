@@ -1,6 +1,6 @@
 //! JSON.MERGE key path value
 
-use darter_document::{Change, Node, Path, parse, rewrite};
+use darter_document::{DocChange, DocNode, JsonPath, parse, rewrite};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -9,7 +9,7 @@ use super::fault::{NOT_ROOT, bad_path, invalid};
 use super::long_set::{self, NewValue};
 use super::set::{Update, When, is_too_deep, put_root};
 use super::{document, event, node_of};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -29,7 +29,7 @@ pub const MERGE: DataCommand = DataCommand {
 const MERGE_EVENT: Event = event("json.merge");
 
 fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 4);
+    let mut reader = ArgReader::new(args, 4);
     while !reader.is_done() {
         if !reader.take("format") {
             return Err(Fault::Syntax);
@@ -38,7 +38,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             return Err(Fault::text("ERR wrong format"));
         }
     }
-    let path = Path::parse(args.at(2)).map_err(bad_path)?;
+    let path = JsonPath::parse(args.at(2)).map_err(bad_path)?;
     let is_new = path.is_root() && !ctx.at(args.at(1)).exists();
     let staged = match ctx.staged.take() {
         Some(staged) => Some(NewValue::take(staged, ctx)?),
@@ -69,14 +69,14 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let patch = node_of(args.at(3), doc)?;
     let done = match Update::find(doc, &path, When::Always)? {
         Update::Over(trace) => {
-            let depth = Node::new(doc.names, &patch).depth();
+            let depth = DocNode::new(doc.names, &patch).depth();
             let mut is_any = false;
             let done = rewrite(doc, &trace, |_, slot| {
                 if !is_too_deep(slot.level(), depth) {
                     slot.merge(&patch);
                     is_any = true;
                 }
-                Ok::<_, Fault>(Change::Keep)
+                Ok::<_, Fault>(DocChange::Keep)
             })?;
             is_any.then_some(done)
         }

@@ -31,7 +31,7 @@ mod tests;
 pub mod toggle;
 pub mod trim;
 
-use darter_document::{Doc, Node, Path, parse_into};
+use darter_document::{Doc, DocNode, JsonPath, parse_into};
 use darter_store::change::Class;
 use darter_store::{Event, Json, Keyed};
 use darter_wire::Args;
@@ -92,8 +92,8 @@ fn present<'a>(place: &'a Keyed<'_>) -> Result<Doc<'a>, Fault> {
 /// Returns the path at argument `at`, or the root if that argument is missing.
 ///
 /// Errors: invalid path.
-fn path_at(args: Args<'_>, at: usize) -> Result<Path, Fault> {
-    args.get(at).map_or(Ok(Path::root()), |text| Path::parse(text).map_err(bad_path))
+fn path_at(args: Args<'_>, at: usize) -> Result<JsonPath, Fault> {
+    args.get(at).map_or(Ok(JsonPath::root()), |text| JsonPath::parse(text).map_err(bad_path))
 }
 
 /// The node of a JSON text, with the names of `doc`.
@@ -114,5 +114,5 @@ fn nodes_of(args: Args<'_>, first: usize, doc: Doc<'_>) -> Result<Vec<Vec<u8>>, 
 
 /// Levels of containers in the deepest of these nodes.
 fn depth_of(nodes: &[Vec<u8>]) -> usize {
-    nodes.iter().map(|node| Node::new(Default::default(), node).depth()).max().unwrap_or(0)
+    nodes.iter().map(|node| DocNode::new(Default::default(), node).depth()).max().unwrap_or(0)
 }

@@ -1,6 +1,6 @@
 //! JSON.MSET key path value [key path value ...]
 
-use darter_document::{Path, parse};
+use darter_document::{JsonPath, parse};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -35,7 +35,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     // Everything that can fail is tried first, as if each triple were the only one.
     let mut paths = Vec::with_capacity(count);
     for (name, path, text) in triples() {
-        let path = Path::parse(path).map_err(bad_path)?;
+        let path = JsonPath::parse(path).map_err(bad_path)?;
         let place = ctx.at(name);
         let doc = document(&place)?;
         parse(text).map_err(invalid)?;
@@ -59,7 +59,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 /// Sets one value; returns whether it was set at every place of the path.
-fn set_one(ctx: &mut Ctx<'_>, name: &[u8], path: &Path, text: &[u8]) -> Result<bool, Fault> {
+fn set_one(ctx: &mut Ctx<'_>, name: &[u8], path: &JsonPath, text: &[u8]) -> Result<bool, Fault> {
     let mut place = ctx.at(name);
     if path.is_root() {
         put_root(&mut place, &parse(text).map_err(invalid)?)?;

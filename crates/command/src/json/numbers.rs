@@ -1,7 +1,7 @@
 //! JSON.NUMINCRBY key path value, JSON.NUMMULTBY, JSON.NUMPOWBY
 
-use darter_document::number::{Number, Operation};
-use darter_document::{View, parse};
+use darter_document::number::{Number, NumberOperation};
+use darter_document::{FormView, parse};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -16,35 +16,35 @@ pub const NUMINCRBY: DataCommand = DataCommand {
     spec: Spec::write("json.numincrby", 4, Keys::ONE)
         .doc(Group::Json, "1.0.0", "key path value", "Adds to numbers.")
         .cost("O(N) over the size of the document"),
-    run: |ctx, args, reply| change(ctx, args, (Operation::Add, event("json.numincrby")), reply),
+    run: |ctx, args, reply| change(ctx, args, (NumberOperation::Add, event("json.numincrby")), reply),
 };
 /// JSON.NUMMULTBY.
 pub const NUMMULTBY: DataCommand = DataCommand {
     spec: Spec::write("json.nummultby", 4, Keys::ONE)
         .doc(Group::Json, "1.0.0", "key path value", "Multiplies numbers.")
         .cost("O(N) over the size of the document"),
-    run: |ctx, args, reply| change(ctx, args, (Operation::Multiply, event("json.nummultby")), reply),
+    run: |ctx, args, reply| change(ctx, args, (NumberOperation::Multiply, event("json.nummultby")), reply),
 };
 /// JSON.NUMPOWBY.
 pub const NUMPOWBY: DataCommand = DataCommand {
     spec: Spec::write("json.numpowby", 4, Keys::ONE)
         .doc(Group::Json, "2.0.0", "key path value", "Raises numbers to a power.")
         .cost("O(N) over the size of the document"),
-    run: |ctx, args, reply| change(ctx, args, (Operation::Power, event("json.numpowby")), reply),
+    run: |ctx, args, reply| change(ctx, args, (NumberOperation::Power, event("json.numpowby")), reply),
 };
 
 fn change(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    (operation, event): (Operation, Event),
+    (operation, event): (NumberOperation, Event),
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let path = darter_document::Path::parse(args.at(2)).map_err(bad_path)?;
+    let path = darter_document::JsonPath::parse(args.at(2)).map_err(bad_path)?;
     let bytes = parse(args.at(3)).map_err(invalid)?;
     let by = Number::of(darter_document::Doc::new(&bytes).root().view());
     let by = by.ok_or(Fault::text("ERR result is not a number"))?;
     let mut place = ctx.at(args.at(1));
-    let is_number = |view: View<'_>| Number::of(view).is_some();
+    let is_number = |view: FormView<'_>| Number::of(view).is_some();
     let outcome = change_each(&mut place, &path, event, is_number, |slot| {
         let old = Number::of(slot.view()).unwrap_or(Number::Int(0));
         let new = old.combine(operation, by).map_err(no_result)?;

@@ -1,6 +1,6 @@
 //! JSON.OBJKEYS key [path], JSON.OBJLEN key [path]
 
-use darter_document::{Node, View};
+use darter_document::{DocNode, FormView};
 use darter_wire::{Args, Reply};
 
 use super::fault::{expected, no_path_or};
@@ -24,13 +24,13 @@ pub const OBJLEN: DataCommand = DataCommand {
     run: len,
 };
 
-fn is_object(node: Node<'_>) -> bool {
-    matches!(node.view(), View::Object(_))
+fn is_object(node: DocNode<'_>) -> bool {
+    matches!(node.view(), FormView::Object(_))
 }
 
-fn reply_names(node: Node<'_>, reply: &mut Reply<'_>) {
+fn reply_names(node: DocNode<'_>, reply: &mut Reply<'_>) {
     match node.view() {
-        View::Object(count) => {
+        FormView::Object(count) => {
             reply.array(count);
             node.members().for_each(|(name, _)| reply.bulk(name));
         }

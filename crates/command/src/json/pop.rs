@@ -1,14 +1,14 @@
 //! JSON.ARRPOP key [FORMAT format] [path [index]]
 
 use darter_base::number;
-use darter_document::{Node, Path};
+use darter_document::{DocNode, JsonPath};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::arrays::is_array;
 use super::change::change_quietly;
 use super::fault::{NO_FORMAT, no_path_or};
-use super::shape::{Format, reply_node, text_of};
+use super::shape::{JsonFormat, reply_node, text_of};
 use super::{event, path_at};
 use crate::reader;
 use crate::spec::{Group, Keys, Spec};
@@ -30,26 +30,26 @@ pub const ARRPOP: DataCommand = DataCommand {
 const POP_EVENT: Event = event("json.arrpop");
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (mut format, mut at) = (Format::Text, 2);
+    let (mut format, mut at) = (JsonFormat::Text, 2);
     if args.len() > 3 && reader::is(args.at(2), "format") {
-        format = Format::named(args.at(3), "strings")?;
+        format = JsonFormat::named(args.at(3), "strings")?;
         if !reply.is_resp3() {
             return Err(NO_FORMAT);
         }
         at = 4;
     }
     let path = path_at(args, at)?;
-    if path.is_legacy() && format != Format::Text {
+    if path.is_legacy() && format != JsonFormat::Text {
         return Err(Fault::text("Legacy paths are supported only with FORMAT STRINGS"));
     }
     let index = args.get(at + 1).and_then(number::parse_i64).unwrap_or(-1);
     let is_resp3 = reply.is_resp3();
     let mut place = ctx.at(args.at(1));
-    let show_one = |node: Node<'_>| {
+    let show_one = |node: DocNode<'_>| {
         let mut shown = Vec::new();
         let mut reply = Reply::new(&mut shown, is_resp3);
         match format {
-            Format::Text => reply.bulk_long(&text_of(node)),
+            JsonFormat::Text => reply.bulk_long(&text_of(node)),
             format => reply_node(node, format, &mut reply),
         }
         shown
@@ -64,7 +64,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 }
 
 /// Answers the items popped from each array: null for an empty one.
-fn show(each: Vec<Option<Option<Vec<u8>>>>, path: &Path, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn show(each: Vec<Option<Option<Vec<u8>>>>, path: &JsonPath, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let one = |popped: Option<Vec<u8>>, reply: &mut Reply<'_>| match popped {
         Some(shown) => reply.raw(&shown),
         None => reply.null(),

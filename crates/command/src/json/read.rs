@@ -1,15 +1,15 @@
 //! Answering a property of each value that a path leads to.
 
 use darter_document::path::PathQuery;
-use darter_document::{Doc, Node, Path};
+use darter_document::{Doc, DocNode, JsonPath};
 use darter_wire::Reply;
 
 /// Answers an array with the output of `show` for each value that `path` leads to.
 pub(super) fn reply_each(
     doc: Doc<'_>,
-    path: &Path,
+    path: &JsonPath,
     reply: &mut Reply<'_>,
-    show: impl Fn(Node<'_>, &mut Reply<'_>),
+    show: impl Fn(DocNode<'_>, &mut Reply<'_>),
 ) {
     let found = path.find(doc);
     reply.array(found.len());
@@ -21,14 +21,14 @@ pub(super) fn reply_query(
     doc: Doc<'_>,
     query: &PathQuery,
     reply: &mut Reply<'_>,
-    show: impl Fn(Node<'_>, &mut Reply<'_>),
+    show: impl Fn(DocNode<'_>, &mut Reply<'_>),
 ) {
     match query {
         PathQuery::Path(path) => reply_each(doc, path, reply, show),
         PathQuery::Computed(computed) => {
             let values = computed.values(doc);
             reply.array(values.len());
-            values.iter().for_each(|value| show(Node::new(doc.names, value), reply));
+            values.iter().for_each(|value| show(DocNode::new(doc.names, value), reply));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! JSON.RESP key [path]
 
 use darter_document::path::PathQuery;
-use darter_document::{Node, Path, View};
+use darter_document::{DocNode, FormView, JsonPath};
 use darter_wire::{Args, Reply};
 
 use super::change::first_of;
@@ -22,7 +22,7 @@ pub const RESP: DataCommand = DataCommand {
 fn resp(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let query = match args.get(2) {
         Some(text) => PathQuery::parse(text).map_err(bad_path)?,
-        None => PathQuery::Path(Path::root()),
+        None => PathQuery::Path(JsonPath::root()),
     };
     let place = ctx.read(args.at(1));
     match (document(&place)?, &query) {
@@ -33,21 +33,21 @@ fn resp(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-fn show(node: Node<'_>, reply: &mut Reply<'_>) {
+fn show(node: DocNode<'_>, reply: &mut Reply<'_>) {
     match node.view() {
-        View::Null => reply.null(),
-        View::Bool(true) => reply.status("true"),
-        View::Bool(false) => reply.status("false"),
-        View::Int(value) => reply.int(value),
-        View::Uint(value) => reply.double(value as f64),
-        View::Float(value) => reply.double(value),
-        View::Text(text) => reply.bulk(text),
-        View::Array(count) => {
+        FormView::Null => reply.null(),
+        FormView::Bool(true) => reply.status("true"),
+        FormView::Bool(false) => reply.status("false"),
+        FormView::Int(value) => reply.int(value),
+        FormView::Uint(value) => reply.double(value as f64),
+        FormView::Float(value) => reply.double(value),
+        FormView::Text(text) => reply.bulk(text),
+        FormView::Array(count) => {
             reply.array(count + 1);
             reply.status("[");
             node.items().for_each(|item| show(item, reply));
         }
-        View::Object(count) => {
+        FormView::Object(count) => {
             reply.array(2 * count + 1);
             reply.status("{");
             for (name, value) in node.members() {

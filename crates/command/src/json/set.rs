@@ -1,8 +1,8 @@
 //! JSON.SET key path value [NX | XX] [FPHA <FP16 | BF16 | FP32 | FP64>] [FORMAT <STRING | JSON>]
 
-use darter_document::path::Step;
+use darter_document::path::PathStep;
 use darter_document::precision::{Precision, node_in, parse_in};
-use darter_document::{Change, DEPTH_MAX, Doc, Node, Path, Rewritten, Trace, parse, rewrite};
+use darter_document::{DEPTH_MAX, Doc, DocChange, DocNode, JsonPath, Rewritten, Trace, parse, rewrite};
 use darter_store::{Collection, Event, Expiry, Json, Keyed};
 use darter_wire::{Args, Reply};
 
@@ -10,7 +10,7 @@ use super::change::apply;
 use super::fault::{NOT_ROOT, bad_path, invalid, unfit};
 use super::long_set::{self, NewValue};
 use super::{document, event, node_of};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -37,14 +37,14 @@ pub(super) enum When {
     There,
 }
 
-struct Wanted {
+struct JsonSetWanted {
     when: When,
     float: Option<Precision>,
 }
 
-fn options(args: Args<'_>) -> Result<Wanted, Fault> {
-    let mut wanted = Wanted { when: When::Always, float: None };
-    let mut reader = Reader::new(args, 4);
+fn options(args: Args<'_>) -> Result<JsonSetWanted, Fault> {
+    let mut wanted = JsonSetWanted { when: When::Always, float: None };
+    let mut reader = ArgReader::new(args, 4);
     while !reader.is_done() {
         if wanted.when == When::Always && reader.take("nx") {
             wanted.when = When::Missing;
@@ -67,7 +67,7 @@ fn options(args: Args<'_>) -> Result<Wanted, Fault> {
 
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wanted = options(args)?;
-    let path = Path::parse(args.at(2)).map_err(bad_path)?;
+    let path = JsonPath::parse(args.at(2)).map_err(bad_path)?;
     let staged = match ctx.staged.take() {
         Some(staged) => Some(NewValue::take(staged, ctx)?),
         None if wanted.float.is_none() && long_set::leave(ctx, args, 3, &path)? => return Ok(()),
@@ -90,7 +90,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 fn set_root(
     place: &mut Keyed<'_>,
     (text, staged): (&[u8], Option<NewValue>),
-    wanted: &Wanted,
+    wanted: &JsonSetWanted,
 ) -> Result<bool, Fault> {
     let is_there = match document(place) {
         Ok(doc) => doc.is_some(),
@@ -118,9 +118,9 @@ fn set_root(
 /// Sets the values that `path` leads to; returns false if one of them was not set.
 fn set_below(
     place: &mut Keyed<'_>,
-    path: &Path,
+    path: &JsonPath,
     (text, staged): (&[u8], Option<NewValue>),
-    wanted: &Wanted,
+    wanted: &JsonSetWanted,
 ) -> Result<bool, Fault> {
     if let Some(NewValue::Stored(object, depth)) = staged
         && let Some(is_set) = long_set::put_below(place, path, wanted.when, (object, depth))?
@@ -138,7 +138,7 @@ fn set_below(
     let mut node = node_of(text, doc)?;
     if let Some(precision) = wanted.float {
         let mut short = Vec::new();
-        node_in(Node::new(doc.names, &node), &mut || Some(precision), &mut short).map_err(unfit)?;
+        node_in(DocNode::new(doc.names, &node), &mut || Some(precision), &mut short).map_err(unfit)?;
         node = short;
     }
     let done = update.write(doc, &node)?;
@@ -190,7 +190,7 @@ pub(super) fn is_too_deep(level: usize, depth: usize) -> bool {
 
 /// The result of writing.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenDoc {
     pub rewritten: Rewritten,
     /// Places that were found.
     pub wanted: usize,
@@ -202,7 +202,7 @@ impl Update {
     /// Finds the places that `path` leads to.
     ///
     /// Errors: no value is there, and the path does not name a member to create.
-    pub(super) fn find(doc: Doc<'_>, path: &Path, when: When) -> Result<Update, Fault> {
+    pub(super) fn find(doc: Doc<'_>, path: &JsonPath, when: When) -> Result<Update, Fault> {
         let found = path.trace(doc);
         match when {
             When::Always | When::There if !found.spots().is_empty() => return Ok(Update::Over(found)),
@@ -215,7 +215,7 @@ impl Update {
         let (last, parent) =
             path.split_last().ok_or(Fault::text("Err path must end with object key to set"))?;
         match last {
-            Step::Name(name) => Ok(Update::Under(parent.trace(doc), name.clone())),
+            PathStep::Name(name) => Ok(Update::Under(parent.trace(doc), name.clone())),
             _ if found.spots().is_empty() => Err(Fault::text("ERR array index out of range")),
             _ => Ok(Update::Nowhere),
         }
@@ -230,15 +230,15 @@ impl Update {
     }
 
     /// Writes a node, with the names of `doc`, to these places. Places where it would be too deep stay unchanged.
-    pub(super) fn write(&self, doc: Doc<'_>, node: &[u8]) -> Result<Written, Fault> {
-        self.write_deep(doc, node, Node::new(doc.names, node).depth())
+    pub(super) fn write(&self, doc: Doc<'_>, node: &[u8]) -> Result<WrittenDoc, Fault> {
+        self.write_deep(doc, node, DocNode::new(doc.names, node).depth())
     }
 
     /// The same for a node of `depth` levels, which may be in pieces if there is one place.
-    pub(super) fn write_deep(&self, doc: Doc<'_>, node: &[u8], depth: usize) -> Result<Written, Fault> {
+    pub(super) fn write_deep(&self, doc: Doc<'_>, node: &[u8], depth: usize) -> Result<WrittenDoc, Fault> {
         let (trace, name) = match self {
             Update::Nowhere => {
-                return Ok(Written { rewritten: Rewritten::Same, wanted: 0, updated: 0 });
+                return Ok(WrittenDoc { rewritten: Rewritten::Same, wanted: 0, updated: 0 });
             }
             Update::Over(trace) => (trace, None),
             Update::Under(trace, name) => (trace, Some(name)),
@@ -255,8 +255,8 @@ impl Update {
                 Some(name) => slot.node().member(name).is_none() && slot.add_member(name, node),
             };
             updated += usize::from(is_written);
-            Ok::<_, Fault>(Change::Keep)
+            Ok::<_, Fault>(DocChange::Keep)
         })?;
-        Ok(Written { rewritten, wanted: trace.spots().len(), updated })
+        Ok(WrittenDoc { rewritten, wanted: trace.spots().len(), updated })
     }
 }

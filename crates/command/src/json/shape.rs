@@ -1,8 +1,8 @@
 //! The forms of documents in replies: as text, or with RESP3's own types.
 
 use darter_document::path::Computed;
-use darter_document::print::{Style, print_scalar, print_styled, write_string};
-use darter_document::{Doc, Node, Path, View};
+use darter_document::print::{PrintStyle, print_scalar, print_styled, write_string};
+use darter_document::{Doc, DocNode, FormView, JsonPath};
 use darter_wire::Reply;
 
 use super::fault::BAD_FORMAT;
@@ -11,7 +11,7 @@ use crate::{Fault, reader};
 
 /// The form of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Format {
+pub(super) enum JsonFormat {
     /// A text.
     Text,
     /// Containers as text, scalars as RESP3 types.
@@ -20,29 +20,35 @@ pub(super) enum Format {
     Types,
 }
 
-impl Format {
-    /// The format of that name; `text` is the name of [`Format::Text`].
+impl JsonFormat {
+    /// The format of that name; `text` is the name of [`JsonFormat::Text`].
     ///
     /// Errors: unknown name.
-    pub fn named(name: &[u8], text: &str) -> Result<Format, Fault> {
+    pub fn named(name: &[u8], text: &str) -> Result<JsonFormat, Fault> {
         match name {
-            name if reader::is(name, "expand") => Ok(Format::Types),
-            name if reader::is(name, "expand1") => Ok(Format::Scalars),
-            name if reader::is(name, text) => Ok(Format::Text),
+            name if reader::is(name, "expand") => Ok(JsonFormat::Types),
+            name if reader::is(name, "expand1") => Ok(JsonFormat::Scalars),
+            name if reader::is(name, text) => Ok(JsonFormat::Text),
             _ => Err(BAD_FORMAT),
         }
     }
 }
 
 /// The text of a node.
-pub(super) fn text_of(node: Node<'_>) -> Vec<u8> {
+pub(super) fn text_of(node: DocNode<'_>) -> Vec<u8> {
     let mut text = Vec::new();
-    print_styled(node, Style::default(), 0, &mut text);
+    print_styled(node, PrintStyle::default(), 0, &mut text);
     text
 }
 
 /// Appends the values that a path leads to, as an array at `level`.
-pub(super) fn print_found(doc: Doc<'_>, path: &Path, style: Style<'_>, level: usize, out: &mut JsonText) {
+pub(super) fn print_found(
+    doc: Doc<'_>,
+    path: &JsonPath,
+    style: PrintStyle<'_>,
+    level: usize,
+    out: &mut JsonText,
+) {
     let found = path.find(doc);
     out.between().push(b'[');
     for (number, spot) in found.iter().enumerate() {
@@ -62,7 +68,7 @@ pub(super) fn print_found(doc: Doc<'_>, path: &Path, style: Style<'_>, level: us
 pub(super) fn print_computed(
     doc: Doc<'_>,
     computed: &Computed,
-    style: Style<'_>,
+    style: PrintStyle<'_>,
     level: usize,
     out: &mut JsonText,
 ) {
@@ -73,7 +79,7 @@ pub(super) fn print_computed(
             out.push(b',');
         }
         style.line(out, level + 1);
-        print_styled(Node::new(doc.names, value), style, level + 1, out);
+        print_styled(DocNode::new(doc.names, value), style, level + 1, out);
     }
     if !values.is_empty() {
         style.line(out, level);
@@ -82,7 +88,7 @@ pub(super) fn print_computed(
 }
 
 /// Appends the name of a member at `level` and its colon.
-pub(super) fn print_name(name: &[u8], style: Style<'_>, level: usize, out: &mut Vec<u8>) {
+pub(super) fn print_name(name: &[u8], style: PrintStyle<'_>, level: usize, out: &mut Vec<u8>) {
     style.line(out, level);
     write_string(name, out);
     out.push(b':');
@@ -90,30 +96,30 @@ pub(super) fn print_name(name: &[u8], style: Style<'_>, level: usize, out: &mut 
 }
 
 /// Answers a node in RESP3's types.
-pub(super) fn reply_node(node: Node<'_>, format: Format, reply: &mut Reply<'_>) {
+pub(super) fn reply_node(node: DocNode<'_>, format: JsonFormat, reply: &mut Reply<'_>) {
     match node.view() {
-        View::Null => reply.null(),
-        View::Bool(value) => reply.boolean(value),
-        View::Int(value) => reply.int(value),
-        View::Uint(value) => reply.double(value as f64),
-        View::Float(value) => reply.double(value),
-        View::Array(count) if format == Format::Types => {
+        FormView::Null => reply.null(),
+        FormView::Bool(value) => reply.boolean(value),
+        FormView::Int(value) => reply.int(value),
+        FormView::Uint(value) => reply.double(value as f64),
+        FormView::Float(value) => reply.double(value),
+        FormView::Array(count) if format == JsonFormat::Types => {
             reply.array(count);
             node.items().for_each(|item| reply_node(item, format, reply));
         }
-        View::Object(count) if format == Format::Types => {
+        FormView::Object(count) if format == JsonFormat::Types => {
             reply.map(count);
             for (name, value) in node.members() {
                 reply.bulk(name);
                 reply_node(value, format, reply);
             }
         }
-        View::Text(text) if format == Format::Types => reply.bulk(text),
-        scalar @ View::Text(_) => {
+        FormView::Text(text) if format == JsonFormat::Types => reply.bulk(text),
+        scalar @ FormView::Text(_) => {
             let mut text = Vec::new();
             print_scalar(scalar, &mut text);
             reply.bulk(&text);
         }
-        View::Array(_) | View::Object(_) => reply.bulk(&text_of(node)),
+        FormView::Array(_) | FormView::Object(_) => reply.bulk(&text_of(node)),
     }
 }

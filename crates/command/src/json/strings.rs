@@ -1,6 +1,6 @@
 //! JSON.STRAPPEND key [path] value, JSON.STRLEN key [path]
 
-use darter_document::{Doc, View, parse};
+use darter_document::{Doc, FormView, parse};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -28,15 +28,15 @@ pub const STRLEN: DataCommand = DataCommand {
 
 const APPEND_EVENT: Event = event("json.strappend");
 
-fn is_text(view: View<'_>) -> bool {
-    matches!(view, View::Text(_))
+fn is_text(view: FormView<'_>) -> bool {
+    matches!(view, FormView::Text(_))
 }
 
 fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let has_path = args.len() > 3;
-    let path = if has_path { path_at(args, 2)? } else { darter_document::Path::root() };
+    let path = if has_path { path_at(args, 2)? } else { darter_document::JsonPath::root() };
     let bytes = parse(args.at(2 + usize::from(has_path))).map_err(invalid)?;
-    let View::Text(more) = Doc::new(&bytes).root().view() else { return Err(expected("string")) };
+    let FormView::Text(more) = Doc::new(&bytes).root().view() else { return Err(expected("string")) };
     let mut place = ctx.at(args.at(1));
     let outcome = change_each(&mut place, &path, APPEND_EVENT, is_text, |slot| {
         Ok(slot.append_text(more).unwrap_or_default())
@@ -57,7 +57,7 @@ fn len(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     match document(&place)? {
         None => reply.null(),
         Some(doc) => match first_of(doc, &path)?.view() {
-            View::Text(text) => reply.int_len(text.len()),
+            FormView::Text(text) => reply.int_len(text.len()),
             _ => return Err(expected("string")),
         },
     }

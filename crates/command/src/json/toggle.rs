@@ -1,6 +1,6 @@
 //! JSON.TOGGLE key path
 
-use darter_document::{Path, View};
+use darter_document::{FormView, JsonPath};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -21,9 +21,9 @@ pub const TOGGLE: DataCommand = DataCommand {
 const TOGGLE_EVENT: Event = event("json.toggle");
 
 fn toggle(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let path = Path::parse(args.at(2)).map_err(bad_path)?;
+    let path = JsonPath::parse(args.at(2)).map_err(bad_path)?;
     let mut place = ctx.at(args.at(1));
-    let is_boolean = |view: View<'_>| matches!(view, View::Bool(_));
+    let is_boolean = |view: FormView<'_>| matches!(view, FormView::Bool(_));
     let outcome = change_each(&mut place, &path, TOGGLE_EVENT, is_boolean, |slot| {
         Ok(slot.toggle().unwrap_or_default())
     })?;

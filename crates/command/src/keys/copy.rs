@@ -5,8 +5,8 @@ use darter_wire::{Args, Reply};
 
 use super::{database_index, event};
 use crate::incremental::Copying;
-use crate::reader::Reader;
-use crate::slices::{LEN_MAX, Whole};
+use crate::reader::ArgReader;
+use crate::slices::{LEN_MAX, WholeReply};
 use crate::spec::{DatabaseReach, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
@@ -45,7 +45,7 @@ const SAME: Fault = Fault::text("ERR source and destination objects are the same
 fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (from, to) = (args.at(1), args.at(2));
     let (mut db, mut replaces) = (ctx.db, false);
-    let mut reader = Reader::new(args, 3);
+    let mut reader = ArgReader::new(args, 3);
     while !reader.is_done() {
         if reader.take("REPLACE") {
             replaces = true;
@@ -95,7 +95,7 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) -> bool {
         return false;
     }
     let whole = ctx.at(from).object().and_then(|(object, _)| slices::whole_of(object));
-    whole.is_some_and(|Whole { form, stretch, len, due_ms }| {
+    whole.is_some_and(|WholeReply { form, stretch, len, due_ms }| {
         len > LEN_MAX
             && due_ms.is_none()
             && ctx.store_later((to, form), &[from], &[(from, stretch)], Box::new(Copying))

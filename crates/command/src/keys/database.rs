@@ -3,7 +3,7 @@
 use crate::category::Categories;
 use darter_store::change::Class;
 use darter_store::{Event, Keyed, Shard};
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
 use crate::reader;
@@ -79,8 +79,8 @@ fn check_mode(args: Args<'_>) -> Result<(), Fault> {
 /// For waiters only: its class has no letter, so no notification is sent.
 const GONE: Event = Event::new(Class(0), "gone");
 
-fn flush(part: &mut Part, db: usize) {
-    let Part { shard, watches, waiters, .. } = part;
+fn flush(part: &mut ShardPart, db: usize) {
+    let ShardPart { shard, watches, waiters, .. } = part;
     watches.touch_db(db, |name| shard.holds(db, name));
     // readers in a group learn that their stream is gone
     for name in waiters.keys_of(db) {
@@ -129,8 +129,8 @@ fn is_alive(shard: &mut Shard, db: usize, name: &[u8], now_ms: u64) -> bool {
     Keyed::find(shard, db, key, now_ms).exists()
 }
 
-fn swap(part: &mut Part, a: usize, b: usize, now_ms: u64) {
-    let Part { shard, watches, waiters, .. } = part;
+fn swap(part: &mut ShardPart, a: usize, b: usize, now_ms: u64) {
+    let ShardPart { shard, watches, waiters, .. } = part;
     for db in [a, b] {
         // An expired key counts as missing, before and after: both lookups remove it.
         watches.touch_db(db, |name| [a, b].map(|at| is_alive(shard, at, name, now_ms)).contains(&true));

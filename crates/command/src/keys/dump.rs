@@ -13,7 +13,7 @@ use darter_wire::{Args, Reply};
 use super::event;
 use super::object::FREQ_NEW;
 use crate::incremental::{Operation, TOLD_BYTES};
-use crate::reader::{self, Reader};
+use crate::reader::{self, ArgReader};
 use crate::slices::LEN_MAX;
 use crate::spec::{Flags, Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
@@ -175,7 +175,7 @@ pub fn payload(place: &Keyed<'_>) -> Option<Vec<u8>> {
 }
 
 #[derive(Default)]
-struct Options {
+struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     sticks: bool,
@@ -185,11 +185,11 @@ struct Options {
     idle_s: Option<u64>,
 }
 
-impl Options {
-    fn parse(args: Args<'_>) -> Result<Options, Fault> {
+impl RestoreOptions {
+    fn parse(args: Args<'_>) -> Result<RestoreOptions, Fault> {
         let (mut idle, mut freq) = (false, false);
-        let mut options = Options::default();
-        let mut reader = Reader::new(args, 4);
+        let mut options = RestoreOptions::default();
+        let mut reader = ArgReader::new(args, 4);
         while !reader.is_done() {
             if reader.take("REPLACE") {
                 options.replaces = true;
@@ -219,7 +219,7 @@ impl Options {
 const BAD_FORMAT: Fault = Fault::text("ERR Bad data format");
 
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(args)?;
+    let options = RestoreOptions::parse(args)?;
     let (now_ms, versions, keeps_dead) = (ctx.now_ms, ctx.env.restored_versions, ctx.env.import_mode);
     let mut place = ctx.at(args.at(1));
     let was_there = place.exists();

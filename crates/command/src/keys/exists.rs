@@ -5,7 +5,7 @@ use darter_wire::{Args, Reply};
 
 use crate::ctx::AHEAD;
 use crate::hash::PACKS_AT_ONCE;
-use crate::incremental::survey::What;
+use crate::incremental::survey::SurveySubject;
 use crate::spec::{Group, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -88,7 +88,7 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 }
 
 fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if ctx.survey_many(What::Presence, args, reply) {
+    if ctx.survey_many(SurveySubject::Presence, args, reply) {
         return Ok(());
     }
     let count = args.tail(1).iter().filter(|name| ctx.untouched(name).exists()).count();
@@ -97,7 +97,7 @@ fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if ctx.survey_many(What::Uses, args, reply) {
+    if ctx.survey_many(SurveySubject::Uses, args, reply) {
         return Ok(());
     }
     let count = args.tail(1).iter().filter(|name| ctx.read(name).exists()).count();

@@ -3,7 +3,7 @@
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
-use crate::deadline::Unit;
+use crate::deadline::TimeUnit;
 use crate::reader;
 use crate::spec::{Group, Keys, Marks, Spec};
 use crate::string::{EXPIRE_EVENT, PERSIST_EVENT};
@@ -65,34 +65,34 @@ pub const PERSIST: DataCommand = DataCommand {
 };
 
 fn expire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    set_deadline(ctx, args, Unit::Seconds, "expire", reply)
+    set_deadline(ctx, args, TimeUnit::Seconds, "expire", reply)
 }
 
 fn pexpire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    set_deadline(ctx, args, Unit::Millis, "pexpire", reply)
+    set_deadline(ctx, args, TimeUnit::Millis, "pexpire", reply)
 }
 
 fn expireat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    set_deadline(ctx, args, Unit::UnixSeconds, "expireat", reply)
+    set_deadline(ctx, args, TimeUnit::UnixSeconds, "expireat", reply)
 }
 
 fn pexpireat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    set_deadline(ctx, args, Unit::UnixMillis, "pexpireat", reply)
+    set_deadline(ctx, args, TimeUnit::UnixMillis, "pexpireat", reply)
 }
 
 /// The condition of a new deadline on the old one.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Rule {
+pub(crate) struct ExpireRule {
     nx: bool,
     xx: bool,
     gt: bool,
     lt: bool,
 }
 
-impl Rule {
+impl ExpireRule {
     /// Reads any number of `NX`, `XX`, `GT`, `LT`; `words` may contain nothing else.
-    pub(crate) fn parse(words: Args<'_>) -> Result<Rule, Fault> {
-        let mut rule = Rule::default();
+    pub(crate) fn parse(words: Args<'_>) -> Result<ExpireRule, Fault> {
+        let mut rule = ExpireRule::default();
         for word in words.iter() {
             let flag = if reader::is(word, "NX") {
                 &mut rule.nx
@@ -130,11 +130,11 @@ impl Rule {
 fn set_deadline(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    unit: Unit,
+    unit: TimeUnit,
     command: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let rule = Rule::parse(args.tail(3))?;
+    let rule = ExpireRule::parse(args.tail(3))?;
     let (now_ms, keeps_dead) = (ctx.now_ms, ctx.env.import_mode);
     let when_ms = unit.unix_ms(reader::int(args.at(2))?, now_ms).ok_or(Fault::InvalidExpire(command))?;
     let mut place = ctx.at(args.at(1));

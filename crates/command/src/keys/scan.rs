@@ -2,12 +2,12 @@
 
 use crate::category::Categories;
 use darter_base::{glob, number};
-use darter_store::{Position, Record, Shard, Type};
+use darter_store::{Record, ScanPosition, Shard, Type};
 use darter_wire::{Args, Reply};
 
 use super::walk::KEYS_MAX;
-use crate::reader::{self, Reader};
-use crate::slices::Rest;
+use crate::reader::{self, ArgReader};
+use crate::slices::SlicesRest;
 use crate::spec::{Group, Keys, Reach, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -53,19 +53,19 @@ pub const RANDOMKEY: DataCommand = DataCommand {
 
 /// The position of a scan: a shard, and a position in its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cursor {
+struct ScanCursor {
     shard: u16,
-    at: Position,
+    at: ScanPosition,
 }
 
 /// There are at most 1,024 shards; the cursor stays below 2^53, which every client can hold.
 const SHARD_BITS: u32 = 12;
 
-impl Cursor {
-    const START: Cursor = Cursor { shard: 0, at: Position::START };
+impl ScanCursor {
+    const START: ScanCursor = ScanCursor { shard: 0, at: ScanPosition::START };
 
-    fn of_shard(shard: u16) -> Cursor {
-        Cursor { shard, ..Cursor::START }
+    fn of_shard(shard: u16) -> ScanCursor {
+        ScanCursor { shard, ..ScanCursor::START }
     }
 
     fn raw(self) -> u64 {
@@ -74,14 +74,14 @@ impl Cursor {
 
     /// Any number is a cursor, as C's `strtoul` reads it. Cursors that no scan returned find nothing, or continue
     /// somewhere.
-    fn parse(arg: &[u8]) -> Option<Cursor> {
+    fn parse(arg: &[u8]) -> Option<ScanCursor> {
         let raw = match arg {
             [] => 0,
             [b'-', digits @ ..] => number::parse_u64_digits(digits)?.wrapping_neg(),
             [b'+', digits @ ..] | digits => number::parse_u64_digits(digits)?,
         };
         let shard = u16::try_from(raw & ((1 << SHARD_BITS) - 1)).ok()?;
-        Some(Cursor { shard, at: Position::from_raw(raw >> SHARD_BITS) })
+        Some(ScanCursor { shard, at: ScanPosition::from_raw(raw >> SHARD_BITS) })
     }
 }
 
@@ -90,17 +90,17 @@ impl Cursor {
 const RUN_LEN_MIN: u16 = 64;
 
 fn scanned_shards(args: Args<'_>, shards_len: u16) -> (u16, u16) {
-    let first = Cursor::parse(args.at(1)).map_or(0, |cursor| cursor.shard.min(shards_len - 1));
+    let first = ScanCursor::parse(args.at(1)).map_or(0, |cursor| cursor.shard.min(shards_len - 1));
     // a large COUNT wants many keys at once
-    let count = Options::parse(args).map_or(0, |options| options.count);
+    let count = ScanOptions::parse(args).map_or(0, |options| options.count);
     let len = u16::try_from(count / 128).unwrap_or(u16::MAX).max(RUN_LEN_MIN);
     (first, len.min(shards_len - first))
 }
 
-struct Options<'a> {
+struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: u64,
-    kind: Wanted,
+    kind: ScanWanted,
     attribute: Option<Attribute>,
     // least bytes of the value
     bytes_min: usize,
@@ -108,7 +108,7 @@ struct Options<'a> {
 
 /// The values that TYPE selects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum ScanWanted {
     Any,
     One(Type),
     /// Those of an unsupported module: there are none.
@@ -128,20 +128,20 @@ const FOREIGN: [&str; 9] = [
     "array",
 ];
 
-impl Wanted {
-    fn parse(name: &[u8]) -> Result<Wanted, Fault> {
+impl ScanWanted {
+    fn parse(name: &[u8]) -> Result<ScanWanted, Fault> {
         if let Some(kind) = Type::ALL.into_iter().find(|kind| reader::is(name, kind.name())) {
-            return Ok(Wanted::One(kind));
+            return Ok(ScanWanted::One(kind));
         }
         if FOREIGN.iter().any(|foreign| reader::is(name, foreign)) {
-            return Ok(Wanted::Foreign);
+            return Ok(ScanWanted::Foreign);
         }
         let name = String::from_utf8_lossy(name.get(..128).unwrap_or(name));
         Err(Fault::Text(format!("ERR unknown type name '{name}'").into()))
     }
 
     fn fits(self, kind: Type) -> bool {
-        self == Wanted::Any || self == Wanted::One(kind)
+        self == ScanWanted::Any || self == ScanWanted::One(kind)
     }
 }
 
@@ -151,11 +151,11 @@ enum Attribute {
     Permanent,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
+impl<'a> ScanOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<ScanOptions<'a>, Fault> {
         let mut options =
-            Options { pattern: None, count: 10, kind: Wanted::Any, attribute: None, bytes_min: 0 };
-        let mut reader = Reader::new(args, 2);
+            ScanOptions { pattern: None, count: 10, kind: ScanWanted::Any, attribute: None, bytes_min: 0 };
+        let mut reader = ArgReader::new(args, 2);
         while !reader.is_done() {
             if reader.take_with("COUNT", 1) {
                 let count = reader.int()?;
@@ -163,7 +163,7 @@ impl<'a> Options<'a> {
             } else if reader.take_with("MATCH", 1) {
                 options.pattern = Some(reader.bytes()?).filter(|&pattern| pattern != b"*");
             } else if reader.take_with("TYPE", 1) {
-                options.kind = Wanted::parse(reader.bytes()?)?;
+                options.kind = ScanWanted::parse(reader.bytes()?)?;
             } else if reader.take_with("ATTR", 1) {
                 options.attribute = Some(match reader.bytes()? {
                     b"v" => Attribute::Volatile,
@@ -194,7 +194,7 @@ impl<'a> Options<'a> {
 
 /// The remaining budget of one call, and its results.
 struct Scanner<'a, 'r, 'o> {
-    options: Options<'a>,
+    options: ScanOptions<'a>,
     now_ms: u64,
     db: usize,
     // keys looked at and keys answered
@@ -225,9 +225,9 @@ impl Scanner<'_, '_, '_> {
     }
 
     /// Scans a shard from `at`; returns the next position in it, `None` at its end.
-    fn scan(&mut self, shard: &Shard, mut at: Position) -> Option<Position> {
+    fn scan(&mut self, shard: &Shard, mut at: ScanPosition) -> Option<ScanPosition> {
         let db = shard.db(self.db);
-        if at == Position::START && db.slots() <= SLOTS_MAX && db.len() as u64 <= self.options.count {
+        if at == ScanPosition::START && db.slots() <= SLOTS_MAX && db.len() as u64 <= self.options.count {
             // few keys, whose lines are contiguous
             shard.each(self.db, |record| self.look(shard, record));
             self.lines_left = self.lines_left.saturating_sub(1);
@@ -253,8 +253,8 @@ const KEYS_MIN: u64 = 16;
 const LINES_PER_KEY: u64 = 10;
 
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let cursor = Cursor::parse(args.at(1)).ok_or(Fault::text("ERR invalid cursor"))?;
-    let options = Options::parse(args)?;
+    let cursor = ScanCursor::parse(args.at(1)).ok_or(Fault::text("ERR invalid cursor"))?;
+    let options = ScanOptions::parse(args)?;
     let lines_left = options.count.max(KEYS_MIN).saturating_mul(LINES_PER_KEY);
     // keys are written before the cursor is known, so they have a separate buffer
     let mut keys = Vec::new();
@@ -266,7 +266,7 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let mut at = cursor;
     let next = loop {
         let Some(part) = ctx.part(at.shard) else {
-            break if at.shard < shards_len { at } else { Cursor::START };
+            break if at.shard < shards_len { at } else { ScanCursor::START };
         };
         let stopped = scanner.scan(&part.shard, at.at);
         for name in std::mem::take(&mut scanner.dead) {
@@ -274,14 +274,14 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             ctx.at(&name);
         }
         if let Some(position) = stopped {
-            break Cursor { at: position, ..at };
+            break ScanCursor { at: position, ..at };
         }
-        at = Cursor::of_shard(at.shard + 1);
+        at = ScanCursor::of_shard(at.shard + 1);
         while ctx.part(at.shard).is_some_and(|part| part.shard.db(db).is_empty()) {
             at.shard += 1;
         }
         if at.shard >= shards_len {
-            break Cursor::START;
+            break ScanCursor::START;
         }
         if scanner.is_done() {
             break at;
@@ -302,7 +302,7 @@ fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         let mut keys = 0;
         ctx.each_part(|_, part| keys += part.shard.db(db).len());
         if keys > KEYS_MAX {
-            ctx.rest = Some(Rest::Keys);
+            ctx.rest = Some(SlicesRest::Keys);
             return Ok(());
         }
     }
@@ -376,15 +376,15 @@ mod tests {
     fn cursors_go_out_and_come_back() {
         for raw in [0, 1, 4095, 4096, (1 << 50) - 1] {
             let text = raw.to_string();
-            assert_eq!(Cursor::parse(text.as_bytes()).map(Cursor::raw), Some(raw));
+            assert_eq!(ScanCursor::parse(text.as_bytes()).map(ScanCursor::raw), Some(raw));
         }
-        assert_eq!(Cursor::parse(b"00"), Some(Cursor::START));
-        assert_eq!(Cursor::parse(b""), Some(Cursor::START));
-        assert_eq!(Cursor::parse(b"-0"), Some(Cursor::START));
-        assert!(Cursor::parse(b"-9223372036854775808").is_some());
-        assert_eq!(Cursor::parse(b"x"), None);
-        assert_eq!(Cursor::parse(b"1 "), None);
-        assert_eq!(Cursor::parse(b"99999999999999999999"), None);
-        assert!(Cursor::parse(b"18446744073709551615").is_some());
+        assert_eq!(ScanCursor::parse(b"00"), Some(ScanCursor::START));
+        assert_eq!(ScanCursor::parse(b""), Some(ScanCursor::START));
+        assert_eq!(ScanCursor::parse(b"-0"), Some(ScanCursor::START));
+        assert!(ScanCursor::parse(b"-9223372036854775808").is_some());
+        assert_eq!(ScanCursor::parse(b"x"), None);
+        assert_eq!(ScanCursor::parse(b"1 "), None);
+        assert_eq!(ScanCursor::parse(b"99999999999999999999"), None);
+        assert!(ScanCursor::parse(b"18446744073709551615").is_some());
     }
 }

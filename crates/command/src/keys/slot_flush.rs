@@ -5,7 +5,7 @@
 
 use crate::category::Categories;
 use darter_base::crc::{SLOTS_LEN, key_slot};
-use darter_store::{Event, Keyed, Position, Shard};
+use darter_store::{Event, Keyed, ScanPosition, Shard};
 use darter_wire::{Args, Reply};
 
 use super::slot::DISABLED;
@@ -58,16 +58,16 @@ const fn spec(name: &'static str, arity: i16) -> Spec {
 }
 
 /// The slots of some ranges.
-struct Slots {
+struct FlushedSlots {
     // In the order of the slots, without gaps between neighbours.
     ranges: Vec<(u16, u16)>,
 }
 
-impl Slots {
+impl FlushedSlots {
     /// Reads pairs of a first and a last slot.
     ///
     /// Errors: invalid slots, in reversed order, or named twice.
-    fn parse(words: Args<'_>) -> Result<Slots, Fault> {
+    fn parse(words: Args<'_>) -> Result<FlushedSlots, Fault> {
         let mut ranges = Vec::with_capacity(words.len() / 2);
         for at in (0..words.len()).step_by(2) {
             let (first, last) = (slot(words.at(at))?, slot(words.at(at + 1))?);
@@ -88,7 +88,7 @@ impl Slots {
                 _ => joined.push((first, last)),
             }
         }
-        Ok(Slots { ranges: joined })
+        Ok(FlushedSlots { ranges: joined })
     }
 
     fn has(&self, slot: u16) -> bool {
@@ -112,7 +112,7 @@ fn sflush(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if !len.is_multiple_of(2) || len == 0 {
         return Err(Fault::Arity("sflush".into()));
     }
-    let slots = Slots::parse(words.head(len))?;
+    let slots = FlushedSlots::parse(words.head(len))?;
     let now_ms = ctx.now_ms;
     ctx.each_part(|_, part| flush(&mut part.shard, &slots, now_ms));
     // All of them are this node's.
@@ -133,7 +133,7 @@ fn flushslots(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     if !words.len().is_multiple_of(2) {
         return Err(Fault::Arity("dflycluster|flushslots".into()));
     }
-    let slots = Slots::parse(words)?;
+    let slots = FlushedSlots::parse(words)?;
     let now_ms = ctx.now_ms;
     ctx.each_part(|_, part| flush(&mut part.shard, &slots, now_ms));
     reply.ok();
@@ -155,7 +155,7 @@ fn trimslots(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
     if args.len() as i64 != 3 + 2 * count {
         return Err(Fault::Arity("trimslots".into()));
     }
-    let slots = Slots::parse(args.tail(3))?;
+    let slots = FlushedSlots::parse(args.tail(3))?;
     let first = slots.ranges.first().map_or(0, |&(first, _)| first);
     Err(Fault::Text(format!("ERR the slot {first} is served by this node").into()))
 }
@@ -163,9 +163,9 @@ fn trimslots(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
 /// Index lines whose keys are collected before those of the slots are removed.
 const LINES_AT_ONCE: usize = 64;
 
-fn flush(shard: &mut Shard, slots: &Slots, now_ms: u64) {
+fn flush(shard: &mut Shard, slots: &FlushedSlots, now_ms: u64) {
     for db in 0..shard.dbs_len() {
-        let mut next = Some(Position::START);
+        let mut next = Some(ScanPosition::START);
         while let Some(mut at) = next {
             let mut names: Vec<Box<[u8]>> = Vec::new();
             for _ in 0..LINES_AT_ONCE {
@@ -197,7 +197,7 @@ mod tests {
     fn ranges_are_joined_and_searched() {
         let words =
             darter_wire::OwnedArgs::from_slices(&[b"10", b"12", b"0", b"0", b"1", b"3", b"16383", b"16383"]);
-        let slots = Slots::parse(words.args()).expect("good ranges");
+        let slots = FlushedSlots::parse(words.args()).expect("good ranges");
         assert_eq!(slots.ranges, [(0, 3), (10, 12), (16383, 16383)]);
         for (slot, is_in) in
             [(0, true), (3, true), (4, false), (9, false), (10, true), (13, false), (16383, true)]
@@ -218,7 +218,7 @@ mod tests {
             ([b"x", b"1", b"1", b"1"], "ERR Invalid or out of range slot"),
         ] {
             let words = darter_wire::OwnedArgs::from_slices(&words);
-            assert_eq!(Slots::parse(words.args()).err().expect("refused").line(), expected);
+            assert_eq!(FlushedSlots::parse(words.args()).err().expect("refused").line(), expected);
         }
     }
 }

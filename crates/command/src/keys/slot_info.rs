@@ -2,7 +2,7 @@
 //! number or a range.
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
-use darter_store::{Keyed, Position, Shard};
+use darter_store::{Keyed, ScanPosition, Shard};
 use darter_wire::{Args, Reply};
 
 use super::slot::DISABLED;
@@ -81,7 +81,7 @@ const LINES_AT_ONCE: usize = 64;
 
 fn count(shard: &mut Shard, slots: &mut [SlotUse], now_ms: u64) {
     for db in 0..shard.dbs_len() {
-        let mut next = Some(Position::START);
+        let mut next = Some(ScanPosition::START);
         while next.is_some() {
             let mut names: Vec<(usize, Box<[u8]>)> = Vec::new();
             for _ in 0..LINES_AT_ONCE {

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use darter_base::number;
 use darter_pack::entry::Item;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, List};
 use darter_store::change::Class;
 use darter_store::reads::Stretch;
@@ -14,9 +14,9 @@ use darter_store::{Event, Expiry, Keyed, Object, Type};
 use darter_wire::{Args, Reply};
 
 use crate::incremental::pointer::Pointer;
-use crate::incremental::sort_lookup::Asked;
-use crate::incremental::{Form, ScoreOf, Sorting};
-use crate::reader::Reader;
+use crate::incremental::sort_lookup::SortKeyRequest;
+use crate::incremental::{ScoreOf, Sorting, StagedForm};
+use crate::reader::ArgReader;
 use crate::slices;
 use crate::spec::{Effect, Flags, Group, Keys, Marks, Reach, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, zset};
@@ -67,7 +67,7 @@ pub const SORT_RO: DataCommand = DataCommand {
 const SORTSTORE_EVENT: Event = Event::new(Class::LIST, "sortstore");
 
 #[derive(Default)]
-struct Options<'a> {
+struct SortOptions<'a> {
     by: Option<&'a [u8]>,
     gets: Vec<&'a [u8]>,
     offset: i64,
@@ -79,10 +79,10 @@ struct Options<'a> {
     store: Option<usize>,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>, may_store: bool) -> Result<Options<'a>, Fault> {
-        let mut options = Options { count: -1, ..Options::default() };
-        let mut reader = Reader::new(args, 2);
+impl<'a> SortOptions<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<SortOptions<'a>, Fault> {
+        let mut options = SortOptions { count: -1, ..SortOptions::default() };
+        let mut reader = ArgReader::new(args, 2);
         while !reader.is_done() {
             if reader.take("ASC") {
                 options.is_descending = false;
@@ -127,36 +127,36 @@ impl<'a> Options<'a> {
 }
 
 fn reads_other_keys(args: Args<'_>) -> bool {
-    Options::parse(args, true).is_ok_and(|options| options.reads_other_keys())
+    SortOptions::parse(args, true).is_ok_and(|options| options.reads_other_keys())
 }
 
 fn reads_other_keys_ro(args: Args<'_>) -> bool {
-    Options::parse(args, false).is_ok_and(|options| options.reads_other_keys())
+    SortOptions::parse(args, false).is_ok_and(|options| options.reads_other_keys())
 }
 
 fn sort_keys(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
     if args.len() > 1 {
         visit(1);
     }
-    if let Ok(Options { store: Some(at), .. }) = Options::parse(args, true) {
+    if let Ok(SortOptions { store: Some(at), .. }) = SortOptions::parse(args, true) {
         visit(at);
     }
 }
 
 fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(args, true)?;
+    let options = SortOptions::parse(args, true)?;
     sort_with(ctx, args, &options, reply)
 }
 
 fn sort_ro(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(args, false)?;
+    let options = SortOptions::parse(args, false)?;
     sort_with(ctx, args, &options, reply)
 }
 
 fn sort_with(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    options: &Options<'_>,
+    options: &SortOptions<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     if let Some(mut staged) = ctx.staged.take() {
@@ -191,7 +191,7 @@ fn sort_with(
 }
 
 /// Leaves a long answer to slices; false if it must be written now.
-fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply<'_>) -> bool {
+fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &SortOptions<'_>, reply: &Reply<'_>) -> bool {
     let name = args.at(1);
     let place = zset::at(ctx, name);
     let now_ms = place.now_ms();
@@ -220,7 +220,7 @@ fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply
             Some(_) if is_set && options.store.is_some() => (Some(Pointer::Itself), true),
             Some(_) => (None, false),
         };
-        let asked = Asked {
+        let asked = SortKeyRequest {
             by,
             gets: options.pointers(),
             score_of: (!is_alpha).then_some(score_of),
@@ -238,7 +238,7 @@ fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, reply: &Reply
     );
     let operation = Box::new(sorting);
     match options.store {
-        Some(at) => ctx.store_later((args.at(at), Form::List), &[name], &[(name, stretch)], operation),
+        Some(at) => ctx.store_later((args.at(at), StagedForm::List), &[name], &[(name, stretch)], operation),
         None => ctx.answer_later(&[(name, stretch)], operation, reply.is_resp3()),
     }
 }
@@ -250,7 +250,7 @@ fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
     }
     match place.object() {
         Some((Object::List(list), arena)) => {
-            Ok((Type::List, list.iter(arena, 0, End::Back).map(Item::to_vec).collect()))
+            Ok((Type::List, list.iter(arena, 0, ListEnd::Back).map(Item::to_vec).collect()))
         }
         Some((Object::Set(set), arena)) => {
             Ok((Type::Set, set.iter(arena, place.now_ms()).map(Item::to_vec).collect()))
@@ -264,17 +264,19 @@ fn elements_of(place: &Keyed<'_>) -> Result<(Type, Vec<Vec<u8>>), Fault> {
 }
 
 /// The sort key of an element.
-enum Weight {
+enum SortWeight {
     Score(f64),
     Text(Option<Vec<u8>>),
 }
 
-impl Weight {
-    fn compare(&self, other: &Weight) -> Ordering {
+impl SortWeight {
+    fn compare(&self, other: &SortWeight) -> Ordering {
         match (self, other) {
-            (Weight::Score(a), Weight::Score(b)) => a.total_cmp(b),
-            (Weight::Text(a), Weight::Text(b)) => a.cmp(b),
-            (Weight::Score(_), Weight::Text(_)) | (Weight::Text(_), Weight::Score(_)) => Ordering::Equal,
+            (SortWeight::Score(a), SortWeight::Score(b)) => a.total_cmp(b),
+            (SortWeight::Text(a), SortWeight::Text(b)) => a.cmp(b),
+            (SortWeight::Score(_), SortWeight::Text(_)) | (SortWeight::Text(_), SortWeight::Score(_)) => {
+                Ordering::Equal
+            }
         }
     }
 }
@@ -283,7 +285,7 @@ fn order(
     ctx: &mut Ctx<'_>,
     kind: Type,
     elements: &mut Vec<Vec<u8>>,
-    options: &Options<'_>,
+    options: &SortOptions<'_>,
 ) -> Result<(), Fault> {
     let (mut by, mut is_alpha) = (options.by, options.is_alpha);
     if by.is_some_and(|pattern| !pattern.contains(&b'*')) {
@@ -313,15 +315,15 @@ fn order(
     Ok(())
 }
 
-fn weigh(ctx: &mut Ctx<'_>, element: &[u8], by: &Pointer, is_alpha: bool) -> Result<Weight, Fault> {
+fn weigh(ctx: &mut Ctx<'_>, element: &[u8], by: &Pointer, is_alpha: bool) -> Result<SortWeight, Fault> {
     let found = look_up(ctx, by, element);
     if is_alpha {
-        return Ok(Weight::Text(found));
+        return Ok(SortWeight::Text(found));
     }
     match found {
         // 0.0 and -0.0 are equal
-        Some(text) => Ok(Weight::Score(parse_score(&text)? + 0.0)),
-        None => Ok(Weight::Score(0.0)),
+        Some(text) => Ok(SortWeight::Score(parse_score(&text)? + 0.0)),
+        None => Ok(SortWeight::Score(0.0)),
     }
 }
 
@@ -373,7 +375,7 @@ fn store(
         let mut list = List::new();
         let arena = place.arena_mut();
         for answer in &answers {
-            if list.push(arena, End::Back, Item::of(answer)).is_err() {
+            if list.push(arena, ListEnd::Back, Item::of(answer)).is_err() {
                 list.clear(arena);
                 return Err(Fault::OutOfMemory);
             }

@@ -1,10 +1,10 @@
-//! KEYS of a large database, shard by shard in slices: `Walk`, which the server drives.
+//! KEYS of a large database, shard by shard in slices: `KeyWalk`, which the server drives.
 //!
 //! No shard is held for long, and never two together. Every key present from the beginning to the end is answered, as
 //! by a whole SCAN. A key that is added, removed or renamed meanwhile may be missing.
 
 use darter_base::glob;
-use darter_store::{Position, Shard};
+use darter_store::{ScanPosition, Shard};
 use darter_wire::Reply;
 
 /// Smaller databases are answered completely at one point in time.
@@ -14,26 +14,26 @@ const LINES_PER_SLICE: usize = 192;
 
 /// The progress of a KEYS.
 #[derive(Debug)]
-pub struct Walk {
+pub struct KeyWalk {
     pattern: Box<[u8]>,
     db: usize,
     limit: u64,
     shards_len: u16,
     // The next shard, `shards_len` at the end, and the position in it.
     shard: u16,
-    at: Position,
+    at: ScanPosition,
     found: Vec<u8>,
     count: u64,
     // A key was found beyond the limit.
     is_cut: bool,
 }
 
-impl Walk {
+impl KeyWalk {
     /// A walk over database `db` of `shards_len` shards that answers up to `limit` keys; 0 for all.
-    pub fn new(pattern: &[u8], db: usize, limit: u64, shards_len: u16) -> Walk {
+    pub fn new(pattern: &[u8], db: usize, limit: u64, shards_len: u16) -> KeyWalk {
         let limit = if limit == 0 { u64::MAX } else { limit };
-        let (pattern, at) = (pattern.into(), Position::START);
-        Walk { pattern, db, limit, shards_len, shard: 0, at, found: Vec::new(), count: 0, is_cut: false }
+        let (pattern, at) = (pattern.into(), ScanPosition::START);
+        KeyWalk { pattern, db, limit, shards_len, shard: 0, at, found: Vec::new(), count: 0, is_cut: false }
     }
 
     /// The shard of the next slice; `None` at the end.
@@ -71,7 +71,7 @@ impl Walk {
             match next {
                 Some(next) if !self.is_cut => self.at = next,
                 _ => {
-                    (self.shard, self.at) = (self.shard + 1, Position::START);
+                    (self.shard, self.at) = (self.shard + 1, ScanPosition::START);
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! LSET key index element, LINSERT key BEFORE | AFTER pivot element, LREM key count element, LTRIM key start stop
 
 use darter_pack::entry::Item;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, List};
 use darter_store::Event;
 use darter_store::reads::Stretch;
@@ -9,7 +9,7 @@ use darter_wire::{Args, Reply};
 
 use super::finding::{LOOKS_MAX, Search};
 use super::{clip, event, index_of};
-use crate::incremental::{Copying, Form};
+use crate::incremental::{Copying, StagedForm};
 use crate::reader::{self, is};
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
@@ -99,7 +99,7 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     if found.is_none()
         && let Some(list) = ctx.at(args.at(1)).view::<List>()?
         && let len = list.root.len()
-        && list.root.position(list.arena, Item::of(args.at(3)), 0, End::Back, LOOKS_MAX).is_none()
+        && list.root.position(list.arena, Item::of(args.at(3)), 0, ListEnd::Back, LOOKS_MAX).is_none()
         && Search::FIRST.leave(ctx, args.at(1), len, args.at(3), None)
     {
         return Ok(());
@@ -108,11 +108,11 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     let edited = place.edit::<List, _>(|list, arena, _| {
         let index = match &found {
             Some(found) => found.first().copied(),
-            None => list.position(arena, Item::of(args.at(3)), 0, End::Back, u64::MAX),
+            None => list.position(arena, Item::of(args.at(3)), 0, ListEnd::Back, u64::MAX),
         };
         let Some(index) = index else { return Ok(None) };
         list.insert(arena, index + after, Item::of(args.at(4)))?;
-        Ok::<_, darter_pack::tree::Full>(Some(list.len()))
+        Ok::<_, darter_pack::tree::TreeFull>(Some(list.len()))
     })?;
     match edited.map(|edited| edited.result).transpose()? {
         None => reply.int(0),
@@ -127,7 +127,7 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let count = reader::int(args.at(2))?;
-    let from = if count >= 0 { End::Front } else { End::Back };
+    let from = if count >= 0 { ListEnd::Front } else { ListEnd::Back };
     let count_max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let found = ctx.staged.take().map(|kept| kept.found.numbers);
     if found.is_none() && leave_search(ctx, args, count_max, from)? {
@@ -137,7 +137,7 @@ fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let edited = place.edit::<List, _>(|list, arena, _| match &found {
         Some(places) => {
             // From the back on, so that the others keep their places.
-            let last_first = from == End::Back;
+            let last_first = from == ListEnd::Back;
             let each = (0..places.len()).map(|n| places[if last_first { n } else { places.len() - 1 - n }]);
             each.filter(|place| list.remove(arena, *place)).count() as u64
         }
@@ -155,14 +155,14 @@ fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 /// Leaves the search for the items that LREM removes from a long list to slices; false if it must be done at once.
-fn leave_search(ctx: &mut Ctx<'_>, args: Args<'_>, count_max: u64, from: End) -> Result<bool, Fault> {
+fn leave_search(ctx: &mut Ctx<'_>, args: Args<'_>, count_max: u64, from: ListEnd) -> Result<bool, Fault> {
     let (name, element) = (args.at(1), args.at(3));
     let place = ctx.at(name);
     let Some(list) = place.view::<List>()? else { return Ok(false) };
     let len = list.root.len();
     let (first, towards) = match from {
-        End::Front => (0, End::Back),
-        End::Back => (len.saturating_sub(1), End::Front),
+        ListEnd::Front => (0, ListEnd::Back),
+        ListEnd::Back => (len.saturating_sub(1), ListEnd::Front),
     };
     let is_near = || list.root.position(list.arena, Item::of(element), first, towards, LOOKS_MAX).is_some();
     if len <= LOOKS_MAX || count_max == 1 && is_near() {
@@ -215,5 +215,5 @@ fn leave_trimmed(ctx: &mut Ctx<'_>, name: &[u8], (first, count): (u64, u64), len
     let kept = Stretch::Ranks(first, count, Direction::Up);
     count > 0
         && slices::is_better_rebuilt(count, len - count, GONE_MAX)
-        && ctx.store_later((name, Form::List), &[name], &[(name, kept)], Box::new(Copying))
+        && ctx.store_later((name, StagedForm::List), &[name], &[(name, kept)], Box::new(Copying))
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use darter_pack::entry::Item;
 use darter_pack::tree::Direction;
-use darter_pack::tree::list::End;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::list::ListEnd;
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use crate::Ctx;
-use crate::incremental::Form;
-use crate::incremental::operation::{Found, Operation};
+use crate::incremental::StagedForm;
+use crate::incremental::operation::{FoundValue, Operation};
 
 /// The element searched in a list, and the part of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Search {
     /// Matches to pass over first.
     pub skip: u64,
     /// The direction: `Back` is towards the back, from the front.
-    pub towards: End,
+    pub towards: ListEnd,
     /// Matches wanted.
     pub wanted: u64,
     /// Items to look at.
@@ -30,7 +30,7 @@ pub(super) struct Search {
 
 impl Search {
     /// The first match from the front.
-    pub const FIRST: Search = Search { skip: 0, towards: End::Back, wanted: 1, looks: u64::MAX };
+    pub const FIRST: Search = Search { skip: 0, towards: ListEnd::Back, wanted: 1, looks: u64::MAX };
 
     /// Leaves the search for `element` in the list at `name`, which has `len` items, to slices; false if it must be
     /// done at once. `answer` writes the reply; without it the body runs again and finds the places in its context.
@@ -40,15 +40,15 @@ impl Search {
         name: &[u8],
         len: u64,
         element: &[u8],
-        answer: Option<Answer>,
+        answer: Option<FoundAnswer>,
     ) -> bool {
         let looks = self.looks.min(len);
         if !ctx.may_slice || looks <= LOOKS_MAX {
             return false;
         }
         let (first, direction) = match self.towards {
-            End::Back => (0, Direction::Up),
-            End::Front => (len - looks, Direction::Down),
+            ListEnd::Back => (0, Direction::Up),
+            ListEnd::Front => (len - looks, Direction::Down),
         };
         let next = if direction == Direction::Up { 0 } else { len - 1 };
         let Search { skip, wanted, .. } = self;
@@ -64,8 +64,8 @@ impl Search {
         let operation = Box::new(finding);
         let source = [(name, Stretch::Ranks(first, looks, direction))];
         match answer {
-            Some(Answer { resp3, .. }) => ctx.answer_later(&source, operation, resp3),
-            None => ctx.store_later((name, Form::List), &[name], &source, operation),
+            Some(FoundAnswer { resp3, .. }) => ctx.answer_later(&source, operation, resp3),
+            None => ctx.store_later((name, StagedForm::List), &[name], &source, operation),
         }
     }
 }
@@ -75,13 +75,13 @@ pub(super) const LOOKS_MAX: u64 = 4096;
 
 /// The form of the answer of LPOS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Answer {
+pub(super) struct FoundAnswer {
     /// True if it is an array.
     pub is_array: bool,
     pub resp3: bool,
 }
 
-impl Answer {
+impl FoundAnswer {
     /// The answer to these places.
     pub fn write(self, places: &[u64], reply: &mut Reply<'_>) {
         match (self.is_array, places.first()) {
@@ -104,7 +104,7 @@ struct Finding {
     skip: u64,
     wanted: u64,
     places: Vec<u64>,
-    answer: Option<Answer>,
+    answer: Option<FoundAnswer>,
 }
 
 impl Operation for Finding {
@@ -113,7 +113,7 @@ impl Operation for Finding {
         let element = self.element.clone();
         let int = Item::of(&element).int();
         Arc::new(move |seen, out| {
-            let Seen::Item(item) = seen else { return };
+            let SeenLeaf::Item(item) = seen else { return };
             let is_it = match int {
                 Some(value) => item == Item::Int(value),
                 None => item == Item::Bytes(&element),
@@ -160,7 +160,7 @@ impl Operation for Finding {
         true
     }
 
-    fn found(&mut self) -> Found {
-        Found { numbers: std::mem::take(&mut self.places), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { numbers: std::mem::take(&mut self.places), ..FoundValue::default() }
     }
 }

@@ -10,9 +10,9 @@ pub mod read;
 pub mod wait;
 
 use darter_pack::tree::List;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_store::change::Class;
-use darter_store::{Event, View};
+use darter_store::{Event, KeyView};
 
 use crate::reader::is;
 use crate::{DataCommand, Env, Fault};
@@ -49,26 +49,26 @@ const fn event(name: &'static str) -> Event {
     Event::new(Class::LIST, name)
 }
 
-const fn pop_event(end: End) -> Event {
+const fn pop_event(end: ListEnd) -> Event {
     match end {
-        End::Front => event("lpop"),
-        End::Back => event("rpop"),
+        ListEnd::Front => event("lpop"),
+        ListEnd::Back => event("rpop"),
     }
 }
 
-const fn push_event(end: End) -> Event {
+const fn push_event(end: ListEnd) -> Event {
     match end {
-        End::Front => event("lpush"),
-        End::Back => event("rpush"),
+        ListEnd::Front => event("lpush"),
+        ListEnd::Back => event("rpush"),
     }
 }
 
 /// LEFT or RIGHT.
-fn end(arg: &[u8]) -> Result<End, Fault> {
+fn end(arg: &[u8]) -> Result<ListEnd, Fault> {
     if is(arg, "left") {
-        Ok(End::Front)
+        Ok(ListEnd::Front)
     } else if is(arg, "right") {
-        Ok(End::Back)
+        Ok(ListEnd::Back)
     } else {
         Err(Fault::Syntax)
     }
@@ -88,7 +88,7 @@ fn clip(start: i64, stop: i64, len: u64) -> (u64, u64) {
 }
 
 /// The name OBJECT ENCODING gives a list: Redis' rule for when one listpack is enough.
-pub fn encoding(list: View<'_, List>, env: &Env) -> &'static str {
+pub fn encoding(list: KeyView<'_, List>, env: &Env) -> &'static str {
     let len = list.root.len();
     let is_small = match env.list_max_listpack_size {
         max if max >= 0 => len <= max.max(1).unsigned_abs(),
@@ -107,9 +107,9 @@ pub fn encoding(list: View<'_, List>, env: &Env) -> &'static str {
 }
 
 /// Bytes Redis' listpack of these elements would have; counting stops past `enough`.
-fn listpack_bytes(list: View<'_, List>, enough: usize) -> usize {
+fn listpack_bytes(list: KeyView<'_, List>, enough: usize) -> usize {
     let mut bytes = 7;
-    for item in list.root.iter(list.arena, 0, End::Back) {
+    for item in list.root.iter(list.arena, 0, ListEnd::Back) {
         bytes += item.len() + 2;
         if bytes > enough {
             break;

@@ -3,7 +3,7 @@
 use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -36,7 +36,7 @@ pub const RPOPLPUSH: DataCommand = DataCommand {
         "Returns the last element of a list after removing and pushing it to another list. Deletes the list if the last element was popped.",
     ),
     run: |ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>| {
-        if !transfer(ctx, args.at(1), args.at(2), (End::Back, End::Front), reply)? {
+        if !transfer(ctx, args.at(1), args.at(2), (ListEnd::Back, ListEnd::Front), reply)? {
             reply.null();
         }
         Ok(())
@@ -51,7 +51,7 @@ pub(super) fn transfer(
     ctx: &mut Ctx<'_>,
     source: &[u8],
     dest: &[u8],
-    (from, to): (End, End),
+    (from, to): (ListEnd, ListEnd),
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     if ctx.at(source).view::<List>()?.is_none() {
@@ -65,7 +65,7 @@ pub(super) fn transfer(
     }
     let mut element = Vec::new();
     if let Some(list) = ctx.at(source).view::<List>()? {
-        let index = if from == End::Front { 0 } else { list.root.len() - 1 };
+        let index = if from == ListEnd::Front { 0 } else { list.root.len() - 1 };
         if let Some(item) = list.root.get(list.arena, index) {
             item.write_to(&mut element);
         }
@@ -89,7 +89,7 @@ pub(super) fn transfer(
 fn rotate(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    (from, to): (End, End),
+    (from, to): (ListEnd, ListEnd),
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     let mut place = ctx.at(key);

@@ -3,14 +3,14 @@
 use crate::keyspec;
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_store::{Arena, Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::moves::WRONG_DESTINATION;
 use super::{end, pop_event, push_event};
-use crate::ctx::Wait;
-use crate::reader::{Reader, timeout_ms};
+use crate::ctx::BlockingWait;
+use crate::reader::{ArgReader, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -49,7 +49,7 @@ pub const BLMOVEM: DataCommand = DataCommand {
         let moving = Moving::parse(args, 6)?;
         let timeout_ms = timeout_ms(args.at(5))?;
         if !moving.run(ctx, args.at(1), args.at(2), reply)? {
-            ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 2), reply);
+            ctx.wait_or_reply(BlockingWait::for_a_key(timeout_ms, 2), reply);
         }
         Ok(())
     },
@@ -57,8 +57,8 @@ pub const BLMOVEM: DataCommand = DataCommand {
 
 /// The parameters of a move, and the final order.
 struct Moving {
-    from: End,
-    to: End,
+    from: ListEnd,
+    to: ListEnd,
     count: u64,
     // fewer are not moved
     is_exact: bool,
@@ -70,7 +70,7 @@ impl Moving {
     fn parse(args: Args<'_>, options_at: usize) -> Result<Moving, Fault> {
         let (from, to) = (end(args.at(3))?, end(args.at(4))?);
         let mut moving = Moving { from, to, count: 1, is_exact: false, is_one_by_one: false };
-        let mut read = Reader::new(args, options_at);
+        let mut read = ArgReader::new(args, options_at);
         if read.is_done() {
             return Ok(moving);
         }
@@ -104,8 +104,8 @@ impl Moving {
             return Ok(false);
         }
         // The elements in the order in which they are pushed.
-        let first = if self.from == End::Front { 0 } else { len.saturating_sub(1) };
-        let towards = if self.from == End::Front { End::Back } else { End::Front };
+        let first = if self.from == ListEnd::Front { 0 } else { len.saturating_sub(1) };
+        let towards = if self.from == ListEnd::Front { ListEnd::Back } else { ListEnd::Front };
         let popped = list.root.iter(list.arena, first, towards);
         let mut elements: Vec<Vec<u8>> = popped.take(count as usize).map(Item::to_vec).collect();
         if !self.is_one_by_one && self.from == self.to {
@@ -117,7 +117,7 @@ impl Moving {
             self.carry(ctx, source, dest, &elements)?;
         }
         reply.array(elements.len());
-        if self.to == End::Front {
+        if self.to == ListEnd::Front {
             elements.reverse();
         }
         elements.iter().for_each(|element| reply.bulk(element));
@@ -174,7 +174,7 @@ impl Moving {
     }
 }
 
-fn pop_all(list: &mut List, arena: &mut Arena, end: End, count: usize) {
+fn pop_all(list: &mut List, arena: &mut Arena, end: ListEnd, count: usize) {
     for _ in 0..count {
         list.pop(arena, end, |_| {});
     }

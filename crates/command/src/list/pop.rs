@@ -1,14 +1,14 @@
 //! LPOP key [count], RPOP, LMPOP numkeys key [key ...] LEFT | RIGHT [COUNT count]
 
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, List};
 use darter_store::{Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::{end, pop_event};
-use crate::incremental::Form;
+use crate::incremental::StagedForm;
 use crate::item::reply_item;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Flags, Group, Keys, Marks, Spec};
 use crate::taking::{Taken, Taking};
 use crate::{Ctx, DataCommand, Fault, slices};
@@ -28,7 +28,7 @@ pub const LPOP: DataCommand = DataCommand {
         "Returns and removes the first elements of a list. Deletes the list if the last element was popped.",
     )
     .key_access("RW access delete"),
-    run: |ctx, args, reply| pop(ctx, args, reply, End::Front),
+    run: |ctx, args, reply| pop(ctx, args, reply, ListEnd::Front),
 };
 /// RPOP.
 pub const RPOP: DataCommand = DataCommand {
@@ -37,7 +37,7 @@ pub const RPOP: DataCommand = DataCommand {
         "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
     )
     .key_access("RW access delete"),
-    run: |ctx, args, reply| pop(ctx, args, reply, End::Back),
+    run: |ctx, args, reply| pop(ctx, args, reply, ListEnd::Back),
 };
 /// LMPOP.
 pub const LMPOP: DataCommand = DataCommand {
@@ -53,14 +53,15 @@ pub const LMPOP: DataCommand = DataCommand {
     run: lmpop,
 };
 
-fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: ListEnd) -> Result<(), Fault> {
     if args.len() > 3 {
-        return Err(Fault::Arity(if end == End::Front { "lpop" } else { "rpop" }.into()));
+        return Err(Fault::Arity(if end == ListEnd::Front { "lpop" } else { "rpop" }.into()));
     }
     let count = match args.get(2) {
         None => None,
         Some(_) => Some(
-            Reader::new(args, 2).int_from(0, Fault::text("ERR value is out of range, must be positive"))?,
+            ArgReader::new(args, 2)
+                .int_from(0, Fault::text("ERR value is out of range, must be positive"))?,
         ),
     };
     let found = match count {
@@ -83,7 +84,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
 pub(super) fn take(
     ctx: &mut Ctx<'_>,
     keys: &[&[u8]],
-    end: End,
+    end: ListEnd,
     count: u64,
     head: impl FnOnce((&mut Reply<'_>, u64)),
     reply: &mut Reply<'_>,
@@ -93,8 +94,8 @@ pub(super) fn take(
         && let Some(len) = ctx.at(key).view::<List>()?.map(|list| list.root.len())
     {
         let count = count.min(len);
-        let towards = if end == End::Front { Direction::Up } else { Direction::Down };
-        let taking = Taking { names: keys, form: Form::List, len, count, towards, due_ms: None };
+        let towards = if end == ListEnd::Front { Direction::Up } else { Direction::Down };
+        let taking = Taking { names: keys, form: StagedForm::List, len, count, towards, due_ms: None };
         match taking.run(ctx, slices::tell_items(reply.is_resp3()))? {
             Taken::AtOnce => {}
             Taken::Later => return Ok(true),
@@ -122,7 +123,7 @@ pub(super) fn take(
 }
 
 /// Reports a pop, and the removal of the key with its last element.
-fn report(place: &mut Keyed<'_>, end: End, is_gone: bool) {
+fn report(place: &mut Keyed<'_>, end: ListEnd, is_gone: bool) {
     place.changed(pop_event(end));
     if is_gone {
         place.changed(Event::DEL);
@@ -130,13 +131,13 @@ fn report(place: &mut Keyed<'_>, end: End, is_gone: bool) {
 }
 
 /// The arguments of LMPOP and BLMPOP after the timeout.
-pub(super) struct Many<'a> {
+pub(super) struct ListPopMany<'a> {
     pub keys: Vec<&'a [u8]>,
-    pub end: End,
+    pub end: ListEnd,
     pub count: u64,
 }
 
-pub(super) fn parse_many<'a>(read: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
+pub(super) fn parse_many<'a>(read: &mut ArgReader<'a>) -> Result<ListPopMany<'a>, Fault> {
     let numkeys = read.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
     let room = read.left();
     let numkeys = usize::try_from(numkeys).ok().filter(|&n| n < room).ok_or(Fault::Syntax)?;
@@ -150,11 +151,15 @@ pub(super) fn parse_many<'a>(read: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
             return Err(Fault::Syntax);
         }
     }
-    Ok(Many { keys, end, count: count.unwrap_or(1) })
+    Ok(ListPopMany { keys, end, count: count.unwrap_or(1) })
 }
 
 /// Pops from the first list that has elements; returns false, with nothing written, if none has.
-pub(super) fn take_many(ctx: &mut Ctx<'_>, many: &Many<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+pub(super) fn take_many(
+    ctx: &mut Ctx<'_>,
+    many: &ListPopMany<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
     for (at, &key) in many.keys.iter().enumerate() {
         if ctx.skips(key) {
             continue;
@@ -173,7 +178,7 @@ pub(super) fn take_many(ctx: &mut Ctx<'_>, many: &Many<'_>, reply: &mut Reply<'_
 }
 
 fn lmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let many = parse_many(&mut Reader::new(args, 1))?;
+    let many = parse_many(&mut ArgReader::new(args, 1))?;
     if !take_many(ctx, &many, reply)? {
         reply.null_array();
     }

@@ -3,13 +3,13 @@
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
 use darter_pack::tree::List;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::push_event;
-use crate::incremental::Form;
-use crate::incremental::bulk_add::{Filled, MANY, Words};
+use crate::incremental::StagedForm;
+use crate::incremental::bulk_add::{BulkWords, Filled, MANY};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -28,7 +28,7 @@ pub const LPUSH: DataCommand = DataCommand {
         "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
     )
     .key_access("RW insert"),
-    run: |ctx, args, reply| push(ctx, args, reply, End::Front),
+    run: |ctx, args, reply| push(ctx, args, reply, ListEnd::Front),
 };
 /// RPUSH.
 pub const RPUSH: DataCommand = DataCommand {
@@ -38,22 +38,22 @@ pub const RPUSH: DataCommand = DataCommand {
         "Appends one or more elements to a list. Creates the key if it doesn't exist.",
     )
     .key_access("RW insert"),
-    run: |ctx, args, reply| push(ctx, args, reply, End::Back),
+    run: |ctx, args, reply| push(ctx, args, reply, ListEnd::Back),
 };
 /// LPUSHX.
 pub const LPUSHX: DataCommand = DataCommand {
     spec: spec("lpushx", "2.2.0", "Prepends one or more elements to a list only when the list exists.")
         .key_access("RW insert"),
-    run: |ctx, args, reply| push_existing(ctx, args, reply, End::Front),
+    run: |ctx, args, reply| push_existing(ctx, args, reply, ListEnd::Front),
 };
 /// RPUSHX.
 pub const RPUSHX: DataCommand = DataCommand {
     spec: spec("rpushx", "2.2.0", "Appends an element to a list only when the list exists.")
         .key_access("RW insert"),
-    run: |ctx, args, reply| push_existing(ctx, args, reply, End::Back),
+    run: |ctx, args, reply| push_existing(ctx, args, reply, ListEnd::Back),
 };
 
-fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: ListEnd) -> Result<(), Fault> {
     if args.len() > MANY && push_many(ctx, args, reply, end)? {
         return Ok(());
     }
@@ -70,9 +70,9 @@ fn push(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> R
 
 /// Leaves pushing many elements to slices, or answers after that; false if they must be pushed now.
 #[cold]
-fn push_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<bool, Fault> {
-    let form = if end == End::Front { Form::Stack } else { Form::List };
-    let filled = ctx.add_many((args.at(1), form), args, Words::plain(2))?;
+fn push_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: ListEnd) -> Result<bool, Fault> {
+    let form = if end == ListEnd::Front { StagedForm::Stack } else { StagedForm::List };
+    let filled = ctx.add_many((args.at(1), form), args, BulkWords::plain(2))?;
     if let Filled::Done { len, .. } = filled {
         ctx.changed(args.at(1), push_event(end));
         reply.int(len as i64);
@@ -80,7 +80,12 @@ fn push_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End)
     Ok(filled != Filled::AtOnce)
 }
 
-fn push_existing(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+fn push_existing(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    end: ListEnd,
+) -> Result<(), Fault> {
     if !ctx.at(args.at(1)).exists() {
         reply.int(0);
         return Ok(());

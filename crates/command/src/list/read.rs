@@ -1,16 +1,16 @@
 //! LLEN key, LINDEX key index, LRANGE key start stop, LPOS key element [RANK rank] [COUNT num] [MAXLEN len]
 
 use darter_pack::entry::Item;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, List};
-use darter_store::View;
+use darter_store::KeyView;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
-use super::finding::{Answer, LOOKS_MAX, Search};
+use super::finding::{FoundAnswer, LOOKS_MAX, Search};
 use super::{clip, index_of};
 use crate::item::reply_item;
-use crate::reader::{self, Reader};
+use crate::reader::{self, ArgReader};
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -95,15 +95,15 @@ fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 #[inline]
-fn show(reply: &mut Reply<'_>, list: View<'_, List>, first: u64, count: u64) {
-    let items = list.root.iter(list.arena, first, End::Back);
+fn show(reply: &mut Reply<'_>, list: KeyView<'_, List>, first: u64, count: u64) {
+    let items = list.root.iter(list.arena, first, ListEnd::Back);
     items.take(count as usize).for_each(|item| reply_item(reply, item));
 }
 
 /// The arguments of LPOS: the search, and the number of matches.
 fn parse_search(args: Args<'_>) -> Result<(Search, Option<u64>), Fault> {
     let (mut search, mut count) = (Search::FIRST, None);
-    let mut read = Reader::new(args, 3);
+    let mut read = ArgReader::new(args, 3);
     while !read.is_done() {
         if read.take_with("rank", 1) {
             let range =
@@ -118,7 +118,7 @@ fn parse_search(args: Args<'_>) -> Result<(Search, Option<u64>), Fault> {
                 ));
             }
             search.skip = rank.unsigned_abs() - 1;
-            search.towards = if rank > 0 { End::Back } else { End::Front };
+            search.towards = if rank > 0 { ListEnd::Back } else { ListEnd::Front };
         } else if read.take_with("count", 1) {
             count = Some(read.int_from(0, Fault::text("ERR COUNT can't be negative"))?.unsigned_abs());
         } else if read.take_with("maxlen", 1) {
@@ -138,7 +138,7 @@ fn parse_search(args: Args<'_>) -> Result<(Search, Option<u64>), Fault> {
 
 fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (search, count) = parse_search(args)?;
-    let answer = Answer { is_array: count.is_some(), resp3: reply.is_resp3() };
+    let answer = FoundAnswer { is_array: count.is_some(), resp3: reply.is_resp3() };
     let may_slice = ctx.may_slice;
     let place = ctx.read(args.at(1));
     let Some(list) = place.view::<List>()? else {
@@ -162,11 +162,11 @@ fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 /// The places a search finds.
-fn places(list: View<'_, List>, search: Search, element: &[u8]) -> Vec<u64> {
+fn places(list: KeyView<'_, List>, search: Search, element: &[u8]) -> Vec<u64> {
     let len = list.root.len();
     let (item, mut skip, mut found) = (Item::of(element), search.skip, Vec::new());
     let mut looks_left = search.looks.min(len);
-    let mut at = if search.towards == End::Back { 0 } else { len - 1 };
+    let mut at = if search.towards == ListEnd::Back { 0 } else { len - 1 };
     while (found.len() as u64) < search.wanted && looks_left > 0 {
         let Some(index) = list.root.position(list.arena, item, at, search.towards, looks_left) else { break };
         looks_left -= index.abs_diff(at) + 1;
@@ -176,9 +176,9 @@ fn places(list: View<'_, List>, search: Search, element: &[u8]) -> Vec<u64> {
             found.push(index);
         }
         at = match search.towards {
-            End::Back => index + 1,
-            End::Front if index == 0 => break,
-            End::Front => index - 1,
+            ListEnd::Back => index + 1,
+            ListEnd::Front if index == 0 => break,
+            ListEnd::Front => index - 1,
         };
     }
     found

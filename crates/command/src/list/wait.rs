@@ -1,13 +1,13 @@
 //! BLPOP key [key ...] timeout, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH: the forms that wait for an element
 
 use crate::keyspec;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_wire::{Args, Reply};
 
 use super::pop::{parse_many, take, take_many};
 use super::{end, moves};
-use crate::ctx::Wait;
-use crate::reader::{Reader, timeout_ms};
+use crate::ctx::BlockingWait;
+use crate::reader::{ArgReader, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -24,7 +24,7 @@ pub const BLPOP: DataCommand = DataCommand {
         "blpop",
         "Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
     ).key_access("RW access delete"),
-    run: |ctx, args, reply| pop(ctx, args, reply, End::Front),
+    run: |ctx, args, reply| pop(ctx, args, reply, ListEnd::Front),
 };
 /// BRPOP.
 pub const BRPOP: DataCommand = DataCommand {
@@ -32,7 +32,7 @@ pub const BRPOP: DataCommand = DataCommand {
         "brpop",
         "Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
     ).key_access("RW access delete"),
-    run: |ctx, args, reply| pop(ctx, args, reply, End::Back),
+    run: |ctx, args, reply| pop(ctx, args, reply, ListEnd::Back),
 };
 /// BLMPOP.
 pub const BLMPOP: DataCommand = DataCommand {
@@ -68,10 +68,10 @@ pub const BRPOPLPUSH: DataCommand = DataCommand {
         "source destination timeout",
         "Pops an element from a list, pushes it to another list and returns it. Block until an element is available otherwise. Deletes the list if the last element was popped.",
     ),
-    run: |ctx, args, reply| transfer(ctx, args, (End::Back, End::Front), args.at(3), reply),
+    run: |ctx, args, reply| transfer(ctx, args, (ListEnd::Back, ListEnd::Front), args.at(3), reply),
 };
 
-fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Result<(), Fault> {
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: ListEnd) -> Result<(), Fault> {
     let last = args.len() - 1;
     let timeout_ms = timeout_ms(args.at(last))?;
     for key in args.head(last).tail(1).iter() {
@@ -86,17 +86,17 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, end: End) -> Re
             return Ok(());
         }
     }
-    ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
+    ctx.wait_or_reply(BlockingWait::for_a_key(timeout_ms, 0), reply);
     Ok(())
 }
 
 fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     // The other arguments are checked before the timeout.
-    let many = parse_many(&mut Reader::new(args, 2))?;
+    let many = parse_many(&mut ArgReader::new(args, 2))?;
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
     if !take_many(ctx, &many, reply)? {
-        ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
+        ctx.wait_or_reply(BlockingWait::for_a_key(timeout_ms, 0), reply);
     }
     Ok(())
 }
@@ -104,14 +104,14 @@ fn blmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 fn transfer(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    ends: (End, End),
+    ends: (ListEnd, ListEnd),
     timeout: &[u8],
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let timeout_ms = timeout_ms(timeout)?;
     if !moves::transfer(ctx, args.at(1), args.at(2), ends, reply)? {
         if ctx.may_wait {
-            ctx.wait = Some(Box::new(Wait::for_a_key(timeout_ms, 2)));
+            ctx.wait = Some(Box::new(BlockingWait::for_a_key(timeout_ms, 2)));
         } else {
             // Not an array, as after a timeout.
             reply.null();

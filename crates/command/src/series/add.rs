@@ -2,11 +2,11 @@
 //! [DUPLICATE_POLICY policy] [ON_DUPLICATE policy] [IGNORE time value] [LABELS label value [label value ...]]
 
 use darter_base::number;
-use darter_series::{Added, Policy, Sample, Series};
+use darter_series::{Added, DuplicatePolicy, Sample, Series};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
-use super::options::{self, Options};
+use super::options::{self, SeriesOptions};
 use super::{LINKED, NO_KEY, POLICY, create, doc, event, feed, not_added};
 use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -68,7 +68,7 @@ pub(super) fn add_to(
     ctx: &mut Ctx<'_>,
     name: &[u8],
     sample: Sample,
-    policy: Option<Policy>,
+    policy: Option<DuplicatePolicy>,
     event: Event,
 ) -> Result<u64, Fault> {
     let mut place = ctx.at(name);
@@ -101,7 +101,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
             policy = options::policy(args, 4, "ON_DUPLICATE")?;
         }
     } else {
-        create::put(&mut place, Options::read(args, 4)?)?;
+        create::put(&mut place, SeriesOptions::read(args, 4)?)?;
     }
     let time = add_to(ctx, args.at(1), sample, policy, event("ts.add"))?;
     reply.int(time.cast_signed());

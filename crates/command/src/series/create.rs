@@ -5,7 +5,7 @@ use darter_series::Series;
 use darter_store::{Collection, Expiry, Keyed};
 use darter_wire::{Args, Reply};
 
-use super::options::Options;
+use super::options::SeriesOptions;
 use super::{NO_KEY, doc, event};
 use crate::spec::{Keys, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -40,14 +40,14 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if place.exists() {
         return Err(Fault::text("ERR TSDB: key already exists"));
     }
-    put(&mut place, Options::read(args, 2)?)?;
+    put(&mut place, SeriesOptions::read(args, 2)?)?;
     place.changed(event("ts.create"));
     reply.ok();
     Ok(())
 }
 
 /// Creates a series at a missing key.
-pub(super) fn put(place: &mut Keyed<'_>, options: Options) -> Result<(), Fault> {
+pub(super) fn put(place: &mut Keyed<'_>, options: SeriesOptions) -> Result<(), Fault> {
     let mut series = Series::new(options.settings());
     series.name = place.name().into();
     Ok(place.put_object(series.wrap(), Expiry::None)?)
@@ -58,7 +58,7 @@ fn alter(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     if place.view::<Series>()?.is_none() {
         return Err(NO_KEY);
     }
-    let options = Options::read(args, 2)?;
+    let options = SeriesOptions::read(args, 2)?;
     place.reshape_series(|series| options.apply(&mut series.settings))?.ok_or(NO_KEY)?;
     place.changed(event("ts.alter"));
     reply.ok();

@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use darter_series::aggregate::Bucket;
-use darter_series::query::{Order, Rows};
-use darter_series::{Kind, Sample};
+use darter_series::aggregate::TimeBucket;
+use darter_series::query::{SampleOrder, SampleRows};
+use darter_series::{Aggregator, Sample};
 
 /// The series of one value of the label, and their reduced value at each time.
 #[derive(Default)]
 pub(super) struct Joined {
     /// Their keys.
     pub names: Vec<Box<[u8]>>,
-    at: BTreeMap<u64, Bucket>,
+    at: BTreeMap<u64, TimeBucket>,
 }
 
 /// The groups, by the value of their label.
@@ -21,16 +21,16 @@ pub(super) struct Groups {
     /// The label.
     pub label: Box<[u8]>,
     /// The reducer.
-    pub kind: Kind,
+    pub kind: Aggregator,
     // Rows of a group at most; the limit does not apply to those of a series.
     count: usize,
-    order: Order,
+    order: SampleOrder,
     all: BTreeMap<Box<[u8]>, Joined>,
 }
 
 impl Groups {
     /// No group yet; each will have up to `count` rows.
-    pub fn new((label, kind): (&[u8], Kind), count: usize, order: Order) -> Groups {
+    pub fn new((label, kind): (&[u8], Aggregator), count: usize, order: SampleOrder) -> Groups {
         Groups { label: label.into(), kind, count, order, all: BTreeMap::new() }
     }
 
@@ -48,14 +48,14 @@ impl Groups {
     }
 
     /// The groups with their rows.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = (&[u8], &Joined, Rows)> {
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = (&[u8], &Joined, SampleRows)> {
         self.all.iter().map(|(value, joined)| {
-            let mut rows = Rows::new(1);
-            let mut push = |(&time, bucket): (&u64, &Bucket)| {
+            let mut rows = SampleRows::new(1);
+            let mut push = |(&time, bucket): (&u64, &TimeBucket)| {
                 let number = match (bucket.has(self.kind), self.kind) {
                     (true, kind) => bucket.number(kind, None, time),
-                    (false, kind @ (Kind::Count | Kind::CountNan | Kind::CountAll)) => {
-                        Bucket::empty_number(kind, None)
+                    (false, kind @ (Aggregator::Count | Aggregator::CountNan | Aggregator::CountAll)) => {
+                        TimeBucket::empty_number(kind, None)
                     }
                     // All of its series have NaN there.
                     (false, _) => f64::NAN,
@@ -63,8 +63,8 @@ impl Groups {
                 rows.push(time, number);
             };
             match self.order {
-                Order::Up => joined.at.iter().take(self.count).for_each(&mut push),
-                Order::Down => joined.at.iter().rev().take(self.count).for_each(&mut push),
+                SampleOrder::Up => joined.at.iter().take(self.count).for_each(&mut push),
+                SampleOrder::Down => joined.at.iter().rev().take(self.count).for_each(&mut push),
             }
             (&**value, joined, rows)
         })

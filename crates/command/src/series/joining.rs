@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use darter_series::query::{Order, Query};
+use darter_series::query::{SampleOrder, SeriesQuery};
 use darter_store::{Key, Shard};
 use darter_wire::{Args, Reply};
 
@@ -27,7 +27,7 @@ struct JoinedSeries {
 /// An answer in the making.
 struct Joining {
     series: Vec<JoinedSeries>,
-    order: Order,
+    order: SampleOrder,
     count: usize,
     too_many: Arc<AtomicBool>,
     // Rows to answer; `None` before the head is written.
@@ -38,7 +38,7 @@ struct Joining {
 pub(super) fn leave(
     ctx: &mut Ctx<'_>,
     names: &[&[u8]],
-    queries: &[Query],
+    queries: &[SeriesQuery],
     count: usize,
     reply: &Reply<'_>,
 ) -> bool {
@@ -51,7 +51,7 @@ pub(super) fn leave(
     });
     let joining = Joining {
         series: series.collect(),
-        order: queries.first().map_or(Order::Up, |query| query.order),
+        order: queries.first().map_or(SampleOrder::Up, |query| query.order),
         count,
         too_many: Arc::clone(&too_many),
         left: None,
@@ -81,8 +81,8 @@ impl Joining {
     fn next(&self, at: impl Fn(usize) -> usize) -> Option<u64> {
         let times = self.series.iter().enumerate().filter_map(|(nth, series)| series.time(at(nth)));
         match self.order {
-            Order::Up => times.min(),
-            Order::Down => times.max(),
+            SampleOrder::Up => times.min(),
+            SampleOrder::Down => times.max(),
         }
     }
 

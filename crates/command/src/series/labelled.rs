@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use darter_series::query::{Order, Query};
+use darter_series::query::{SampleOrder, SeriesQuery};
 use darter_series::series::Label;
-use darter_series::{Kind, Sample, Series};
+use darter_series::{Aggregator, Sample, Series};
 use darter_store::labels::Matcher;
 use darter_wire::{Args, Reply};
 
@@ -18,7 +18,7 @@ use super::{TOO_MANY, asks_for_latest, doc, write_number, write_rows, write_samp
 use crate::probabilistic::arity;
 use crate::reader::is;
 use crate::spec::{Keys, Marks, Reach, Spec};
-use crate::{Ctx, DataCommand, Fault, Reader};
+use crate::{ArgReader, Ctx, DataCommand, Fault};
 
 const NO_RIGHT: Fault = Fault::text(
     "NOPERM TSDB: current user doesn't have read permission to one or more keys that match the specified filter",
@@ -55,7 +55,7 @@ pub const MRANGE: DataCommand = DataCommand {
         "Returns samples or aggregates of the series that a filter takes, oldest first.",
     )
     .cost(MRANGE_COST),
-    run: |ctx, args, reply| mrange(ctx, args, Order::Up, reply),
+    run: |ctx, args, reply| mrange(ctx, args, SampleOrder::Up, reply),
 };
 /// TS.MREVRANGE.
 pub const MREVRANGE: DataCommand = DataCommand {
@@ -66,7 +66,7 @@ pub const MREVRANGE: DataCommand = DataCommand {
         "Returns samples or aggregates of the series that a filter takes, newest first.",
     )
     .cost(MRANGE_COST),
-    run: |ctx, args, reply| mrange(ctx, args, Order::Down, reply),
+    run: |ctx, args, reply| mrange(ctx, args, SampleOrder::Down, reply),
 };
 /// TS.QUERYINDEX.
 pub const QUERYINDEX: DataCommand = DataCommand {
@@ -92,7 +92,7 @@ pub const QUERYLABELS: DataCommand = DataCommand {
 };
 
 /// The labels in the reply for a series.
-enum Shown<'a> {
+enum ShownLabels<'a> {
     None,
     All,
     Selected(Vec<&'a [u8]>),
@@ -104,22 +104,22 @@ struct OwnedShown {
     selected: Option<Vec<Box<[u8]>>>,
 }
 
-impl Shown<'_> {
+impl ShownLabels<'_> {
     fn owned(&self) -> OwnedShown {
         let selected = match self {
-            Shown::Selected(labels) => Some(labels.iter().map(|label| Box::from(*label)).collect()),
-            Shown::None | Shown::All => None,
+            ShownLabels::Selected(labels) => Some(labels.iter().map(|label| Box::from(*label)).collect()),
+            ShownLabels::None | ShownLabels::All => None,
         };
-        OwnedShown { is_all: matches!(self, Shown::All), selected }
+        OwnedShown { is_all: matches!(self, ShownLabels::All), selected }
     }
 }
 
 impl OwnedShown {
-    fn borrowed(&self) -> Shown<'_> {
+    fn borrowed(&self) -> ShownLabels<'_> {
         match &self.selected {
-            Some(labels) => Shown::Selected(labels.iter().map(|label| &**label).collect()),
-            None if self.is_all => Shown::All,
-            None => Shown::None,
+            Some(labels) => ShownLabels::Selected(labels.iter().map(|label| &**label).collect()),
+            None if self.is_all => ShownLabels::All,
+            None => ShownLabels::None,
         }
     }
 }
@@ -145,26 +145,26 @@ const WORDS: &[&str] = &[
 ];
 
 /// The options of TS.MGET and TS.MRANGE, and those of the latter only.
-struct Asked<'a> {
-    shown: Shown<'a>,
+struct LabelledRequest<'a> {
+    shown: ShownLabels<'a>,
     filter: Option<Vec<Matcher>>,
-    group: Option<(&'a [u8], Kind)>,
+    group: Option<(&'a [u8], Aggregator)>,
     excludes_empty: bool,
 }
 
-impl<'a> Asked<'a> {
-    fn new() -> Asked<'a> {
-        Asked { shown: Shown::None, filter: None, group: None, excludes_empty: false }
+impl<'a> LabelledRequest<'a> {
+    fn new() -> LabelledRequest<'a> {
+        LabelledRequest { shown: ShownLabels::None, filter: None, group: None, excludes_empty: false }
     }
 
     /// Applies the option `word`, which the reader has just passed. Returns false if it is not one of these options.
-    fn take(&mut self, word: &[u8], reader: &mut Reader<'a>) -> Result<bool, Fault> {
+    fn take(&mut self, word: &[u8], reader: &mut ArgReader<'a>) -> Result<bool, Fault> {
         if is(word, "WITHLABELS") || is(word, "SELECTED_LABELS") {
-            if !matches!(self.shown, Shown::None) {
+            if !matches!(self.shown, ShownLabels::None) {
                 let text = "ERR TSDB: cannot accept WITHLABELS and SELECT_LABELS together";
                 return Err(Fault::text(text));
             }
-            self.shown = if is(word, "WITHLABELS") { Shown::All } else { selected(reader)? };
+            self.shown = if is(word, "WITHLABELS") { ShownLabels::All } else { selected(reader)? };
         } else if is(word, "FILTER") {
             let mut words = Vec::new();
             while let Some(word) =
@@ -191,7 +191,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn selected<'a>(reader: &mut Reader<'a>) -> Result<Shown<'a>, Fault> {
+fn selected<'a>(reader: &mut ArgReader<'a>) -> Result<ShownLabels<'a>, Fault> {
     let mut labels = Vec::new();
     while let Some(word) = reader.peek().filter(|word| !WORDS.iter().any(|known| is(word, known))) {
         if labels.len() >= SELECTED_MAX {
@@ -203,18 +203,20 @@ fn selected<'a>(reader: &mut Reader<'a>) -> Result<Shown<'a>, Fault> {
     if labels.is_empty() {
         return Err(Fault::text("ERR TSDB: SELECT_LABELS should have at least 1 parameter"));
     }
-    Ok(Shown::Selected(labels))
+    Ok(ShownLabels::Selected(labels))
 }
 
-fn group<'a>(reader: &mut Reader<'a>) -> Result<(&'a [u8], Kind), Fault> {
+fn group<'a>(reader: &mut ArgReader<'a>) -> Result<(&'a [u8], Aggregator), Fault> {
     let wrong = |_| arity("ts.mrange");
     let label = reader.bytes().map_err(wrong)?;
     if !reader.take("REDUCE") {
         return Err(arity("ts.mrange"));
     }
-    let kind = Kind::of_name(reader.bytes().map_err(wrong)?);
+    let kind = Aggregator::of_name(reader.bytes().map_err(wrong)?);
     match kind {
-        Some(kind) if !matches!(kind, Kind::First | Kind::Last | Kind::Twa) => Ok((label, kind)),
+        Some(kind) if !matches!(kind, Aggregator::First | Aggregator::Last | Aggregator::Twa) => {
+            Ok((label, kind))
+        }
         _ => Err(Fault::text("ERR TSDB: Invalid reducer type")),
     }
 }
@@ -253,8 +255,8 @@ fn visit<R>(
 }
 
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut asked = Asked::new();
-    let mut reader = Reader::new(args, 1);
+    let mut asked = LabelledRequest::new();
+    let mut reader = ArgReader::new(args, 1);
     while let Some(word) = reader.peek() {
         reader.skip(1);
         let is_other = is(word, "GROUPBY") || is(word, "EXCLUDEEMPTY");
@@ -299,7 +301,7 @@ fn reply_head(reply: &mut Reply<'_>, name: &[u8], parts: usize) {
     }
 }
 
-fn write_labels(reply: &mut Reply<'_>, labels: &[Label], shown: &Shown<'_>) {
+fn write_labels(reply: &mut Reply<'_>, labels: &[Label], shown: &ShownLabels<'_>) {
     let one = |reply: &mut Reply<'_>, name: &[u8], value: Option<&[u8]>| {
         if !reply.is_resp3() {
             reply.array(2);
@@ -308,12 +310,12 @@ fn write_labels(reply: &mut Reply<'_>, labels: &[Label], shown: &Shown<'_>) {
         reply.bulk_or_null(value);
     };
     match shown {
-        Shown::None => begin_entries(reply, 0),
-        Shown::All => {
+        ShownLabels::None => begin_entries(reply, 0),
+        ShownLabels::All => {
             begin_entries(reply, labels.len());
             labels.iter().for_each(|(name, value)| one(reply, name, Some(value)));
         }
-        Shown::Selected(selected) => {
+        ShownLabels::Selected(selected) => {
             begin_entries(reply, selected.len());
             for &name in selected {
                 match labels.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)) {
@@ -325,8 +327,8 @@ fn write_labels(reply: &mut Reply<'_>, labels: &[Label], shown: &Shown<'_>) {
     }
 }
 
-fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut asked = Asked::new();
+fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut asked = LabelledRequest::new();
     let query = query_with(args, 1, order, &mut |word, reader| asked.take(word, reader))?;
     let filter = asked.filter.take().ok_or(Fault::text("ERR TSDB: missing FILTER argument"))?;
     if asked.group.is_some() && asked.excludes_empty {
@@ -351,9 +353,9 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
 fn leave(
     ctx: &mut Ctx<'_>,
     names: &BTreeSet<Box<[u8]>>,
-    query: &Query,
+    query: &SeriesQuery,
     args: Args<'_>,
-    asked: &Asked<'_>,
+    asked: &LabelledRequest<'_>,
     reply: &mut Reply<'_>,
 ) -> bool {
     let mut blocks = 0;
@@ -378,7 +380,7 @@ fn leave(
             }
             Some(SeriesSource {
                 name: name.clone(),
-                query: Query { latest, ..query.clone() },
+                query: SeriesQuery { latest, ..query.clone() },
                 head,
                 group: group.into(),
             })
@@ -406,7 +408,13 @@ fn leave(
 }
 
 /// The reply for a series before its rows.
-fn write_series(reply: &mut Reply<'_>, name: &[u8], series: &Series, query: &Query, shown: &Shown<'_>) {
+fn write_series(
+    reply: &mut Reply<'_>,
+    name: &[u8],
+    series: &Series,
+    query: &SeriesQuery,
+    shown: &ShownLabels<'_>,
+) {
     reply_head(reply, name, 3);
     write_labels(reply, &series.settings.labels, shown);
     if reply.is_resp3() {
@@ -418,9 +426,9 @@ fn write_series(reply: &mut Reply<'_>, name: &[u8], series: &Series, query: &Que
 fn ungrouped(
     ctx: &Ctx<'_>,
     names: &BTreeSet<Box<[u8]>>,
-    mut query: Query,
+    mut query: SeriesQuery,
     with_latest: bool,
-    asked: &Asked<'_>,
+    asked: &LabelledRequest<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let mut answers = Vec::with_capacity(names.len());
@@ -453,10 +461,10 @@ fn write_how<'a>(reply: &mut Reply<'_>, what: &str, names: impl ExactSizeIterato
 fn grouped(
     ctx: &Ctx<'_>,
     names: &BTreeSet<Box<[u8]>>,
-    group: (&[u8], Kind),
-    mut query: Query,
+    group: (&[u8], Aggregator),
+    mut query: SeriesQuery,
     with_latest: bool,
-    shown: &Shown<'_>,
+    shown: &ShownLabels<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let count = query.count.take().unwrap_or(usize::MAX);
@@ -477,7 +485,7 @@ fn grouped(
     Ok(())
 }
 
-fn write_groups(reply: &mut Reply<'_>, groups: &Groups, shown: &Shown<'_>) {
+fn write_groups(reply: &mut Reply<'_>, groups: &Groups, shown: &ShownLabels<'_>) {
     let all = groups.rows();
     begin_entries(reply, all.len());
     for (value, joined, rows) in all {
@@ -488,12 +496,12 @@ fn write_groups(reply: &mut Reply<'_>, groups: &Groups, shown: &Shown<'_>) {
 
 fn write_group(
     reply: &mut Reply<'_>,
-    (label, value, kind): (&[u8], &[u8], Kind),
+    (label, value, kind): (&[u8], &[u8], Aggregator),
     names: &[Box<[u8]>],
-    shown: &Shown<'_>,
+    shown: &ShownLabels<'_>,
 ) {
     let mut labels: Vec<Label> = vec![(label.into(), value.into())];
-    if !reply.is_resp3() || matches!(shown, Shown::Selected(_)) {
+    if !reply.is_resp3() || matches!(shown, ShownLabels::Selected(_)) {
         labels.push(((*b"__reducer__").into(), kind.name().as_bytes().into()));
         labels.push(((*b"__source__").into(), names.join(&b',').into()));
     }

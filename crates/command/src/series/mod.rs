@@ -22,9 +22,9 @@ mod tests;
 
 pub(crate) use feed::renamed;
 
-use darter_series::query::Rows;
+use darter_series::query::SampleRows;
 use darter_series::series::AddFault;
-use darter_series::{Policy, Sample};
+use darter_series::{DuplicatePolicy, Sample};
 use darter_store::Event;
 use darter_store::change::Class;
 use darter_wire::{Args, Reply};
@@ -59,7 +59,7 @@ pub const FAMILY: &[DataCommand] = &[
 ];
 
 /// The policy for a second sample of the same time, if neither series nor command gives one.
-const POLICY: Policy = Policy::Block;
+const POLICY: DuplicatePolicy = DuplicatePolicy::Block;
 
 const TOO_MANY: Fault = Fault::text("ERR TSDB: too many buckets");
 const NO_KEY: Fault = Fault::text("ERR TSDB: the key does not exist");
@@ -108,7 +108,7 @@ fn write_number(reply: &mut Reply<'_>, number: f64) {
 }
 
 /// Writes rows: a time, and one number or several.
-fn write_rows(reply: &mut Reply<'_>, rows: &Rows) {
+fn write_rows(reply: &mut Reply<'_>, rows: &SampleRows) {
     reply.array(rows.len());
     for (time, numbers) in rows.iter() {
         reply.array(1 + numbers.len());

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use darter_base::number;
-use darter_series::query::{Order, Query};
-use darter_series::{Kind, Series};
+use darter_series::query::{SampleOrder, SeriesQuery};
+use darter_series::{Aggregator, Series};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::labelled::write_cell;
@@ -36,7 +36,7 @@ pub const NRANGE: DataCommand = DataCommand {
         "Returns samples or aggregates of several series, a row for each time, oldest first.",
     )
     .cost(COST),
-    run: |ctx, args, reply| nrange(ctx, args, Order::Up, reply),
+    run: |ctx, args, reply| nrange(ctx, args, SampleOrder::Up, reply),
 };
 /// TS.NREVRANGE.
 pub const NREVRANGE: DataCommand = DataCommand {
@@ -47,11 +47,11 @@ pub const NREVRANGE: DataCommand = DataCommand {
         "Returns samples or aggregates of several series, a row for each time, newest first.",
     )
     .cost(COST),
-    run: |ctx, args, reply| nrange(ctx, args, Order::Down, reply),
+    run: |ctx, args, reply| nrange(ctx, args, SampleOrder::Down, reply),
 };
 
-fn nrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let name = if order == Order::Up { "ts.nrange" } else { "ts.nrevrange" };
+fn nrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let name = if order == SampleOrder::Up { "ts.nrange" } else { "ts.nrevrange" };
     let keys_len = number::parse_i64(args.at(1)).and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0);
     let keys_len = keys_len.ok_or(Fault::text("ERR TSDB: numkeys must be a positive integer"))?;
     if keys_len > args.len().saturating_sub(4) {
@@ -90,8 +90,8 @@ fn nrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>
         row.iter().for_each(|&cell| write_cell(reply, cell));
     };
     match order {
-        Order::Up => table.iter().take(rows).for_each(&mut write),
-        Order::Down => table.iter().rev().take(rows).for_each(&mut write),
+        SampleOrder::Up => table.iter().take(rows).for_each(&mut write),
+        SampleOrder::Down => table.iter().rev().take(rows).for_each(&mut write),
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ fn leave(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     keys_len: usize,
-    (query, columns): (&Query, &[Vec<Kind>]),
+    (query, columns): (&SeriesQuery, &[Vec<Aggregator>]),
     reply: &Reply<'_>,
 ) -> Result<bool, Fault> {
     let names: Vec<&[u8]> = args.tail(2).head(keys_len).iter().collect();
@@ -131,7 +131,11 @@ fn leave(
 }
 
 /// The query, and the numbers that each key has in a row; empty without buckets.
-fn parse(args: Args<'_>, keys_len: usize, order: Order) -> Result<(Query, Vec<Vec<Kind>>), Fault> {
+fn parse(
+    args: Args<'_>,
+    keys_len: usize,
+    order: SampleOrder,
+) -> Result<(SeriesQuery, Vec<Vec<Aggregator>>), Fault> {
     const UNEQUAL: Fault =
         Fault::text("ERR TSDB: the number of AGGREGATION arguments must be equal to numkeys");
     let at = 2 + keys_len;
@@ -149,7 +153,7 @@ fn parse(args: Args<'_>, keys_len: usize, order: Order) -> Result<(Query, Vec<Ve
         }
         columns.push(kinds(names)?);
     }
-    if args.get(specs.end).is_some_and(|word| Kind::of_name(word).is_some()) {
+    if args.get(specs.end).is_some_and(|word| Aggregator::of_name(word).is_some()) {
         return Err(UNEQUAL);
     }
     // The rest is read as if the first key were the only one.

@@ -2,7 +2,7 @@
 
 use darter_base::number;
 use darter_series::series::Label;
-use darter_series::{Policy, Settings};
+use darter_series::{DuplicatePolicy, SeriesSettings};
 use darter_wire::Args;
 
 use crate::Fault;
@@ -14,11 +14,11 @@ const CHUNK_BYTES_MAX: i64 = 1 << 20;
 
 /// The options of a command; `None` if not given.
 #[derive(Default)]
-pub(super) struct Options {
+pub(super) struct SeriesOptions {
     retention_ms: Option<u64>,
     chunk_bytes: Option<u64>,
     is_uncompressed: Option<bool>,
-    policy: Option<Policy>,
+    policy: Option<DuplicatePolicy>,
     ignore: Option<(u64, f64)>,
     labels: Option<Vec<Label>>,
 }
@@ -37,21 +37,21 @@ fn after<'a>(
 }
 
 /// The policy after `word`, if the word is present.
-pub(super) fn policy(args: Args<'_>, from: usize, word: &str) -> Result<Option<Policy>, Fault> {
+pub(super) fn policy(args: Args<'_>, from: usize, word: &str) -> Result<Option<DuplicatePolicy>, Fault> {
     let Some(name) = after(args, from, word, "ERR TSDB: Couldn't parse DUPLICATE_POLICY")? else {
         return Ok(None);
     };
-    Policy::of_name(name).map(Some).ok_or(Fault::text("ERR TSDB: Unknown DUPLICATE_POLICY"))
+    DuplicatePolicy::of_name(name).map(Some).ok_or(Fault::text("ERR TSDB: Unknown DUPLICATE_POLICY"))
 }
 
-impl Options {
+impl SeriesOptions {
     /// Reads the options among the arguments from `from` on.
-    pub(super) fn read(args: Args<'_>, from: usize) -> Result<Options, Fault> {
+    pub(super) fn read(args: Args<'_>, from: usize) -> Result<SeriesOptions, Fault> {
         // All words after LABELS are labels; options among them count as well, as in RedisTimeSeries.
         let (labels_at, head) = (find_word(args, from, "LABELS"), args);
-        let mut options = Options {
+        let mut options = SeriesOptions {
             labels: labels_at.map(|at| labels(args.tail(at + 1))).transpose()?,
-            ..Options::default()
+            ..SeriesOptions::default()
         };
         const BAD_RETENTION: &str = "ERR TSDB: Couldn't parse RETENTION";
         if let Some(word) = after(head, from, "RETENTION", BAD_RETENTION)? {
@@ -74,15 +74,15 @@ impl Options {
     }
 
     /// The settings of a created series.
-    pub(super) fn settings(self) -> Settings {
+    pub(super) fn settings(self) -> SeriesSettings {
         let is_uncompressed = self.is_uncompressed.unwrap_or(false);
-        let mut settings = Settings { is_uncompressed, ..Settings::default() };
+        let mut settings = SeriesSettings { is_uncompressed, ..SeriesSettings::default() };
         self.apply(&mut settings);
         settings
     }
 
     /// Applies the given options; the encoding stays.
-    pub(super) fn apply(self, settings: &mut Settings) {
+    pub(super) fn apply(self, settings: &mut SeriesSettings) {
         settings.retention_ms = self.retention_ms.unwrap_or(settings.retention_ms);
         settings.chunk_bytes = self.chunk_bytes.unwrap_or(settings.chunk_bytes);
         settings.policy = self.policy.or(settings.policy);

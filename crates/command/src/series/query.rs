@@ -1,12 +1,12 @@
 //! The arguments of a query: a span, filters and buckets.
 
 use darter_base::number;
-use darter_series::Kind;
-use darter_series::query::{Buckets, Gaps, Order, Query, Stamp};
+use darter_series::Aggregator;
+use darter_series::query::{BucketGaps, Buckets, SampleOrder, SeriesQuery, Stamp};
 use darter_wire::Args;
 
 use crate::reader::is;
-use crate::{Fault, Reader};
+use crate::{ArgReader, Fault};
 
 /// Kinds of a query at most.
 const KINDS_MAX: usize = 16;
@@ -33,24 +33,24 @@ pub(super) fn span(args: Args<'_>, at: usize) -> Result<(u64, u64), Fault> {
 }
 
 /// The query whose span is at `at`.
-pub(super) fn query(args: Args<'_>, at: usize, order: Order) -> Result<Query, Fault> {
+pub(super) fn query(args: Args<'_>, at: usize, order: SampleOrder) -> Result<SeriesQuery, Fault> {
     query_with(args, at, order, &mut |_, _| Ok(false))
 }
 
 /// Applies a word that the reader has just passed; returns false if it is unknown.
-pub(super) type TakeWord<'t, 'a> = &'t mut dyn FnMut(&'a [u8], &mut Reader<'a>) -> Result<bool, Fault>;
+pub(super) type TakeWord<'t, 'a> = &'t mut dyn FnMut(&'a [u8], &mut ArgReader<'a>) -> Result<bool, Fault>;
 
 /// The query whose span is at `at`; words that belong to no query are passed to `others`.
 pub(super) fn query_with<'a>(
     args: Args<'a>,
     at: usize,
-    order: Order,
+    order: SampleOrder,
     others: TakeWord<'_, 'a>,
-) -> Result<Query, Fault> {
+) -> Result<SeriesQuery, Fault> {
     let (from, to) = span(args, at)?;
-    let mut query = Query { order, ..Query::new(from, to) };
+    let mut query = SeriesQuery { order, ..SeriesQuery::new(from, to) };
     let mut align = None;
-    let mut reader = Reader::new(args, at + 2);
+    let mut reader = ArgReader::new(args, at + 2);
     while let Some(word) = reader.peek() {
         reader.skip(1);
         if is(word, "LATEST") {
@@ -74,7 +74,7 @@ pub(super) fn query_with<'a>(
 }
 
 /// Aligns the buckets of a query.
-fn place(query: &mut Query, align: Option<Align>, args: Args<'_>, at: usize) -> Result<(), Fault> {
+fn place(query: &mut SeriesQuery, align: Option<Align>, args: Args<'_>, at: usize) -> Result<(), Fault> {
     let Some(align) = align else { return Ok(()) };
     let buckets = query.buckets.as_mut();
     let buckets =
@@ -95,7 +95,7 @@ fn place(query: &mut Query, align: Option<Align>, args: Args<'_>, at: usize) -> 
     Ok(())
 }
 
-fn times(reader: &mut Reader<'_>) -> Result<Vec<u64>, Fault> {
+fn times(reader: &mut ArgReader<'_>) -> Result<Vec<u64>, Fault> {
     let mut times = Vec::new();
     while let Some(time) = reader.peek().and_then(number::parse_i64).and_then(|ms| u64::try_from(ms).ok()) {
         times.push(time);
@@ -109,7 +109,7 @@ fn times(reader: &mut Reader<'_>) -> Result<Vec<u64>, Fault> {
     Ok(times)
 }
 
-fn values(reader: &mut Reader<'_>) -> Result<(f64, f64), Fault> {
+fn values(reader: &mut ArgReader<'_>) -> Result<(f64, f64), Fault> {
     if reader.left() < 2 {
         return Err(Fault::text("ERR TSDB: FILTER_BY_VALUE one or more arguments are missing"));
     }
@@ -117,13 +117,13 @@ fn values(reader: &mut Reader<'_>) -> Result<(f64, f64), Fault> {
     Ok((value("ERR TSDB: Couldn't parse MIN")?, value("ERR TSDB: Couldn't parse MAX")?))
 }
 
-fn count(reader: &mut Reader<'_>) -> Result<usize, Fault> {
+fn count(reader: &mut ArgReader<'_>) -> Result<usize, Fault> {
     let word = reader.bytes().map_err(|_| Fault::text("ERR TSDB: COUNT argument is missing"))?;
     let count = number::parse_i64(word).ok_or(Fault::text("ERR TSDB: Couldn't parse COUNT"))?;
     usize::try_from(count).map_err(|_| Fault::text("ERR TSDB: Invalid COUNT value"))
 }
 
-fn alignment(reader: &mut Reader<'_>) -> Result<Align, Fault> {
+fn alignment(reader: &mut ArgReader<'_>) -> Result<Align, Fault> {
     const UNKNOWN: Fault = Fault::text("ERR TSDB: unknown ALIGN parameter");
     match reader.bytes().map_err(|_| UNKNOWN)? {
         b"-" => Ok(Align::Start),
@@ -137,7 +137,7 @@ fn alignment(reader: &mut Reader<'_>) -> Result<Align, Fault> {
 const UNREADABLE: Fault = Fault::text("ERR TSDB: Couldn't parse AGGREGATION");
 
 /// The aggregators in a list with commas.
-pub(super) fn kinds(names: &[u8]) -> Result<Vec<Kind>, Fault> {
+pub(super) fn kinds(names: &[u8]) -> Result<Vec<Aggregator>, Fault> {
     let mut kinds = Vec::new();
     for name in names.split(|&byte| byte == b',') {
         if name.is_empty() {
@@ -146,7 +146,7 @@ pub(super) fn kinds(names: &[u8]) -> Result<Vec<Kind>, Fault> {
         if kinds.len() >= KINDS_MAX {
             return Err(Fault::text("ERR TSDB: Too many aggregation types"));
         }
-        kinds.push(Kind::of_name(name).ok_or(Fault::text("ERR TSDB: Unknown aggregation type"))?);
+        kinds.push(Aggregator::of_name(name).ok_or(Fault::text("ERR TSDB: Unknown aggregation type"))?);
     }
     Ok(kinds)
 }
@@ -160,13 +160,13 @@ pub(super) fn span_ms(word: &[u8]) -> Result<u64, Fault> {
     }
 }
 
-fn buckets(reader: &mut Reader<'_>) -> Result<Buckets, Fault> {
+fn buckets(reader: &mut ArgReader<'_>) -> Result<Buckets, Fault> {
     let kinds = kinds(reader.bytes().map_err(|_| UNREADABLE)?)?;
     let ms = span_ms(reader.bytes().map_err(|_| UNREADABLE)?)?;
-    let mut buckets = Buckets { kinds, ms, align_ms: 0, stamp: Stamp::Start, gaps: Gaps::Skipped };
+    let mut buckets = Buckets { kinds, ms, align_ms: 0, stamp: Stamp::Start, gaps: BucketGaps::Skipped };
     loop {
         if reader.take("EMPTY") {
-            buckets.gaps = Gaps::Filled;
+            buckets.gaps = BucketGaps::Filled;
         } else if reader.take("BUCKETTIMESTAMP") {
             buckets.stamp = stamp(reader)?;
         } else {
@@ -175,7 +175,7 @@ fn buckets(reader: &mut Reader<'_>) -> Result<Buckets, Fault> {
     }
 }
 
-fn stamp(reader: &mut Reader<'_>) -> Result<Stamp, Fault> {
+fn stamp(reader: &mut ArgReader<'_>) -> Result<Stamp, Fault> {
     const UNKNOWN: Fault = Fault::text("ERR TSDB: unknown BUCKETTIMESTAMP parameter");
     match reader.bytes().map_err(|_| UNKNOWN)? {
         b"-" => Ok(Stamp::Start),

@@ -3,7 +3,7 @@
 //! TS.GET key [LATEST], TS.DEL key fromTimestamp toTimestamp
 
 use darter_series::Series;
-use darter_series::query::{Order, Query};
+use darter_series::query::{SampleOrder, SeriesQuery};
 use darter_wire::{Args, Reply};
 
 use super::query::{query, span};
@@ -31,7 +31,7 @@ pub const RANGE: DataCommand = DataCommand {
         "Returns samples or aggregates between two times, oldest first.",
     )
     .cost(COST),
-    run: |ctx, args, reply| range(ctx, args, Order::Up, reply),
+    run: |ctx, args, reply| range(ctx, args, SampleOrder::Up, reply),
 };
 /// TS.REVRANGE.
 pub const REVRANGE: DataCommand = DataCommand {
@@ -42,7 +42,7 @@ pub const REVRANGE: DataCommand = DataCommand {
         "Returns samples or aggregates between two times, newest first.",
     )
     .cost(COST),
-    run: |ctx, args, reply| range(ctx, args, Order::Down, reply),
+    run: |ctx, args, reply| range(ctx, args, SampleOrder::Down, reply),
 };
 /// TS.GET.
 pub const GET: DataCommand = DataCommand {
@@ -66,12 +66,12 @@ pub const DEL: DataCommand = DataCommand {
     run: del,
 };
 
-fn range(ctx: &mut Ctx<'_>, args: Args<'_>, order: Order, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn range(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let latest = if asks_for_latest(args) { feed::latest(ctx, args.at(1)) } else { None };
     let (name, may_slice) = (args.at(1), ctx.may_slice);
     let place = ctx.read(name);
     let view = place.view::<Series>()?.ok_or(NO_KEY)?;
-    let query = Query { latest, ..query(args, 2, order)? };
+    let query = SeriesQuery { latest, ..query(args, 2, order)? };
     if may_slice && view.root.blocks_within(query.from, query.to) > ranging::BLOCKS_AT_ONCE {
         let source = ranging::SeriesSource {
             name: name.into(),
@@ -120,7 +120,7 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     let edited = place.edit(|series: &mut Series, arena, _| {
         let removed = series.remove(arena, from, to)?;
         let fed = if removed > 0 { series.feed_removed(arena, from, to) } else { Vec::new() };
-        Ok::<_, darter_series::Full>((removed, fed))
+        Ok::<_, darter_series::SeriesFull>((removed, fed))
     })?;
     let (removed, fed) = edited.ok_or(NO_KEY)?.result.map_err(|_| Fault::OutOfMemory)?;
     place.changed(event("ts.del"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use darter_series::Series;
-use darter_series::query::{Query, QueryProgress};
+use darter_series::query::{QueryProgress, SeriesQuery};
 use darter_store::{Key, Shard};
 use darter_wire::{Args, Reply};
 
@@ -26,7 +26,7 @@ pub(super) struct SeriesSource {
     /// Its key.
     pub name: Box<[u8]>,
     /// Its query.
-    pub query: Query,
+    pub query: SeriesQuery,
     /// The reply before its rows.
     pub head: Vec<u8>,
     /// The value of the label that it is grouped by.
@@ -55,7 +55,7 @@ pub(super) enum Empties {
 
 /// A series that has been read, or is being read.
 struct SeriesRead {
-    query: Query,
+    query: SeriesQuery,
     head: Vec<u8>,
     group: Box<[u8]>,
     // Each row: the time, then its numbers.
@@ -83,7 +83,7 @@ pub(super) fn leave(
 ) -> bool {
     let too_many = Arc::new(AtomicBool::new(false));
     let width = sources.first().and_then(|source| source.query.buckets.as_ref()).map_or(1, |b| b.kinds.len());
-    let queries: Vec<(Box<[u8]>, Query)> =
+    let queries: Vec<(Box<[u8]>, SeriesQuery)> =
         sources.iter().map(|source| (source.name.clone(), source.query.clone())).collect();
     let reads = sources.into_iter().map(|source| {
         let SeriesSource { query, head, group, .. } = source;
@@ -110,7 +110,7 @@ pub(super) fn leave(
 pub(super) fn begin_rows(
     shard: &mut Shard,
     (db, key): (usize, Key<'_>),
-    query: Query,
+    query: SeriesQuery,
     too_many: &Arc<AtomicBool>,
 ) -> Option<u32> {
     let (too_many, mut running) = (Arc::clone(too_many), QueryProgress::default());

@@ -2,14 +2,14 @@
 
 use darter_base::number;
 use darter_series::Series;
-use darter_series::query::Query;
+use darter_series::query::SeriesQuery;
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::{doc, write_rows};
-use crate::ctx::Wait;
+use crate::ctx::BlockingWait;
 use crate::probabilistic::arity;
 use crate::spec::{Flags, Keys, Marks, Spec};
-use crate::{Ctx, DataCommand, Fault, Reader};
+use crate::{ArgReader, Ctx, DataCommand, Fault};
 
 /// TS.READ.
 pub const READ: DataCommand = DataCommand {
@@ -28,7 +28,7 @@ const UNTIL: &str = "UNTIL";
 /// A wait without end.
 const NEVER: u64 = i64::MAX as u64;
 
-struct Asked {
+struct SeriesReadRequest {
     cursor: u64,
     // milliseconds, and number of samples to wait for
     block: Option<(u64, usize)>,
@@ -42,7 +42,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let place = ctx.read(args.at(1));
     let view = place.view::<Series>()?;
     let rows = view.map(|view| {
-        let query = Query { count: asked.count_max, ..Query::new(asked.cursor, u64::MAX) };
+        let query = SeriesQuery { count: asked.count_max, ..SeriesQuery::new(asked.cursor, u64::MAX) };
         // Without buckets the rows have no end.
         query.run(view.root, view.arena).unwrap_or_default()
     });
@@ -61,7 +61,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 (None, 0) => NEVER,
                 (None, timeout_ms) => now_ms.saturating_add(timeout_ms),
             };
-            let mut wait = Wait::for_a_key(None, 0);
+            let mut wait = BlockingWait::for_a_key(None, 0);
             wait.ready_at_ms = (until_ms < NEVER).then_some(until_ms);
             wait.args = Some(args_until(args, asked.cursor, until_ms));
             ctx.wait = Some(Box::new(wait));
@@ -85,10 +85,10 @@ fn args_until(args: Args<'_>, cursor: u64, until_ms: u64) -> OwnedArgs {
     owned
 }
 
-fn parse(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Asked, Fault> {
+fn parse(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<SeriesReadRequest, Fault> {
     let wrong = |_| arity("ts.read");
-    let mut asked = Asked { cursor: 0, block: None, count_max: None, until_ms: None };
-    let mut reader = Reader::new(args, 3);
+    let mut asked = SeriesReadRequest { cursor: 0, block: None, count_max: None, until_ms: None };
+    let mut reader = ArgReader::new(args, 3);
     let positive = |word: &[u8], otherwise| match number::parse_i64(word).map(usize::try_from) {
         Some(Ok(count)) if count > 0 => Ok(count),
         _ => Err(Fault::text(otherwise)),

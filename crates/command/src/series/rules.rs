@@ -1,7 +1,7 @@
 //! TS.CREATERULE sourceKey destKey AGGREGATION aggregator bucketDuration [alignTimestamp], TS.DELETERULE sourceKey destKey
 
 use darter_base::number;
-use darter_series::{Rule, Series};
+use darter_series::{CompactionRule, Series};
 use darter_wire::{Args, Reply};
 
 use super::feed::clean;
@@ -58,7 +58,7 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     })?;
     ctx.at(target).reshape_series(|series| series.source = Some(source.into()))?;
     ctx.at(source)
-        .reshape_series(|series| series.rules.push(Rule::new(target, kind, bucket_ms, align_ms)))?;
+        .reshape_series(|series| series.rules.push(CompactionRule::new(target, kind, bucket_ms, align_ms)))?;
     ctx.at(source).changed(event("ts.createrule:src"));
     ctx.at(target).changed(event("ts.createrule:dest"));
     reply.ok();

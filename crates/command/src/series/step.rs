@@ -2,11 +2,11 @@
 //! [LABELS label value [label value ...]], TS.DECRBY
 
 use darter_base::number;
-use darter_series::{Policy, Sample, Series};
+use darter_series::{DuplicatePolicy, Sample, Series};
 use darter_wire::{Args, Reply};
 
 use super::add::add_to;
-use super::options::Options;
+use super::options::SeriesOptions;
 use super::{LINKED, create, doc, event};
 use crate::probabilistic::find_word;
 use crate::spec::{Keys, ReplicaForm, Spec};
@@ -58,7 +58,7 @@ fn step(
         Some(word) => number::parse_i64(word).and_then(|ms| u64::try_from(ms).ok()).ok_or(BAD_TIME)?,
     };
     if !exists {
-        create::put(&mut place, Options::read(args, 3)?)?;
+        create::put(&mut place, SeriesOptions::read(args, 3)?)?;
     }
     let newest = place.view::<Series>()?.and_then(|view| view.root.newest());
     let newest = newest.unwrap_or(Sample { time: 0, value: 0.0 });
@@ -70,7 +70,7 @@ fn step(
         return Err(Fault::text("ERR TSDB: cannot increment/decrement NaN value"));
     }
     let sample = Sample::new(time, newest.value + sign * by);
-    let time = add_to(ctx, args.at(1), sample, Some(Policy::Last), event(name))?;
+    let time = add_to(ctx, args.at(1), sample, Some(DuplicatePolicy::Last), event(name))?;
     reply.int(time.cast_signed());
     Ok(())
 }

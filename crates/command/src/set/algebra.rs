@@ -2,13 +2,13 @@
 
 use darter_pack::entry::Item;
 use darter_store::reads::Stretch;
-use darter_store::{SetValue, View};
+use darter_store::{KeyView, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::read;
 use crate::incremental::{Combining, Copying, Operation, Scoring, SetOperation, reading_order};
 use crate::item::reply_item;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -83,7 +83,7 @@ const fn card_spec(
 
 /// Sets that are read together; a missing one is empty.
 pub(super) struct Sources<'a> {
-    sets: Vec<Option<View<'a, SetValue>>>,
+    sets: Vec<Option<KeyView<'a, SetValue>>>,
     now_ms: u64,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Sources<'a> {
     fn for_slices(&self, operation: SetOperation, scoring: Scoring) -> Option<(Vec<usize>, Combining)> {
         let lens = self.sets.iter().map(|set| set.map_or(0, |set| set.root.len())).collect::<Vec<_>>();
         let order = reading_order(operation, &lens)?;
-        let due = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some_and(|ms| ms <= self.now_ms);
+        let due = |set: &KeyView<'_, SetValue>| set.root.next_expiry_ms().is_some_and(|ms| ms <= self.now_ms);
         if self.sets.iter().flatten().any(due) {
             return None;
         }
@@ -125,7 +125,7 @@ impl<'a> Sources<'a> {
 
     /// Like [`Sources::for_slices`], for a result to be stored: no member may expire meanwhile.
     pub fn for_keeping(&self, operation: SetOperation) -> Option<(Vec<usize>, Box<dyn Operation>)> {
-        let expires = |set: &View<'_, SetValue>| set.root.next_expiry_ms().is_some();
+        let expires = |set: &KeyView<'_, SetValue>| set.root.next_expiry_ms().is_some();
         if self.sets.iter().flatten().any(expires) {
             return None;
         }
@@ -144,11 +144,11 @@ impl<'a> Sources<'a> {
         }
     }
 
-    fn holds(&self, set: View<'a, SetValue>, member: Item<'_>) -> bool {
+    fn holds(&self, set: KeyView<'a, SetValue>, member: Item<'_>) -> bool {
         set.root.contains(set.arena, set.hasher, member, self.now_ms)
     }
 
-    fn members(&self, set: View<'a, SetValue>) -> impl Iterator<Item = Item<'a>> + 'a {
+    fn members(&self, set: KeyView<'a, SetValue>) -> impl Iterator<Item = Item<'a>> + 'a {
         set.root.iter(set.arena, self.now_ms)
     }
 
@@ -235,13 +235,13 @@ fn card(
     reply: &mut Reply<'_>,
     operation: SetOperation,
 ) -> Result<(), Fault> {
-    let mut read = Reader::new(args, 1);
+    let mut read = ArgReader::new(args, 1);
     let numkeys = read.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
     let numkeys = usize::try_from(numkeys)
         .ok()
         .filter(|&n| n <= read.left())
         .ok_or(Fault::text("ERR Number of keys can't be greater than number of args"))?;
-    let mut options = Reader::new(args, 2 + numkeys);
+    let mut options = ArgReader::new(args, 2 + numkeys);
     let mut limit = 0;
     while !options.is_done() {
         if options.take_with("limit", 1) {

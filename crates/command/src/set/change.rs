@@ -3,15 +3,15 @@
 use crate::keyspec;
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_pack::table::Expiry;
+use darter_pack::table::FieldExpiry;
 use darter_store::{Arena, Event, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::{SADD_EVENT, SREM_EVENT, at};
 use crate::ctx::{AHEAD, begins_batch};
-use crate::incremental::Form;
-use crate::incremental::bulk_add::{Filled, MANY, Words};
-use crate::reader::Reader;
+use crate::incremental::StagedForm;
+use crate::incremental::bulk_add::{BulkWords, Filled, MANY};
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -77,7 +77,8 @@ fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
             if begins_batch(at, members.len()) {
                 set.look_ahead(arena, hasher, members.tail(at).iter().take(AHEAD));
             }
-            added += i64::from(set.insert_alive(arena, hasher, Item::of(member), Expiry::Keep, now_ms)?);
+            added +=
+                i64::from(set.insert_alive(arena, hasher, Item::of(member), FieldExpiry::Keep, now_ms)?);
         }
         Ok(added)
     };
@@ -89,7 +90,7 @@ fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 /// Leaves adding many members to slices, or answers after that; false if they must be added now.
 #[cold]
 fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
-    let filled = ctx.add_many((args.at(1), Form::Set), args, Words::plain(2))?;
+    let filled = ctx.add_many((args.at(1), StagedForm::Set), args, BulkWords::plain(2))?;
     if let Filled::Done { added, .. } = filled {
         if added > 0 {
             ctx.changed(args.at(1), SADD_EVENT);
@@ -100,7 +101,7 @@ fn add_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut read = Reader::new(args, 2);
+    let mut read = ArgReader::new(args, 2);
     let keep_ttl = read.take("keepttl");
     let seconds = read.int()?;
     if !(1..=SECONDS_MAX).contains(&seconds) {
@@ -110,7 +111,7 @@ fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Err(Fault::Arity("saddex".into()));
     }
     let now_ms = ctx.now_ms;
-    let expiry = Expiry::At(now_ms + seconds.unsigned_abs() * 1000);
+    let expiry = FieldExpiry::At(now_ms + seconds.unsigned_abs() * 1000);
     let mut place = at(ctx, args.at(1));
     let edited = place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
         let mut added = 0;
@@ -130,7 +131,7 @@ fn saddex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 }
 
 fn srem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY && ctx.remove_many((args.at(1), Form::Set), args, SREM_EVENT, reply)? {
+    if args.len() > MANY && ctx.remove_many((args.at(1), StagedForm::Set), args, SREM_EVENT, reply)? {
         return Ok(());
     }
     let now_ms = ctx.now_ms;
@@ -174,7 +175,7 @@ fn smove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     // Added first: that may fail, and then nothing has changed.
     let added = at(ctx, to).edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
-        set.insert_alive(arena, hasher, member, Expiry::Keep, now_ms)
+        set.insert_alive(arena, hasher, member, FieldExpiry::Keep, now_ms)
     })?;
     let is_new = added.result?;
     let mut place = at(ctx, from);

@@ -4,16 +4,16 @@ use darter_base::rng::Rng;
 use darter_pack::entry::Item;
 use darter_store::change::{JournalReaders, Vocabulary};
 use darter_store::reads::Stretch;
-use darter_store::{Event, Keyed, SetValue, Type, View};
+use darter_store::{Event, KeyView, Keyed, SetValue, Type};
 use darter_wire::{Args, Reply};
 
 use super::{alive_len, at, event, read};
-use crate::incremental::Form;
+use crate::incremental::StagedForm;
 use crate::incremental::partition::{self, Partition};
 use crate::item::reply_item;
 use crate::member_scan::{check_budget, check_count};
 use crate::random::{self, Choice};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Effect, Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Env, Fault, slices};
 
@@ -48,7 +48,7 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let count = match args.get(2) {
         None => None,
         Some(_) => Some(
-            Reader::new(args, 2)
+            ArgReader::new(args, 2)
                 .int_from(0, Fault::text("ERR value is out of range, must be positive"))?
                 .unsigned_abs(),
         ),
@@ -85,7 +85,7 @@ fn leave_part(ctx: &mut Ctx<'_>, name: &[u8], count: u64, resp3: bool) -> Result
         && set.root.next_expiry_ms().is_none();
     Ok(is_for_slices && {
         let operation = Box::new(Partition::new((count, len), rng, resp3));
-        ctx.store_later((name, Form::Set), &[name], &[(name, Stretch::All)], operation)
+        ctx.store_later((name, StagedForm::Set), &[name], &[(name, Stretch::All)], operation)
     })
 }
 
@@ -152,8 +152,8 @@ fn take(
     let now_ms = place.now_ms();
     let edited = place.edit(|set: &mut SetValue, arena, hasher| {
         for _ in 0..n {
-            let view = View { root: &*set, arena: &*arena, hasher };
-            let Some(Owned(value, text)) = one(view, rng, now_ms).map(Owned::of) else { break };
+            let view = KeyView { root: &*set, arena: &*arena, hasher };
+            let Some(OwnedMembers(value, text)) = one(view, rng, now_ms).map(OwnedMembers::of) else { break };
             let member = value.map_or(Item::Bytes(&text), Item::Int);
             reply_item(reply, member);
             if let Some(removed) = removed {
@@ -166,13 +166,13 @@ fn take(
 }
 
 /// A member copied out of its set, which can then be changed.
-struct Owned(Option<i64>, Vec<u8>);
+struct OwnedMembers(Option<i64>, Vec<u8>);
 
-impl Owned {
-    fn of(item: Item<'_>) -> Owned {
+impl OwnedMembers {
+    fn of(item: Item<'_>) -> OwnedMembers {
         match item {
-            Item::Int(value) => Owned(Some(value), Vec::new()),
-            Item::Bytes(text) => Owned(None, text.to_vec()),
+            Item::Int(value) => OwnedMembers(Some(value), Vec::new()),
+            Item::Bytes(text) => OwnedMembers(None, text.to_vec()),
         }
     }
 }
@@ -230,7 +230,7 @@ fn leave_draws(ctx: &mut Ctx<'_>, name: &[u8], count: i64, reply: &mut Reply<'_>
 }
 
 fn some(
-    set: View<'_, SetValue>,
+    set: KeyView<'_, SetValue>,
     count: i64,
     rng: &mut Rng,
     (now_ms, env): (u64, &Env),
@@ -262,7 +262,7 @@ fn some(
 }
 
 /// A random member, unless the drawn one has expired.
-fn draw<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
+fn draw<'a>(set: KeyView<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
     let may_be_dead = set.root.next_expiry_ms().is_some_and(|ms| ms <= now_ms);
     let member = set.root.random(set.arena, rng.next_u64())?;
     let is_alive = !may_be_dead || set.root.contains(set.arena, set.hasher, member, now_ms);
@@ -270,7 +270,7 @@ fn draw<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<
 }
 
 /// A random member that is alive, if there is one.
-fn one<'a>(set: View<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
+fn one<'a>(set: KeyView<'a, SetValue>, rng: &mut Rng, now_ms: u64) -> Option<Item<'a>> {
     let drawn = (0..random::DRAWS_MAX).find_map(|_| draw(set, rng, now_ms));
     drawn.or_else(|| set.root.iter(set.arena, now_ms).next())
 }

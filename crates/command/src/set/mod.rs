@@ -10,7 +10,7 @@ pub mod store;
 mod tests;
 
 use darter_store::change::Class;
-use darter_store::{Event, Keyed, SetValue, View};
+use darter_store::{Event, KeyView, Keyed, SetValue};
 
 use crate::hash::{COUNTED_LEN_MAX, PACKS_AT_ONCE};
 use crate::{Ctx, DataCommand, Env};
@@ -61,7 +61,7 @@ fn at<'k>(ctx: &'k mut Ctx<'_>, name: &'k [u8]) -> Keyed<'k> {
 }
 
 /// The reply of SCARD: as [`alive_len`], but large sets count expired members that wait for removal.
-fn shown_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
+fn shown_len(set: KeyView<'_, SetValue>, now_ms: u64) -> usize {
     match usize::try_from(set.root.len()) {
         Ok(len) if len <= COUNTED_LEN_MAX => alive_len(set, now_ms),
         len => len.unwrap_or(usize::MAX),
@@ -69,7 +69,7 @@ fn shown_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
 }
 
 /// Number of live members. Cost: none, unless expired members wait for removal; then a walk over all.
-fn alive_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
+fn alive_len(set: KeyView<'_, SetValue>, now_ms: u64) -> usize {
     match set.root.next_expiry_ms() {
         Some(ms) if ms <= now_ms => set.root.iter(set.arena, now_ms).count(),
         _ => usize::try_from(set.root.len()).unwrap_or(usize::MAX),
@@ -77,7 +77,7 @@ fn alive_len(set: View<'_, SetValue>, now_ms: u64) -> usize {
 }
 
 /// The name OBJECT ENCODING gives a set: Redis' rule for when an array of integers or a listpack is enough.
-pub fn encoding(set: View<'_, SetValue>, env: &Env) -> &'static str {
+pub fn encoding(set: KeyView<'_, SetValue>, env: &Env) -> &'static str {
     let len = set.root.len();
     if set.root.texts().is_none() && len <= env.set_max_intset_entries {
         return "intset";

@@ -6,7 +6,7 @@ use darter_wire::{Args, Reply};
 
 use super::{encoding, read};
 use crate::item::reply_item;
-use crate::member_scan::{self, Options};
+use crate::member_scan::{self, MemberScanOptions};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -32,7 +32,7 @@ fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         member_scan::reply_nothing(reply);
         return Ok(());
     };
-    let options = Options::parse(args, false)?;
+    let options = MemberScanOptions::parse(args, false)?;
     // In Redis an array or a listpack is shown whole, for any count.
     let count = if encoding(set, env) == "hashtable" { options.count } else { usize::MAX };
     let mut shown: Vec<Item<'_>> = Vec::new();

@@ -2,14 +2,14 @@
 
 use crate::keyspec;
 use darter_pack::entry::Item;
-use darter_pack::table::Expiry as MemberExpiry;
+use darter_pack::table::FieldExpiry as MemberExpiry;
 use darter_store::reads::Stretch;
 use darter_store::{Collection, Event, Expiry, SetValue};
 use darter_wire::{Args, Reply};
 
 use super::algebra::Sources;
 use super::event;
-use crate::incremental::{Form, SetOperation};
+use crate::incremental::{SetOperation, StagedForm};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -88,7 +88,7 @@ fn store(
     if may_slice && let Some((order, operation)) = sources.for_keeping(operation) {
         let read: Vec<_> = order.iter().map(|at| (keys.at(*at), Stretch::All)).collect();
         let names: Vec<_> = keys.iter().collect();
-        if ctx.store_later((args.at(1), Form::Set), &names, &read, operation) {
+        if ctx.store_later((args.at(1), StagedForm::Set), &names, &read, operation) {
             return Ok(());
         }
         sources = Sources::look(ctx, keys)?;

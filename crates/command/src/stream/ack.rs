@@ -3,15 +3,15 @@
 use darter_pack::tree::{Pending, StreamId};
 use darter_store::change::Class;
 use darter_store::stream_value::group::NOBODY;
-use darter_store::{Event, Stream};
+use darter_store::{Event, StreamValue};
 use darter_wire::{Args, Reply};
 
 use super::delete::{counted_ids, ids, refs_and_ids, reply_outcomes};
-use super::refs::{self, Outcome};
-use super::regrouping::{Plan, Who};
+use super::refs::{self, RefsOutcome};
+use super::regrouping::{RegroupPlan, Who};
 use super::{event, no_group};
 use crate::incremental::bulk_add::MANY;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -66,12 +66,12 @@ fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         return Ok(());
     }
     let mut place = ctx.read(args.at(1));
-    if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
+    if place.view::<StreamValue>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         reply.int(0);
         return Ok(());
     }
     let ids = ids(args, 3)?;
-    let edited = place.edit::<Stream, _>(|stream, arena, _| match stream.group_mut(args.at(2)) {
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| match stream.group_mut(args.at(2)) {
         Some((group, _)) => ids.iter().filter(|&&id| group.release(arena, id)).count(),
         None => 0,
     })?;
@@ -88,7 +88,7 @@ fn xack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 fn acknowledge_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<bool, Fault> {
     let who = Who { key: args.at(1), group: args.at(2), consumer: None };
     let Some(staged) = ctx.staged.take() else {
-        let plan = Plan::Release((args.len() - 3) as u64);
+        let plan = RegroupPlan::Release((args.len() - 3) as u64);
         return Ok(ctx.may_slice && who.leave(ctx, plan, reply.is_resp3())?);
     };
     let Some((found, _)) = who.put(ctx, staged)? else { return Ok(false) };
@@ -102,33 +102,33 @@ fn acknowledge_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
 
 fn xackdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(1));
-    let group = place.view::<Stream>()?.and_then(|stream| stream.root.group(args.at(2)));
+    let group = place.view::<StreamValue>()?.and_then(|stream| stream.root.group(args.at(2)));
     let exists = group.is_some();
     let (refs, given) = refs_and_ids(args, 3)?;
     // A missing key is answered without reading the ids.
     let ids = if exists { ids(given, 0)? } else { vec![StreamId::MIN; given.len()] };
-    let done = place.edit::<Stream, _>(|stream, arena, _| {
+    let done = place.edit::<StreamValue, _>(|stream, arena, _| {
         let outcome = |&id: &StreamId| {
             let was_pending = stream.group_mut(args.at(2)).is_some_and(|(group, _)| group.release(arena, id));
             if !was_pending {
-                return (Outcome::Missing, false);
+                return (RefsOutcome::Missing, false);
             }
             match refs::delete(stream, arena, id, refs) {
                 // Acknowledged nevertheless, though the entry was gone.
-                Outcome::Missing => (Outcome::Deleted, false),
-                Outcome::Deleted => (Outcome::Deleted, true),
-                Outcome::Kept => (Outcome::Kept, false),
+                RefsOutcome::Missing => (RefsOutcome::Deleted, false),
+                RefsOutcome::Deleted => (RefsOutcome::Deleted, true),
+                RefsOutcome::Kept => (RefsOutcome::Kept, false),
             }
         };
         ids.iter().map(outcome).collect::<Vec<_>>()
     })?;
-    let done = done.map_or_else(|| vec![(Outcome::Missing, false); ids.len()], |edited| edited.result);
+    let done = done.map_or_else(|| vec![(RefsOutcome::Missing, false); ids.len()], |edited| edited.result);
     if done.iter().any(|&(_, is_deleted)| is_deleted) {
         place.changed(event("xdel"));
-    } else if done.iter().any(|&(outcome, _)| outcome != Outcome::Missing) {
+    } else if done.iter().any(|&(outcome, _)| outcome != RefsOutcome::Missing) {
         place.changed(ACKED);
     }
-    let outcomes: Vec<Outcome> = done.into_iter().map(|(outcome, _)| outcome).collect();
+    let outcomes: Vec<RefsOutcome> = done.into_iter().map(|(outcome, _)| outcome).collect();
     reply_outcomes(reply, &outcomes);
     Ok(())
 }
@@ -155,7 +155,7 @@ struct Nack {
 impl Nack {
     fn parse(args: Args<'_>) -> Result<Nack, Fault> {
         const NO_MODE: Fault = Fault::text("ERR mode must be SILENT, FAIL, or FATAL");
-        let mut read = Reader::new(args, 3);
+        let mut read = ArgReader::new(args, 3);
         let words = [("silent", Blame::None), ("fail", Blame::Consumer), ("fatal", Blame::Entry)];
         let blame = words.into_iter().find(|(word, _)| read.take(word)).ok_or(NO_MODE)?.1;
         let (mut given, mut deliveries, mut is_forced) = (None, None, false);
@@ -190,11 +190,11 @@ impl Nack {
 
 fn xnack(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(1));
-    if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
+    if place.view::<StreamValue>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         return Err(no_group(args.at(1), args.at(2)));
     }
     let nack = Nack::parse(args)?;
-    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| {
         let (group, log) = stream.group_mut(args.at(2)).ok_or_else(|| no_group(args.at(1), args.at(2)))?;
         let mut count = 0;
         for &id in &nack.ids {

@@ -3,16 +3,16 @@
 
 use crate::keyspec;
 use darter_base::hash::KeyHasher;
-use darter_pack::tree::{Full, StreamId};
+use darter_pack::tree::{StreamId, TreeFull};
 use darter_store::change::{JournalReaders, JournalWords, Vocabulary};
-use darter_store::{Arena, Event, Stream};
+use darter_store::{Arena, Event, StreamValue};
 use darter_wire::{Args, Reply};
 
 use super::id::{self, NewId};
 use super::once::{self, Once};
 use super::trim::Trim;
 use super::{event, reply_id};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -42,7 +42,7 @@ const NOT_AUTO: Fault =
 const ZERO: Fault = Fault::text("ERR The ID specified in XADD must be greater than 0-0");
 
 /// Arguments before the first field.
-struct Options<'a> {
+struct XaddOptions<'a> {
     id: NewId,
     once: Option<Once<'a>>,
     trim: Trim,
@@ -50,10 +50,10 @@ struct Options<'a> {
     fields_at: usize,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut read = Reader::new(args, 2);
-        let mut options = Options {
+impl<'a> XaddOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<XaddOptions<'a>, Fault> {
+        let mut read = ArgReader::new(args, 2);
+        let mut options = XaddOptions {
             id: NewId::Auto,
             once: None,
             trim: Trim::default(),
@@ -82,7 +82,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl Options<'_> {
+impl XaddOptions<'_> {
     /// Whether the journal has to word it otherwise for `readers`. Files have the clock that `*` went by.
     fn is_reworded(&self, readers: JournalReaders) -> bool {
         let is_chosen = self.once.is_some() || !matches!(self.id, NewId::Given(_));
@@ -105,7 +105,7 @@ fn resolve(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Fault
 }
 
 fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(args)?;
+    let options = XaddOptions::parse(args)?;
     let fields = args.tail(options.fields_at);
     if fields.len() < 2 || !fields.len().is_multiple_of(2) {
         return Err(Fault::Arity("xadd".into()));
@@ -116,7 +116,7 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     let (env, now_ms) = (ctx.env, ctx.now_ms);
     let pairs = (0..fields.len() / 2).map(|at| (fields.at(2 * at), fields.at(2 * at + 1)));
     let once = options.once.map(|once| (once.producer, once.name(pairs.clone())));
-    let add = |stream: &mut Stream, arena: &mut Arena, _: KeyHasher| {
+    let add = |stream: &mut StreamValue, arena: &mut Arena, _: KeyHasher| {
         if let Some((producer, name)) = &once {
             let producers = stream.producers_mut(|| once::none_yet(env));
             if let Some(id) = producers.find(producer, name, now_ms) {
@@ -138,7 +138,7 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 Ok((id, Some(options.trim.apply(stream, arena, env))))
             }
             Ok(false) => Err(TOO_SMALL),
-            Err(Full) => Err(Fault::OutOfMemory),
+            Err(TreeFull) => Err(Fault::OutOfMemory),
         }
     };
     let (id, trimmed) = match ctx.add_plainly(args.at(1), add) {
@@ -150,7 +150,7 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
                 reply.null();
                 return Ok(());
             }
-            let added = place.edit_or_create(Stream::new, add)?.result;
+            let added = place.edit_or_create(StreamValue::new, add)?.result;
             if is_new && added.is_err() {
                 place.remove();
             }
@@ -173,8 +173,8 @@ fn xadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 /// Has the journal write an addition whose words do the same at any time: the id that was chosen, and the number of
 /// entries that are left in place of an approximate one.
 #[cold]
-fn journal(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>, id: StreamId) -> Result<(), Fault> {
-    let left = ctx.at(args.at(1)).view::<Stream>()?.map_or(0, |stream| stream.root.len());
+fn journal(ctx: &mut Ctx<'_>, args: Args<'_>, options: &XaddOptions<'_>, id: StreamId) -> Result<(), Fault> {
+    let left = ctx.at(args.at(1)).view::<StreamValue>()?.map_or(0, |stream| stream.root.len());
     let mut words = JournalWords::from_iter([b"xadd".as_slice(), args.at(1)]);
     if options.must_exist {
         words.push(b"NOMKSTREAM");

@@ -3,14 +3,14 @@
 use darter_pack::tree::{Pending, StreamId, StreamLog};
 use darter_store::change::Class;
 use darter_store::stream_value::group;
-use darter_store::{Arena, Event, Stream};
+use darter_store::{Arena, Event, StreamValue};
 use darter_wire::{Args, Reply};
 
-use super::named::Verdict;
-use super::regrouping::{Plan, Who};
+use super::named::NamedVerdict;
+use super::regrouping::{RegroupPlan, Who};
 use super::{event, id, no_group, reply_entry, reply_id, shown};
 use crate::incremental::bulk_add::MANY;
-use crate::reader::{Reader, int};
+use crate::reader::{ArgReader, int};
 use crate::spec::{Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -54,7 +54,7 @@ const LOOKS: usize = 10;
 const COUNT_MAX: i64 = i64::MAX / 16;
 
 /// The arguments of XCLAIM.
-pub(super) struct Claim {
+pub(super) struct ClaimOptions {
     min_idle_ms: u64,
     /// The entries it names.
     pub ids: Vec<StreamId>,
@@ -67,14 +67,14 @@ pub(super) struct Claim {
     pub last_id: StreamId,
 }
 
-impl Claim {
+impl ClaimOptions {
     /// Reads the arguments.
     ///
     /// Errors: those of Redis, in its order.
-    pub fn parse(args: Args<'_>, now_ms: u64) -> Result<Claim, Fault> {
+    pub fn parse(args: Args<'_>, now_ms: u64) -> Result<ClaimOptions, Fault> {
         let min_idle = min_idle(args, "ERR Invalid min-idle-time argument for XCLAIM")?;
         let ids: Vec<StreamId> = args.tail(5).iter().map_while(|arg| id::parse(arg, 0).ok()).collect();
-        let mut claim = Claim {
+        let mut claim = ClaimOptions {
             min_idle_ms: min_idle,
             delivered_ms: now_ms,
             deliveries: None,
@@ -84,7 +84,7 @@ impl Claim {
             ids,
         };
         let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        let mut read = Reader::new(args, 5 + claim.ids.len());
+        let mut read = ArgReader::new(args, 5 + claim.ids.len());
         while !read.is_done() {
             if read.take("force") {
                 claim.force = true;
@@ -110,22 +110,22 @@ impl Claim {
     }
 
     /// The verdict for an entry, still in the stream or not, that is claimed by a consumer at this time.
-    pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> Verdict {
+    pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> NamedVerdict {
         let (consumer, now_ms) = who;
         let is_due = match before {
             None => self.force,
             Some(before) => now_ms.saturating_sub(before.delivered_ms) >= self.min_idle_ms,
         };
         if !is_there {
-            return Verdict::Drop;
+            return NamedVerdict::Drop;
         }
         if !is_due {
-            return Verdict::Leave;
+            return NamedVerdict::Leave;
         }
         // An entry that FORCE made pending counts as delivered once.
         let deliveries = before.map_or(1, |before| before.deliveries);
         let deliveries = self.deliveries.unwrap_or(deliveries.saturating_add(u64::from(!self.just_ids)));
-        Verdict::Give(Pending { consumer, delivered_ms: self.delivered_ms, deliveries })
+        NamedVerdict::Give(Pending { consumer, delivered_ms: self.delivered_ms, deliveries })
     }
 }
 
@@ -134,7 +134,7 @@ fn min_idle(args: Args<'_>, otherwise: &'static str) -> Result<u64, Fault> {
     Ok(u64::try_from(ms).unwrap_or(0))
 }
 
-fn option(read: &mut Reader<'_>, otherwise: &'static str) -> Result<i64, Fault> {
+fn option(read: &mut ArgReader<'_>, otherwise: &'static str) -> Result<i64, Fault> {
     read.int_from(i64::MIN, Fault::text(otherwise))
 }
 
@@ -145,7 +145,7 @@ fn time(at: i64, now: i64) -> u64 {
 
 /// The claiming consumer, in its group beside the entries.
 struct Claimer<'a> {
-    group: &'a mut group::Group,
+    group: &'a mut group::ConsumerGroup,
     log: &'a StreamLog,
     number: u32,
     now_ms: u64,
@@ -155,7 +155,7 @@ struct Claimer<'a> {
 impl<'a> Claimer<'a> {
     /// Finds group and consumer, creating a missing consumer; also returns whether it was created.
     fn new(
-        stream: &'a mut Stream,
+        stream: &'a mut StreamValue,
         args: Args<'_>,
         now_ms: u64,
         just_ids: bool,
@@ -194,11 +194,11 @@ fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Ok(());
     }
     let mut place = ctx.read(args.at(1));
-    if place.view::<Stream>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
+    if place.view::<StreamValue>()?.is_none_or(|stream| stream.root.group(args.at(2)).is_none()) {
         return Err(no_group(args.at(1), args.at(2)));
     }
-    let claim = Claim::parse(args, now_ms)?;
-    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+    let claim = ClaimOptions::parse(args, now_ms)?;
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| {
         let (mut claimer, is_new) = Claimer::new(stream, args, now_ms, claim.just_ids)?;
         claimer.group.last_id = claimer.group.last_id.max(claim.last_id);
         let begun = reply.begin_array();
@@ -207,11 +207,11 @@ fn xclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
             let before = claimer.group.pending().get(arena, id);
             let is_there = claimer.log.get(arena, id).is_some();
             match claim.verdict(before, is_there, (claimer.number, now_ms)) {
-                Verdict::Leave => {}
-                Verdict::Drop => {
+                NamedVerdict::Leave => {}
+                NamedVerdict::Drop => {
                     claimer.group.release(arena, id);
                 }
-                Verdict::Give(pending) => {
+                NamedVerdict::Give(pending) => {
                     claimer.take(arena, id, pending, reply)?;
                     len += 1;
                 }
@@ -235,7 +235,7 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
     let min_idle_ms = min_idle(args, "ERR Invalid min-idle-time argument for XAUTOCLAIM")?;
     let first = id::first(args.at(5))?;
     let (mut count, mut just_ids) = (100, false);
-    let mut read = Reader::new(args, 6);
+    let mut read = ArgReader::new(args, 6);
     while !read.is_done() {
         if read.take_with("count", 1) {
             const BAD_COUNT: Fault = Fault::text("ERR COUNT must be > 0");
@@ -251,15 +251,15 @@ fn xautoclaim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         }
     }
     let looks = (count as u64).saturating_mul(LOOKS as u64);
-    let plan = Plan::Claim { first, min_idle_ms, count: count as u64, looks, just_ids };
+    let plan = RegroupPlan::Claim { first, min_idle_ms, count: count as u64, looks, just_ids };
     if claim_many(ctx, args, plan, reply)? {
         return Ok(());
     }
     let now_ms = ctx.now_ms;
     let mut place = ctx.read(args.at(1));
-    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| {
         let (mut claimer, is_new) = Claimer::new(stream, args, now_ms, just_ids)?;
-        let slice = Slice::find(&claimer, arena, first, min_idle_ms, count);
+        let slice = ClaimSlice::find(&claimer, arena, first, min_idle_ms, count);
         reply.array(3);
         reply_id(reply, slice.next);
         reply.array(slice.due.len());
@@ -292,7 +292,7 @@ fn take_many(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     let who = who(args);
     let Some(staged) = ctx.staged.take() else {
         let is_forced = args.tail(5).iter().any(|word| word.eq_ignore_ascii_case(b"force"));
-        let plan = Plan::Take((args.len() - 5) as u64);
+        let plan = RegroupPlan::Take((args.len() - 5) as u64);
         return Ok(ctx.may_slice && !is_forced && who.leave(ctx, plan, reply.is_resp3())?);
     };
     let Some((found, is_new)) = who.put(ctx, staged)? else { return Ok(false) };
@@ -309,7 +309,12 @@ fn who(args: Args<'_>) -> Who<'_> {
 }
 
 /// Leaves claiming many entries to slices, or answers after that; false if they must be claimed now.
-fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'_>) -> Result<bool, Fault> {
+fn claim_many(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    plan: RegroupPlan,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Fault> {
     let who = who(args);
     let Some(staged) = ctx.staged.take() else {
         return match ctx.may_slice {
@@ -333,7 +338,7 @@ fn claim_many(ctx: &mut Ctx<'_>, args: Args<'_>, plan: Plan, reply: &mut Reply<'
 }
 
 /// The results of one call of XAUTOCLAIM.
-struct Slice {
+struct ClaimSlice {
     /// Entries to claim, and their numbers of deliveries.
     due: Vec<(StreamId, u64)>,
     /// Pending entries that the stream no longer has.
@@ -342,9 +347,15 @@ struct Slice {
     next: StreamId,
 }
 
-impl Slice {
-    fn find(claimer: &Claimer<'_>, arena: &Arena, first: StreamId, min_idle_ms: u64, count: usize) -> Slice {
-        let mut slice = Slice { due: Vec::new(), gone: Vec::new(), next: StreamId::MIN };
+impl ClaimSlice {
+    fn find(
+        claimer: &Claimer<'_>,
+        arena: &Arena,
+        first: StreamId,
+        min_idle_ms: u64,
+        count: usize,
+    ) -> ClaimSlice {
+        let mut slice = ClaimSlice { due: Vec::new(), gone: Vec::new(), next: StreamId::MIN };
         let mut looks = count.saturating_mul(LOOKS);
         for (id, pending) in claimer.group.pending().iter_from(arena, first) {
             if looks == 0 || slice.due.len() + slice.gone.len() >= count {

@@ -1,12 +1,12 @@
 //! XDEL key id [id ...], XDELEX key [KEEPREF | DELREF | ACKED] IDS numids id [id ...], XSETID key last-id
 
 use darter_pack::tree::StreamId;
-use darter_store::Stream;
+use darter_store::StreamValue;
 use darter_wire::{Args, Reply};
 
-use super::refs::{self, Outcome, Refs};
+use super::refs::{self, Refs, RefsOutcome};
 use super::{event, id};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -59,7 +59,7 @@ pub(super) fn ids(args: Args<'_>, from: usize) -> Result<Vec<StreamId>, Fault> {
 /// The ids after `IDS numids`, not parsed yet; the given error if their number is wrong.
 pub(super) fn counted_ids<'a>(
     args: Args<'a>,
-    read: &mut Reader<'a>,
+    read: &mut ArgReader<'a>,
     no_number: &'static str,
     too_many: &'static str,
 ) -> Result<Args<'a>, Fault> {
@@ -74,13 +74,14 @@ pub(super) fn counted_ids<'a>(
 
 fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(1));
-    if place.view::<Stream>()?.is_none() {
+    if place.view::<StreamValue>()?.is_none() {
         reply.int(0);
         return Ok(());
     }
     let ids = ids(args, 2)?;
-    let deleted = place
-        .edit::<Stream, _>(|stream, arena, _| ids.iter().filter(|&&id| stream.delete(arena, id)).count())?;
+    let deleted = place.edit::<StreamValue, _>(|stream, arena, _| {
+        ids.iter().filter(|&&id| stream.delete(arena, id)).count()
+    })?;
     let deleted = deleted.map_or(0, |edited| edited.result);
     if deleted > 0 {
         place.changed(event("xdel"));
@@ -91,7 +92,7 @@ fn xdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 
 /// The options before and after `IDS`, in any order, from argument `at` on.
 pub(super) fn refs_and_ids(args: Args<'_>, at: usize) -> Result<(Refs, Args<'_>), Fault> {
-    let mut read = Reader::new(args, at);
+    let mut read = ArgReader::new(args, at);
     let (mut refs, mut ids) = (None, None);
     while !read.is_done() {
         if refs.is_none()
@@ -111,28 +112,28 @@ pub(super) fn refs_and_ids(args: Args<'_>, at: usize) -> Result<(Refs, Args<'_>)
 
 fn xdelex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(1));
-    let exists = place.view::<Stream>()?.is_some();
+    let exists = place.view::<StreamValue>()?.is_some();
     let (refs, given) = refs_and_ids(args, 2)?;
     // A missing key is answered without reading the ids.
     let ids = if exists { ids(given, 0)? } else { vec![StreamId::MIN; given.len()] };
-    let done = place.edit::<Stream, _>(|stream, arena, _| {
+    let done = place.edit::<StreamValue, _>(|stream, arena, _| {
         ids.iter().map(|&id| refs::delete(stream, arena, id, refs)).collect::<Vec<_>>()
     })?;
-    let outcomes = done.map_or_else(|| vec![Outcome::Missing; ids.len()], |edited| edited.result);
-    if outcomes.contains(&Outcome::Deleted) {
+    let outcomes = done.map_or_else(|| vec![RefsOutcome::Missing; ids.len()], |edited| edited.result);
+    if outcomes.contains(&RefsOutcome::Deleted) {
         place.changed(event("xdel"));
     }
     reply_outcomes(reply, &outcomes);
     Ok(())
 }
 
-pub(super) fn reply_outcomes(reply: &mut Reply<'_>, outcomes: &[Outcome]) {
+pub(super) fn reply_outcomes(reply: &mut Reply<'_>, outcomes: &[RefsOutcome]) {
     reply.array(outcomes.len());
     for outcome in outcomes {
         reply.int(match outcome {
-            Outcome::Missing => -1,
-            Outcome::Deleted => 1,
-            Outcome::Kept => 2,
+            RefsOutcome::Missing => -1,
+            RefsOutcome::Deleted => 1,
+            RefsOutcome::Kept => 2,
         });
     }
 }
@@ -140,7 +141,7 @@ pub(super) fn reply_outcomes(reply: &mut Reply<'_>, outcomes: &[Outcome]) {
 fn xsetid(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let last_id = id::parse(args.at(2), 0)?;
     let (mut added, mut max_deleted_id) = (None, None);
-    let mut read = Reader::new(args, 3);
+    let mut read = ArgReader::new(args, 3);
     while !read.is_done() {
         if read.take_with("entriesadded", 1) {
             let count = u64::try_from(read.int()?);
@@ -158,7 +159,7 @@ fn xsetid(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         }
     }
     let mut place = ctx.at(args.at(1));
-    let set = place.edit::<Stream, _>(|stream, arena, _| {
+    let set = place.edit::<StreamValue, _>(|stream, arena, _| {
         if last_id < stream.max_deleted_id() {
             return Err("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
         }

@@ -4,23 +4,23 @@
 //! Called by the body of XREADGROUP, for reads that need not wait. All others are done at once.
 
 use darter_pack::tree::{Direction, Pending, StreamId};
-use darter_store::Stream;
+use darter_store::StreamValue;
 use darter_store::reads::Stretch;
 use darter_wire::Reply;
 
 use super::id;
 use super::range::answer_long;
-use super::read::{ACTIVE, READ, Wanted};
-use super::reading::Reading;
-use super::regrouping::{Plan, Who, reply_stream};
+use super::read::{ACTIVE, READ, StreamWanted};
+use super::reading::StreamReading;
+use super::regrouping::{RegroupPlan, Who, reply_stream};
 use crate::{Ctx, Fault};
 
 /// Leaves a long read of one stream to slices, or answers when the entries are pending; false if it must be read now.
 pub(super) fn read_long(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    reading: &Reading<'_>,
-    wanted: Wanted,
+    reading: &StreamReading<'_>,
+    wanted: StreamWanted,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     let (group, consumer) = reading.group.unwrap_or_default();
@@ -33,19 +33,22 @@ pub(super) fn read_long(
         }
         let count = reading.count.min(reading.total) as u64;
         let plan = match wanted {
-            Wanted::New => Plan::Deliver { count, is_noack: reading.is_noack },
-            Wanted::Pending(after) => Plan::Repeat { after, count },
+            StreamWanted::New => RegroupPlan::Deliver { count, is_noack: reading.is_noack },
+            StreamWanted::Pending(after) => RegroupPlan::Repeat { after, count },
         };
         return who.leave(ctx, plan, reply.is_resp3());
     };
-    let group_before =
-        ctx.at(key).view::<Stream>()?.and_then(|stream| stream.root.group(group)).map(|group| group.last_id);
+    let group_before = ctx
+        .at(key)
+        .view::<StreamValue>()?
+        .and_then(|stream| stream.root.group(group))
+        .map(|group| group.last_id);
     let Some((found, is_new)) = who.put(ctx, staged)? else { return Ok(false) };
     if is_new {
         ctx.changed(key, ACTIVE);
     }
     ctx.changed(key, READ);
-    if wanted != Wanted::New {
+    if wanted != StreamWanted::New {
         reply.take_over(found.bytes);
         return Ok(true);
     }
@@ -53,7 +56,8 @@ pub(super) fn read_long(
     let taken = found.numbers.first().copied().unwrap_or_default();
     let left = (reading.count.min(reading.total) as u64).saturating_sub(taken);
     let len = taken + deliver_last(ctx, (who, consumer), reading.is_noack, left)?;
-    let from = ctx.at(key).view::<Stream>()?.map_or(0, |stream| stream.root.log().rank(stream.arena, first));
+    let from =
+        ctx.at(key).view::<StreamValue>()?.map_or(0, |stream| stream.root.log().rank(stream.arena, first));
     reply_stream(reply, key);
     answer_long(ctx, key, reply, Stretch::Ranks(from, len, Direction::Up))?;
     Ok(true)
@@ -67,7 +71,7 @@ fn deliver_last(
     count: u64,
 ) -> Result<u64, Fault> {
     let delivered_ms = ctx.now_ms;
-    let edited = ctx.at(who.key).edit::<Stream, _>(|stream, arena, _| {
+    let edited = ctx.at(who.key).edit::<StreamValue, _>(|stream, arena, _| {
         let extent = stream.extent(arena);
         let Some((group, log)) = stream.group_mut(who.group) else { return Ok(0) };
         let first = id::next(group.last_id).unwrap_or(StreamId::MAX);

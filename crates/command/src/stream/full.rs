@@ -5,24 +5,24 @@
 
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_store::stream_value::{Extent, group};
-use darter_store::{Arena, Shard, Stream};
+use darter_store::{Arena, Shard, StreamValue};
 use darter_wire::Reply;
 
 use super::info::{maybe, named_id, number};
 use super::regrouping::gone;
 use super::{id, reply_entry, reply_id};
-use crate::incremental::building::Place;
+use crate::incremental::building::BuildingPlace;
 use crate::incremental::pieces::Pieces;
-use crate::incremental::{Build, Found};
+use crate::incremental::{Build, FoundValue};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
 
 /// The parameters and the position of the answer.
-pub(super) struct Full {
+pub(super) struct FullInfo {
     // Number of rows answered of each list.
     count: usize,
     extent: Extent,
-    at: At,
+    at: FullInfoAt,
     // In that list: the next id, and the number of rows wanted.
     from: StreamId,
     left: usize,
@@ -30,7 +30,7 @@ pub(super) struct Full {
 
 /// Groups, and consumers of one, by their places in the order of names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
+enum FullInfoAt {
     Entries,
     Group(usize),
     Pending(usize),
@@ -44,17 +44,17 @@ const ROWS_AT_ONCE: usize = 16;
 /// Bytes of one slice.
 const BYTES_PER_SLICE: usize = 5 << 10;
 
-impl Full {
+impl FullInfo {
     /// Begins with the entries.
-    pub fn new(count: usize, extent: Extent, reply: &mut Reply<'_>) -> Full {
+    pub fn new(count: usize, extent: Extent, reply: &mut Reply<'_>) -> FullInfo {
         let left = count.min(extent.len as usize);
         reply.bulk(b"entries");
         reply.array(left);
-        Full { count, extent, at: At::Entries, from: StreamId::MIN, left }
+        FullInfo { count, extent, at: FullInfoAt::Entries, from: StreamId::MIN, left }
     }
 
     /// Returns true if the answer about a stream is long enough for slices. Cost: bounded.
-    pub fn is_long(count: usize, stream: &Stream) -> bool {
+    pub fn is_long(count: usize, stream: &StreamValue) -> bool {
         let mut left = LEN_MAX.checked_sub(stream.len().min(count as u64));
         for group in stream.groups() {
             let shown = 2 * group.pending().len().min(count as u64) + 2 * group.consumers_len() as u64 + 4;
@@ -67,7 +67,7 @@ impl Full {
     }
 
     /// Tells all that is left.
-    pub fn tell(mut self, root: &Stream, arena: &Arena, reply: &mut Reply<'_>) {
+    pub fn tell(mut self, root: &StreamValue, arena: &Arena, reply: &mut Reply<'_>) {
         while !self.is_over() {
             self.go_on(root, arena, reply);
         }
@@ -82,51 +82,55 @@ impl Full {
         name: &[u8],
         (answer, resp3): (Vec<u8>, bool),
     ) -> Result<(), Fault> {
-        let place = Place::new(ctx, name);
+        let place = BuildingPlace::new(ctx, name);
         let mut at = ctx.at(name);
         // Never 0, which means unmarked.
         let mark = at.random() | 1;
-        let edited = at.edit::<Stream, _>(|stream, _, _| (stream.mark_all(mark), gone(stream)))?;
+        let edited = at.edit::<StreamValue, _>(|stream, _, _| (stream.mark_all(mark), gone(stream)))?;
         let (marks, gone) = edited.map(|edited| edited.result).ok_or(Fault::NoSuchKey)?;
-        let slices = Slices { place, marks, gone, full: self, pieces: Pieces::default(), answer, resp3 };
+        let slices =
+            FullInfoSlices { place, marks, gone, full: self, pieces: Pieces::default(), answer, resp3 };
         ctx.build_answer(name, &[], Box::new(slices));
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        self.at == At::End
+        self.at == FullInfoAt::End
     }
 
     /// The present group.
     fn group(&self) -> Option<usize> {
         match self.at {
-            At::Group(at) | At::Pending(at) | At::Consumer(at, _) | At::Held(at, _) => Some(at),
-            At::Entries | At::End => None,
+            FullInfoAt::Group(at)
+            | FullInfoAt::Pending(at)
+            | FullInfoAt::Consumer(at, _)
+            | FullInfoAt::Held(at, _) => Some(at),
+            FullInfoAt::Entries | FullInfoAt::End => None,
         }
     }
 
     /// Tells a little more.
-    fn go_on(&mut self, root: &Stream, arena: &Arena, reply: &mut Reply<'_>) {
+    fn go_on(&mut self, root: &StreamValue, arena: &Arena, reply: &mut Reply<'_>) {
         let group = self.group().and_then(|at| root.group_at(at));
         let count = self.count;
         self.at = match (self.at, group) {
-            (At::Entries, _) => {
+            (FullInfoAt::Entries, _) => {
                 let entries = root.log().range(arena, self.from, StreamId::MAX, Direction::Up);
                 match self.rows(entries, |entry| entry.id, |entry| reply_entry(reply, entry)) {
                     true => {
                         reply.bulk(b"groups");
                         reply.array(root.groups().len());
-                        At::Group(0)
+                        FullInfoAt::Group(0)
                     }
-                    false => At::Entries,
+                    false => FullInfoAt::Entries,
                 }
             }
-            (At::Group(at), Some(group)) => {
+            (FullInfoAt::Group(at), Some(group)) => {
                 self.head(group, reply);
                 self.begin(count.min(group.pending().len() as usize), reply);
-                At::Pending(at)
+                FullInfoAt::Pending(at)
             }
-            (At::Pending(at), Some(group)) => {
+            (FullInfoAt::Pending(at), Some(group)) => {
                 let pending = group.pending().iter_from(arena, self.from);
                 let show = |(id, pending): (StreamId, Pending)| {
                     reply.array(4);
@@ -139,20 +143,20 @@ impl Full {
                     true => {
                         reply.bulk(b"consumers");
                         reply.array(group.consumers_len());
-                        At::Consumer(at, 0)
+                        FullInfoAt::Consumer(at, 0)
                     }
-                    false => At::Pending(at),
+                    false => FullInfoAt::Pending(at),
                 }
             }
-            (At::Consumer(at, nth), Some(group)) => match group.consumers_from(nth).next() {
+            (FullInfoAt::Consumer(at, nth), Some(group)) => match group.consumers_from(nth).next() {
                 Some(consumer) => {
                     consumer_head(consumer, reply);
                     self.begin(count.min(consumer.pending_len() as usize), reply);
-                    At::Held(at, nth)
+                    FullInfoAt::Held(at, nth)
                 }
-                None => At::Group(at + 1),
+                None => FullInfoAt::Group(at + 1),
             },
-            (At::Held(at, nth), Some(group)) => {
+            (FullInfoAt::Held(at, nth), Some(group)) => {
                 let consumer = group.consumers_from(nth).next();
                 let ids = consumer.map(|consumer| consumer.ids_from(arena, self.from)).into_iter().flatten();
                 let show = |id: StreamId| {
@@ -162,9 +166,20 @@ impl Full {
                     reply.int(pending.map_or(0, |pending| pending.delivered_ms as i64));
                     reply.int(pending.map_or(0, |pending| pending.deliveries as i64));
                 };
-                if self.rows(ids, |&id| id, show) { At::Consumer(at, nth + 1) } else { At::Held(at, nth) }
+                if self.rows(ids, |&id| id, show) {
+                    FullInfoAt::Consumer(at, nth + 1)
+                } else {
+                    FullInfoAt::Held(at, nth)
+                }
             }
-            (At::Group(_) | At::Pending(_) | At::Consumer(..) | At::Held(..) | At::End, _) => At::End,
+            (
+                FullInfoAt::Group(_)
+                | FullInfoAt::Pending(_)
+                | FullInfoAt::Consumer(..)
+                | FullInfoAt::Held(..)
+                | FullInfoAt::End,
+                _,
+            ) => FullInfoAt::End,
         };
     }
 
@@ -195,7 +210,7 @@ impl Full {
         false
     }
 
-    fn head(&self, group: &group::Group, reply: &mut Reply<'_>) {
+    fn head(&self, group: &group::ConsumerGroup, reply: &mut Reply<'_>) {
         // Entries without a consumer; answered only if there are some, because the field is newer than the rest.
         let owned: u64 = group.consumers().map(group::Consumer::pending_len).sum();
         let nacked = group.pending().len().saturating_sub(owned);
@@ -222,31 +237,31 @@ fn consumer_head(consumer: &group::Consumer, reply: &mut Reply<'_>) {
 }
 
 /// The same in slices.
-pub(super) struct Slices {
-    place: Place,
+pub(super) struct FullInfoSlices {
+    place: BuildingPlace,
     // The marks of the stream and of its groups.
     marks: Vec<u64>,
     gone: (u64, StreamId),
-    full: Full,
+    full: FullInfo,
     pieces: Pieces,
     // The beginning of the answer, and in the end all of it.
     answer: Vec<u8>,
     resp3: bool,
 }
 
-impl Slices {
+impl FullInfoSlices {
     /// Returns true if the stream, and the present group, are unchanged.
-    fn is_same(&self, stream: &Stream) -> bool {
+    fn is_same(&self, stream: &StreamValue) -> bool {
         let group = self.full.group().filter(|&at| at < stream.groups().len());
         let nth = group.map_or(0, |at| at + 1);
         gone(stream) == self.gone && stream.mark_at(nth) == self.marks.get(nth).copied()
     }
 }
 
-impl Build for Slices {
+impl Build for FullInfoSlices {
     fn step(&mut self, shard: &mut Shard, _draft: Option<u32>) -> Result<bool, Fault> {
         let place = self.place.find(shard);
-        let stream = place.view::<Stream>().ok().flatten();
+        let stream = place.view::<StreamValue>().ok().flatten();
         let Some(stream) = stream.filter(|stream| self.is_same(stream.root)) else { return Ok(true) };
         let mut piece = Vec::with_capacity(BYTES_PER_SLICE + BYTES_PER_SLICE / 4);
         let mut reply = Reply::new(&mut piece, self.resp3);
@@ -259,7 +274,7 @@ impl Build for Slices {
 
     fn is_stale(&self, shard: &mut Shard) -> bool {
         let place = self.place.find(shard);
-        let stream = place.view::<Stream>().ok().flatten();
+        let stream = place.view::<StreamValue>().ok().flatten();
         stream.is_none_or(|stream| {
             gone(stream.root) != self.gone || !stream.root.marks().eq(self.marks.iter().copied())
         })
@@ -273,7 +288,7 @@ impl Build for Slices {
         self.pieces.bytes() + self.answer.capacity()
     }
 
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.answer), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.answer), ..FoundValue::default() }
     }
 }

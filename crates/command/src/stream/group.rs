@@ -1,12 +1,12 @@
 //! XGROUP CREATE, SETID, DESTROY, CREATECONSUMER, DELCONSUMER.
 
 use crate::spec::Marks;
-use darter_store::{Event, Stream};
+use darter_store::{Event, StreamValue};
 use darter_wire::{Args, Reply};
 
-use super::regrouping::{Plan, Who};
+use super::regrouping::{RegroupPlan, Who};
 use super::{event, id, shown};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -103,7 +103,7 @@ fn no_such_group(key: &[u8], group: &[u8]) -> Fault {
 /// Options after the id: whether MKSTREAM is among them, and ENTRIESREAD.
 fn options(args: Args<'_>, is_create: bool) -> Result<(bool, Option<u64>), Fault> {
     let (mut makes, mut entries_read) = (false, None);
-    let mut read = Reader::new(args, 5);
+    let mut read = ArgReader::new(args, 5);
     while !read.is_done() {
         if is_create && read.take("mkstream") {
             makes = true;
@@ -124,7 +124,7 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let (makes, entries_read) = options(args, true)?;
     let (key, name, id) = (args.at(2), args.at(3), args.at(4));
     let mut place = ctx.at(key);
-    let last_id = place.view::<Stream>()?.map(|stream| stream.root.last_id());
+    let last_id = place.view::<StreamValue>()?.map(|stream| stream.root.last_id());
     if last_id.is_none() && !makes {
         return Err(NO_KEY);
     }
@@ -136,7 +136,7 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         _ => id::parse(id, 0)?,
     };
     let made =
-        place.edit_or_create(Stream::new, |stream, _, _| stream.create_group(name, id, entries_read))?;
+        place.edit_or_create(StreamValue::new, |stream, _, _| stream.create_group(name, id, entries_read))?;
     if !made.result {
         return Err(Fault::text("BUSYGROUP Consumer Group name already exists"));
     }
@@ -169,10 +169,10 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 fn in_group<R>(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    change: impl FnOnce(&mut Stream, &[u8]) -> Result<R, Fault>,
+    change: impl FnOnce(&mut StreamValue, &[u8]) -> Result<R, Fault>,
 ) -> Result<R, Fault> {
     let (key, name) = (args.at(2), args.at(3));
-    let edited = ctx.at(key).edit::<Stream, _>(|stream, _, _| match stream.group(name) {
+    let edited = ctx.at(key).edit::<StreamValue, _>(|stream, _, _| match stream.group(name) {
         None => Err(no_such_group(key, name)),
         Some(_) => change(stream, name),
     })?;
@@ -181,7 +181,7 @@ fn in_group<R>(
 
 fn destroy(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(2));
-    let edited = place.edit::<Stream, _>(|stream, arena, _| stream.destroy_group(arena, args.at(3)))?;
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| stream.destroy_group(arena, args.at(3)))?;
     let is_gone = edited.ok_or(NO_KEY)?.result;
     if is_gone {
         place.changed(event("xgroup-destroy"));
@@ -214,11 +214,11 @@ fn delete_consumer(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
             reply.int(found.numbers.first().map_or(0, |&pending| pending as i64));
             return Ok(());
         }
-    } else if ctx.may_slice && who.leave(ctx, Plan::Forget, reply.is_resp3())? {
+    } else if ctx.may_slice && who.leave(ctx, RegroupPlan::Forget, reply.is_resp3())? {
         return Ok(());
     }
     let mut place = ctx.at(key);
-    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| {
         let (group, _) = stream.group_mut(name).ok_or_else(|| no_such_group(key, name))?;
         Ok::<_, Fault>(group.remove_consumer(arena, consumer))
     })?;

@@ -2,10 +2,10 @@
 
 use crate::spec::Marks;
 use darter_pack::tree::{Direction, StreamId};
-use darter_store::Stream;
+use darter_store::StreamValue;
 use darter_wire::{Args, Reply};
 
-use super::full::Full;
+use super::full::FullInfo;
 use super::{reply_entry, reply_id, shown};
 use crate::reader::{int, is};
 use crate::spec::{Flags, Group, Keys, Spec};
@@ -96,7 +96,7 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     let (node_entries, now_ms, may_slice) =
         (ctx.env.stream_node_max_entries.max(1), ctx.now_ms, ctx.may_slice);
     let place = ctx.read(args.at(2));
-    let stream = place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
+    let stream = place.view::<StreamValue>()?.ok_or(Fault::NoSuchKey)?;
     let full = full_count(args)?;
     let (root, arena) = (stream.root, stream.arena);
     let extent = root.extent(arena);
@@ -122,8 +122,8 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         number(reply, "iids-duplicates", producers.duplicates as i64);
     }
     if let Some(count) = full {
-        let full = Full::new(count, extent, reply);
-        if !may_slice || !Full::is_long(count, root) {
+        let full = FullInfo::new(count, extent, reply);
+        if !may_slice || !FullInfo::is_long(count, root) {
             full.tell(root, arena, reply);
             return Ok(());
         }
@@ -162,7 +162,7 @@ pub(super) fn maybe(reply: &mut Reply<'_>, name: &str, value: Option<i64>) {
 
 fn groups(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let place = ctx.read(args.at(2));
-    let stream = place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
+    let stream = place.view::<StreamValue>()?.ok_or(Fault::NoSuchKey)?;
     let extent = stream.root.extent(stream.arena);
     reply.array(stream.root.groups().len());
     for group in stream.root.groups() {
@@ -182,7 +182,7 @@ fn consumers(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
     let now_ms = ctx.now_ms;
     let (key, name) = (args.at(2), args.at(3));
     let place = ctx.read(key);
-    let stream = place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
+    let stream = place.view::<StreamValue>()?.ok_or(Fault::NoSuchKey)?;
     let group = stream.root.group(name).ok_or_else(|| {
         Fault::Text(
             format!("NOGROUP No such consumer group '{}' for key name '{}'", shown(name), shown(key)).into(),

@@ -22,7 +22,7 @@ mod tests;
 pub mod trim;
 
 use darter_pack::tree::StreamId;
-use darter_pack::tree::stream::Entry;
+use darter_pack::tree::stream::StreamEntry;
 use darter_store::Event;
 use darter_store::change::Class;
 use darter_wire::Reply;
@@ -74,7 +74,7 @@ fn reply_id(reply: &mut Reply<'_>, id: StreamId) {
 }
 
 /// Answers an entry: its id, and its names and values alternating.
-fn reply_entry(reply: &mut Reply<'_>, entry: Entry<'_>) {
+fn reply_entry(reply: &mut Reply<'_>, entry: StreamEntry<'_>) {
     reply.array(2);
     reply_id(reply, entry.id);
     reply.array(entry.fields.len() * 2);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use darter_pack::tree::{Pending, StreamId};
 use darter_wire::{Args, Reply};
 
-use super::claim::Claim;
+use super::claim::ClaimOptions;
 use super::delete::ids;
 use crate::Fault;
 
@@ -18,14 +18,14 @@ pub(super) struct Named {
     ids: Vec<(StreamId, u32)>,
     // Number of entries visited.
     met: usize,
-    claim: Option<Claim>,
+    claim: Option<ClaimOptions>,
     // The answer about each entry, by position of its word.
     spans: Vec<(u32, Range<usize>)>,
 }
 
 /// The result for an entry that XCLAIM names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum NamedVerdict {
     /// Nothing.
     Leave,
     /// It is no longer pending, because the stream has lost it.
@@ -46,13 +46,13 @@ impl Named {
     ///
     /// Errors: invalid options.
     pub fn claimed(args: Args<'_>, now_ms: u64) -> Result<Named, Fault> {
-        let mut claim = Claim::parse(args, now_ms)?;
+        let mut claim = ClaimOptions::parse(args, now_ms)?;
         let ids = std::mem::take(&mut claim.ids);
         // Room is reserved before the first slice: a growing vector would copy its content.
         Ok(Named { spans: Vec::with_capacity(ids.len()), ..Named::of(&ids, Some(claim)) })
     }
 
-    fn of(ids: &[StreamId], claim: Option<Claim>) -> Named {
+    fn of(ids: &[StreamId], claim: Option<ClaimOptions>) -> Named {
         let mut ids: Vec<(StreamId, u32)> = ids.iter().copied().zip(0..).collect();
         ids.sort_unstable();
         Named { ids, met: 0, claim, spans: Vec::new() }
@@ -74,8 +74,8 @@ impl Named {
     }
 
     /// The verdict for a claimed entry, pending or not, still in the stream or not.
-    pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> Verdict {
-        self.claim.as_ref().map_or(Verdict::Leave, |claim| claim.verdict(before, is_there, who))
+    pub fn verdict(&self, before: Option<Pending>, is_there: bool, who: (u32, u64)) -> NamedVerdict {
+        self.claim.as_ref().map_or(NamedVerdict::Leave, |claim| claim.verdict(before, is_there, who))
     }
 
     /// Returns true if only ids are answered.

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use darter_base::sha1::{self, sha1};
 use darter_store::change::{Class, JournalWords};
 use darter_store::stream_value::producers::Producers;
-use darter_store::{Event, Stream};
+use darter_store::{Event, StreamValue};
 use darter_wire::{Args, Reply};
 
 use super::id;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Env, Fault};
 
@@ -55,7 +55,7 @@ pub(super) struct Once<'a> {
 
 impl<'a> Once<'a> {
     /// Reads IDMP or IDMPAUTO with its arguments into `once`, if that comes next; returns whether it did.
-    pub fn take(read: &mut Reader<'a>, once: &mut Option<Once<'a>>) -> Result<bool, Fault> {
+    pub fn take(read: &mut ArgReader<'a>, once: &mut Option<Once<'a>>) -> Result<bool, Fault> {
         let next = if read.take_with("idmp", 2) {
             Once { producer: read.bytes()?, name: Some(read.bytes()?) }
         } else if read.take_with("idmpauto", 1) {
@@ -93,15 +93,15 @@ impl<'a> Once<'a> {
 
 /// The arguments of XCFGSET.
 #[derive(Default)]
-struct Limits {
+struct OnceLimits {
     duration_s: Option<u64>,
     names_max: Option<u64>,
 }
 
-impl Limits {
-    fn parse(args: Args<'_>) -> Result<Limits, Fault> {
-        let mut limits = Limits::default();
-        let mut read = Reader::new(args, 2);
+impl OnceLimits {
+    fn parse(args: Args<'_>) -> Result<OnceLimits, Fault> {
+        let mut limits = OnceLimits::default();
+        let mut read = ArgReader::new(args, 2);
         while !read.is_done() {
             if read.take_with("idmp-duration", 1) {
                 if limits.duration_s.is_some() {
@@ -129,9 +129,9 @@ impl Limits {
 fn xcfgset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let env = ctx.env;
     let mut place = ctx.at(args.at(1));
-    place.view::<Stream>()?.ok_or(Fault::NoSuchKey)?;
-    let limits = Limits::parse(args)?;
-    let edited = place.edit::<Stream, _>(|stream, _, _| {
+    place.view::<StreamValue>()?.ok_or(Fault::NoSuchKey)?;
+    let limits = OnceLimits::parse(args)?;
+    let edited = place.edit::<StreamValue, _>(|stream, _, _| {
         let producers = stream.producers_mut(|| none_yet(env));
         let before = (producers.duration_s, producers.names_max);
         producers.duration_s = limits.duration_s.unwrap_or(before.0);
@@ -149,7 +149,7 @@ fn xcfgset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-fn limit(read: &mut Reader<'_>, max: u64, refused: &'static str) -> Result<u64, Fault> {
+fn limit(read: &mut ArgReader<'_>, max: u64, refused: &'static str) -> Result<u64, Fault> {
     let value = read.int()?;
     u64::try_from(value).ok().filter(|value| (1..=max).contains(value)).ok_or(Fault::text(refused))
 }
@@ -165,7 +165,7 @@ fn xidmprecord(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     }
     let (env, now_ms) = (ctx.env, ctx.now_ms);
     let mut place = ctx.at(args.at(1));
-    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| {
         if stream.log().get(arena, id).is_none() {
             return Err(Fault::text("ERR No such message in stream"));
         }

@@ -3,13 +3,13 @@
 use darter_pack::tree::stream::StreamId;
 use darter_pack::tree::{Direction, Pending};
 use darter_store::stream_value::group::{self, NOBODY};
-use darter_store::{Arena, Keyed, Shard, Stream};
+use darter_store::{Arena, Keyed, Shard, StreamValue};
 use darter_wire::{Args, Reply};
 
 use super::{id, no_group, reply_id};
-use crate::incremental::building::Place;
+use crate::incremental::building::BuildingPlace;
 use crate::incremental::pieces::Pieces;
-use crate::incremental::{Build, Found};
+use crate::incremental::{Build, FoundValue};
 use crate::reader::{int, is};
 use crate::slices::LEN_MAX;
 use crate::spec::{Group, Keys, Spec};
@@ -30,7 +30,7 @@ pub const XPENDING: DataCommand = DataCommand {
 };
 
 /// The requested pending entries.
-struct Range {
+struct PendingRange {
     min_idle_ms: u64,
     first: StreamId,
     last: StreamId,
@@ -38,8 +38,8 @@ struct Range {
     consumer: Option<Box<[u8]>>,
 }
 
-impl Range {
-    fn parse(args: Args<'_>) -> Result<Option<Range>, Fault> {
+impl PendingRange {
+    fn parse(args: Args<'_>) -> Result<Option<PendingRange>, Fault> {
         match args.len() {
             3 => return Ok(None),
             6..=9 => {}
@@ -56,26 +56,26 @@ impl Range {
         }
         let count = usize::try_from(int(args.at(at + 2))?).unwrap_or(0);
         let (first, last) = (id::first(args.at(at))?, id::last(args.at(at + 1))?);
-        Ok(Some(Range { min_idle_ms, first, last, count, consumer: args.get(at + 3).map(Box::from) }))
+        Ok(Some(PendingRange { min_idle_ms, first, last, count, consumer: args.get(at + 3).map(Box::from) }))
     }
 }
 
 fn xpending(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let range = Range::parse(args)?;
+    let range = PendingRange::parse(args)?;
     if ctx.take_answer(reply) {
         return Ok(());
     }
     let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let (key, name) = (args.at(1), args.at(2));
     let place = ctx.read(key);
-    let stream = place.view::<Stream>()?;
+    let stream = place.view::<StreamValue>()?;
     let found = stream.and_then(|stream| Some((stream.root.group(name)?, stream.arena)));
     let (group, arena) = found.ok_or_else(|| no_group(key, name))?;
     let mark = reply.len();
     let mut listing = match range {
         None if !summary(group, arena, reply) => return Ok(()),
-        None => Listing::Consumers { at: 0, busy: 0 },
-        Some(range) => Listing::Entries(Walk::new(range, now_ms)),
+        None => PendingListing::Consumers { at: 0, busy: 0 },
+        Some(range) => PendingListing::Entries(PendingWalk::new(range, now_ms)),
     };
     if may_slice && listing.rows(group, arena) > LEN_MAX {
         let begun = reply.since(mark).to_vec();
@@ -90,7 +90,7 @@ fn xpending(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 
 /// Answers the number of pending entries, the first and the last. Returns true if there are some, so that the array
 /// of consumers must follow.
-fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) -> bool {
+fn summary(group: &group::ConsumerGroup, arena: &Arena, reply: &mut Reply<'_>) -> bool {
     let pending = group.pending();
     reply.array(4);
     reply.int(pending.len() as i64);
@@ -107,35 +107,41 @@ fn summary(group: &group::Group, arena: &Arena, reply: &mut Reply<'_>) -> bool {
 }
 
 /// An array on its way.
-enum Listing {
+enum PendingListing {
     /// The consumers with pending entries, among those from a place on.
     Consumers { at: usize, busy: usize },
     /// Pending entries.
-    Entries(Walk),
+    Entries(PendingWalk),
 }
 
 /// A way through pending entries.
-struct Walk {
-    range: Range,
+struct PendingWalk {
+    range: PendingRange,
     now_ms: u64,
     // The next position; never beyond the last possible id.
     next: StreamId,
     shown: usize,
 }
 
-impl Listing {
+impl PendingListing {
     /// Most rows that are examined.
-    fn rows(&self, group: &group::Group, arena: &Arena) -> u64 {
+    fn rows(&self, group: &group::ConsumerGroup, arena: &Arena) -> u64 {
         match self {
-            Listing::Consumers { .. } => group.consumers_len() as u64,
-            Listing::Entries(walk) => walk.rows(group, arena),
+            PendingListing::Consumers { .. } => group.consumers_len() as u64,
+            PendingListing::Entries(walk) => walk.rows(group, arena),
         }
     }
 
     /// Examines some more rows; returns true if those were the last.
-    fn go_on(&mut self, group: &group::Group, arena: &Arena, rows_max: usize, reply: &mut Reply<'_>) -> bool {
+    fn go_on(
+        &mut self,
+        group: &group::ConsumerGroup,
+        arena: &Arena,
+        rows_max: usize,
+        reply: &mut Reply<'_>,
+    ) -> bool {
         match self {
-            Listing::Consumers { at, busy } => {
+            PendingListing::Consumers { at, busy } => {
                 for consumer in group.consumers_from(*at).take(rows_max) {
                     *at += 1;
                     if consumer.pending_len() > 0 {
@@ -147,27 +153,27 @@ impl Listing {
                 }
                 *at == group.consumers_len()
             }
-            Listing::Entries(walk) => walk.go_on(group, arena, rows_max, reply),
+            PendingListing::Entries(walk) => walk.go_on(group, arena, rows_max, reply),
         }
     }
 
     /// Elements of the array so far.
     fn shown(&self) -> usize {
         match self {
-            Listing::Consumers { busy, .. } => *busy,
-            Listing::Entries(walk) => walk.shown,
+            PendingListing::Consumers { busy, .. } => *busy,
+            PendingListing::Entries(walk) => walk.shown,
         }
     }
 }
 
-impl Walk {
-    fn new(range: Range, now_ms: u64) -> Walk {
+impl PendingWalk {
+    fn new(range: PendingRange, now_ms: u64) -> PendingWalk {
         let next = range.first;
-        Walk { range, now_ms, next, shown: 0 }
+        PendingWalk { range, now_ms, next, shown: 0 }
     }
 
-    fn rows(&self, group: &group::Group, arena: &Arena) -> u64 {
-        let Range { min_idle_ms, first, last, count, consumer } = &self.range;
+    fn rows(&self, group: &group::ConsumerGroup, arena: &Arena) -> u64 {
+        let PendingRange { min_idle_ms, first, last, count, consumer } = &self.range;
         let within = match consumer {
             None => {
                 let pending = group.pending();
@@ -179,7 +185,13 @@ impl Walk {
         if *min_idle_ms == 0 { within.min(*count as u64) } else { within }
     }
 
-    fn go_on(&mut self, group: &group::Group, arena: &Arena, rows_max: usize, reply: &mut Reply<'_>) -> bool {
+    fn go_on(
+        &mut self,
+        group: &group::ConsumerGroup,
+        arena: &Arena,
+        rows_max: usize,
+        reply: &mut Reply<'_>,
+    ) -> bool {
         match &self.range.consumer {
             None => {
                 let rows = group.pending().iter_from(arena, self.next);
@@ -198,7 +210,7 @@ impl Walk {
     fn show(
         &mut self,
         rows: impl Iterator<Item = (StreamId, Pending)>,
-        group: &group::Group,
+        group: &group::ConsumerGroup,
         rows_max: usize,
         reply: &mut Reply<'_>,
     ) -> bool {
@@ -229,11 +241,11 @@ impl Walk {
 }
 
 /// The same in slices. The group is marked; if it changes, the answer restarts.
-struct Slices {
-    place: Place,
+struct PendingSlices {
+    place: BuildingPlace,
     group: Box<[u8]>,
     mark: u64,
-    listing: Listing,
+    listing: PendingListing,
     pieces: Pieces,
     // The beginning of the answer, and in the end all of it.
     answer: Vec<u8>,
@@ -250,32 +262,32 @@ const ROWS_PER_SLICE: usize = 64;
 fn leave(
     ctx: &mut Ctx<'_>,
     (key, group): (&[u8], &[u8]),
-    listing: Listing,
+    listing: PendingListing,
     (answer, resp3): (Vec<u8>, bool),
 ) -> Result<(), Fault> {
-    let place = Place::new(ctx, key);
+    let place = BuildingPlace::new(ctx, key);
     let mut at = ctx.at(key);
     // Never 0, which means unmarked.
     let mark = at.random() | 1;
-    let edited = at.edit::<Stream, _>(|stream, _, _| stream.mark_group(group, mark))?;
+    let edited = at.edit::<StreamValue, _>(|stream, _, _| stream.mark_group(group, mark))?;
     let mark = edited.and_then(|edited| edited.result).ok_or_else(|| no_group(key, group))?;
     let group = group.into();
     let pieces = Pieces::default();
-    let slices = Slices { place, group, mark, listing, pieces, answer, is_begun: false, resp3 };
+    let slices = PendingSlices { place, group, mark, listing, pieces, answer, is_begun: false, resp3 };
     ctx.build_answer(key, &[], Box::new(slices));
     Ok(())
 }
 
-impl Slices {
+impl PendingSlices {
     /// The group, if it is unchanged.
-    fn same<'a>(&self, place: &'a Keyed<'_>) -> Option<(&'a group::Group, &'a Arena)> {
-        let stream = place.view::<Stream>().ok()??;
+    fn same<'a>(&self, place: &'a Keyed<'_>) -> Option<(&'a group::ConsumerGroup, &'a Arena)> {
+        let stream = place.view::<StreamValue>().ok()??;
         let group = stream.root.group(&self.group)?;
         (group.mark() == self.mark).then_some((group, stream.arena))
     }
 }
 
-impl Build for Slices {
+impl Build for PendingSlices {
     fn step(&mut self, shard: &mut Shard, _draft: Option<u32>) -> Result<bool, Fault> {
         let place = self.place.find(shard);
         let Some((group, arena)) = self.same(&place) else { return Ok(true) };
@@ -302,7 +314,7 @@ impl Build for Slices {
         self.pieces.bytes() + self.answer.capacity()
     }
 
-    fn found(&mut self) -> Found {
-        Found { bytes: std::mem::take(&mut self.answer), ..Found::default() }
+    fn found(&mut self) -> FoundValue {
+        FoundValue { bytes: std::mem::take(&mut self.answer), ..FoundValue::default() }
     }
 }

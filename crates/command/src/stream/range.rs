@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use darter_pack::tree::window::Seen;
+use darter_pack::tree::window::SeenLeaf;
 use darter_pack::tree::{Direction, StreamId};
-use darter_store::Stream;
-use darter_store::View;
+use darter_store::KeyView;
+use darter_store::StreamValue;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::{id, reply_entry};
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -54,7 +54,7 @@ pub const XREVRANGE: DataCommand = DataCommand {
 
 fn xlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let place = ctx.read(args.at(1));
-    let len = place.view::<Stream>()?.map_or(0, |stream| stream.root.len());
+    let len = place.view::<StreamValue>()?.map_or(0, |stream| stream.root.len());
     reply.int(len as i64);
     Ok(())
 }
@@ -71,7 +71,7 @@ fn range(
     };
     let (first, last) = (id::first(first)?, id::last(last)?);
     let mut count = None;
-    let mut read = Reader::new(args, 4);
+    let mut read = ArgReader::new(args, 4);
     while !read.is_done() {
         if !read.take_with("count", 1) {
             return Err(Fault::Syntax);
@@ -80,7 +80,7 @@ fn range(
     }
     let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let place = ctx.read(args.at(1));
-    let Some(stream) = place.view::<Stream>()? else {
+    let Some(stream) = place.view::<StreamValue>()? else {
         reply.array(0);
         return Ok(());
     };
@@ -113,14 +113,14 @@ pub(super) fn answer_long(
     let Stretch::Ranks(from, len, direction) = stretch else { return Ok(()) };
     reply.array(len as usize);
     let resp3 = reply.is_resp3();
-    let tell = Arc::new(move |seen: Seen<'_>, out: &mut Vec<u8>| match seen {
-        Seen::Logged(entry) => reply_entry(&mut Reply::new(out, resp3), entry),
+    let tell = Arc::new(move |seen: SeenLeaf<'_>, out: &mut Vec<u8>| match seen {
+        SeenLeaf::Logged(entry) => reply_entry(&mut Reply::new(out, resp3), entry),
         _ => debug_assert!(false, "a stream has entries"),
     });
     if slices::is_long(len, None, ctx.now_ms) && ctx.leave_rest(name, stretch, tell) {
         return Ok(());
     }
-    if let Some(stream) = ctx.at(name).view::<Stream>()? {
+    if let Some(stream) = ctx.at(name).view::<StreamValue>()? {
         let first = if direction == Direction::Up { from } else { (from + len).saturating_sub(1) };
         let entries = stream.root.log().iter(stream.arena, first, direction);
         entries.take(len as usize).for_each(|entry| reply_entry(reply, entry));
@@ -130,7 +130,7 @@ pub(super) fn answer_long(
 
 /// The entries of a range, at most `asked`: number and first rank.
 pub(super) fn ranks(
-    stream: View<'_, Stream>,
+    stream: KeyView<'_, StreamValue>,
     first: StreamId,
     last: StreamId,
     asked: u64,

@@ -4,14 +4,14 @@ use crate::keyspec;
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_store::change::Class;
 use darter_store::reads::Stretch;
-use darter_store::{Arena, Event, Stream};
+use darter_store::{Arena, Event, StreamValue};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use super::delivering::read_long;
 use super::range::{answer_long, ranks};
-use super::reading::{Reading, keys_of_read, keys_of_read_group};
+use super::reading::{StreamReading, keys_of_read, keys_of_read_group};
 use super::{event, id, reply_entry, reply_id, shown};
-use crate::ctx::Wait;
+use crate::ctx::BlockingWait;
 use crate::spec::{Flags, Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault, slices};
 
@@ -57,7 +57,7 @@ struct Budget {
 }
 
 impl Budget {
-    fn new(reading: &Reading<'_>) -> Budget {
+    fn new(reading: &StreamReading<'_>) -> Budget {
         Budget { left: reading.total, bytes: 0, bytes_max: reading.bytes_max }
     }
 
@@ -82,7 +82,7 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(reading: &Reading<'_>) -> Streams {
+    fn new(reading: &StreamReading<'_>) -> Streams {
         Streams { budget: Budget::new(reading), begun: None, len: 0 }
     }
 
@@ -110,17 +110,17 @@ impl Streams {
 }
 
 /// Ends a command that found nothing; a pending entry may be claimed at `ready_at_ms`.
-fn nothing(ctx: &mut Ctx<'_>, reading: &Reading<'_>, ready_at_ms: Option<u64>, reply: &mut Reply<'_>) {
+fn nothing(ctx: &mut Ctx<'_>, reading: &StreamReading<'_>, ready_at_ms: Option<u64>, reply: &mut Reply<'_>) {
     match reading.block {
         None => reply.null_array(),
         Some(timeout_ms) => {
-            ctx.wait_or_reply(Wait { ready_at_ms, ..Wait::for_a_key(timeout_ms, 0) }, reply);
+            ctx.wait_or_reply(BlockingWait { ready_at_ms, ..BlockingWait::for_a_key(timeout_ms, 0) }, reply);
         }
     }
 }
 
 fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let reading = Reading::parse(args, false, ctx.now_ms)?;
+    let reading = StreamReading::parse(args, false, ctx.now_ms)?;
     let mut after = Vec::with_capacity(reading.streams);
     for at in 0..reading.streams {
         let key = args.at(reading.keys_at + at);
@@ -130,7 +130,7 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         }
         let place = ctx.read(key);
         let ends = place
-            .view::<Stream>()?
+            .view::<StreamValue>()?
             .map(|stream| (stream.root.last_id(), stream.root.log().last_id(stream.arena)));
         after.push(start_of(args.at(reading.id_at(at)), ends.unwrap_or_default())?);
     }
@@ -145,7 +145,7 @@ fn xread(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             break;
         }
         let place = ctx.at(key);
-        let Some(stream) = place.view::<Stream>()? else { continue };
+        let Some(stream) = place.view::<StreamValue>()? else { continue };
         if stream.root.log().last_id(stream.arena).is_none_or(|last| last <= after) {
             continue;
         }
@@ -193,7 +193,7 @@ fn start_of(arg: &[u8], (last_id, last_entry): (StreamId, Option<StreamId>)) -> 
 }
 
 /// The arguments with ids in place of `$`, whose meaning changes until the retry.
-fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option<OwnedArgs> {
+fn with_ids(args: Args<'_>, reading: &StreamReading<'_>, after: &[StreamId]) -> Option<OwnedArgs> {
     let first = reading.id_at(0);
     args.tail(first).iter().any(|arg| arg == b"$").then(|| {
         let mut owned = args.head(first).to_owned();
@@ -206,7 +206,7 @@ fn with_ids(args: Args<'_>, reading: &Reading<'_>, after: &[StreamId]) -> Option
 
 /// The entries that a consumer requests from one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted {
+pub(super) enum StreamWanted {
     /// `>`: entries that the group has not read.
     New,
     /// The consumer's pending entries after an id.
@@ -223,14 +223,14 @@ const MEANINGLESS_PLUS: Fault = Fault::text(
 const WRONG_TYPE: Fault = Fault::text("WRONGTYPE Operation against a key holding the wrong kind of value");
 
 fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let reading = Reading::parse(args, true, ctx.now_ms)?;
+    let reading = StreamReading::parse(args, true, ctx.now_ms)?;
     let (group, _) = reading.group.unwrap_or_default();
     let mut wanted = Vec::with_capacity(reading.streams);
     for at in 0..reading.streams {
         let key = args.at(reading.keys_at + at);
         if !ctx.skips(key) {
             let place = ctx.read(key);
-            let stream = place.view::<Stream>().map_err(|_| WRONG_TYPE)?;
+            let stream = place.view::<StreamValue>().map_err(|_| WRONG_TYPE)?;
             if stream.is_none_or(|stream| stream.root.group(group).is_none()) {
                 return Err(no_group_to_read(key, group));
             }
@@ -238,11 +238,11 @@ fn xreadgroup(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
         wanted.push(match args.at(reading.id_at(at)) {
             b"$" => return Err(MEANINGLESS_DOLLAR),
             b"+" => return Err(MEANINGLESS_PLUS),
-            b">" => Wanted::New,
+            b">" => StreamWanted::New,
             arg => match id::parse(arg, 0)? {
                 // To Redis the highest id means the same.
-                StreamId::MAX => Wanted::New,
-                after => Wanted::Pending(after),
+                StreamId::MAX => StreamWanted::New,
+                after => StreamWanted::Pending(after),
             },
         });
     }
@@ -279,15 +279,15 @@ fn no_group_to_read(key: &[u8], group: &[u8]) -> Fault {
 fn read_group(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    reading: &Reading<'_>,
-    wanted: Wanted,
+    reading: &StreamReading<'_>,
+    wanted: StreamWanted,
     streams: &mut Streams,
     reply: &mut Reply<'_>,
 ) -> Result<Option<u64>, Fault> {
     let now_ms = ctx.now_ms;
     let (name, consumer) = reading.group.unwrap_or_default();
     let mut place = ctx.at(key);
-    let edited = place.edit::<Stream, _>(|stream, arena, _| {
+    let edited = place.edit::<StreamValue, _>(|stream, arena, _| {
         let Some((group, _)) = stream.group_mut(name) else { return Ok((false, false, None)) };
         let (number, is_new) = group.find_or_create(consumer, now_ms);
         if let Some(consumer) = group.consumer_mut(number) {
@@ -295,12 +295,12 @@ fn read_group(
         }
         let mut reader = GroupReader { stream, arena, name, number, now_ms, reading };
         let (has_read, ready_at_ms) = match wanted {
-            Wanted::Pending(after) => {
+            StreamWanted::Pending(after) => {
                 streams.add(reply, key);
                 reader.pending(after, &mut streams.budget, reply)?;
                 (true, None)
             }
-            Wanted::New => {
+            StreamWanted::New => {
                 let (claimed, ready_at_ms) = reader.claimable();
                 let has_read = reader.has_new() || !claimed.is_empty();
                 if has_read {
@@ -325,12 +325,12 @@ fn read_group(
 
 /// A consumer that reads one stream.
 struct GroupReader<'s, 'r> {
-    stream: &'s mut Stream,
+    stream: &'s mut StreamValue,
     arena: &'s mut Arena,
     name: &'r [u8],
     number: u32,
     now_ms: u64,
-    reading: &'r Reading<'r>,
+    reading: &'r StreamReading<'r>,
 }
 
 impl GroupReader<'_, '_> {
@@ -460,7 +460,7 @@ impl GroupReader<'_, '_> {
 /// An entry with its idle time and its former number of deliveries.
 fn reply_claimed(
     reply: &mut Reply<'_>,
-    entry: darter_pack::tree::stream::Entry<'_>,
+    entry: darter_pack::tree::stream::StreamEntry<'_>,
     idle_ms: u64,
     deliveries: u64,
 ) {

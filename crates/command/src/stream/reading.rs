@@ -3,10 +3,10 @@
 use darter_wire::Args;
 
 use crate::Fault;
-use crate::reader::{Reader, timeout_in_ms};
+use crate::reader::{ArgReader, timeout_in_ms};
 
 /// The parsed arguments of XREAD or XREADGROUP.
-pub struct Reading<'a> {
+pub struct StreamReading<'a> {
     /// Longest wait in milliseconds, `Some(None)` without a limit; `None` for no wait.
     pub block: Option<Option<u64>>,
     /// Entries of each stream at most.
@@ -27,10 +27,10 @@ pub struct Reading<'a> {
     pub streams: usize,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> StreamReading<'a> {
     /// Reads all arguments except keys and ids, at `now_ms`; `is_group` for XREADGROUP.
-    pub fn parse(args: Args<'a>, is_group: bool, now_ms: u64) -> Result<Reading<'a>, Fault> {
-        let mut reading = Reading {
+    pub fn parse(args: Args<'a>, is_group: bool, now_ms: u64) -> Result<StreamReading<'a>, Fault> {
+        let mut reading = StreamReading {
             block: None,
             count: usize::MAX,
             total: usize::MAX,
@@ -41,7 +41,7 @@ impl<'a> Reading<'a> {
             keys_at: 0,
             streams: 0,
         };
-        let mut read = Reader::new(args, 1);
+        let mut read = ArgReader::new(args, 1);
         while !read.is_done() {
             if read.take_with("block", 1) {
                 reading.block = Some(block_ms(&mut read, now_ms)?);
@@ -101,7 +101,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-fn positive(read: &mut Reader<'_>, otherwise: &'static str) -> Result<usize, Fault> {
+fn positive(read: &mut ArgReader<'_>, otherwise: &'static str) -> Result<usize, Fault> {
     let number = read.int_from(1, Fault::text(otherwise))?;
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
@@ -114,12 +114,12 @@ fn unbalanced(is_group: bool) -> Fault {
     })
 }
 
-fn block_ms(read: &mut Reader<'_>, now_ms: u64) -> Result<Option<u64>, Fault> {
+fn block_ms(read: &mut ArgReader<'_>, now_ms: u64) -> Result<Option<u64>, Fault> {
     let ms = timeout_in_ms(read.bytes()?, now_ms)?;
     Ok((ms > 0).then_some(ms))
 }
 
-fn claim_ms(read: &mut Reader<'_>) -> Result<u64, Fault> {
+fn claim_ms(read: &mut ArgReader<'_>) -> Result<u64, Fault> {
     const NO_INT: Fault = Fault::text("ERR min-idle-time is not an integer or out of range");
     let ms = read.int_from(i64::MIN, NO_INT)?;
     u64::try_from(ms).map_err(|_| Fault::text("ERR min-idle-time must be a positive integer"))
@@ -136,7 +136,7 @@ pub fn keys_of_read_group(args: Args<'_>, visit: &mut dyn FnMut(usize)) {
 }
 
 fn keys(args: Args<'_>, is_group: bool, visit: &mut dyn FnMut(usize)) {
-    if let Ok(reading) = Reading::parse(args, is_group, 0) {
+    if let Ok(reading) = StreamReading::parse(args, is_group, 0) {
         (reading.keys_at..reading.keys_at + reading.streams).for_each(visit);
     }
 }

@@ -1,9 +1,9 @@
 //! Pending entries of an entry to be deleted: KEEPREF, DELREF, ACKED.
 
 use darter_pack::tree::{Direction, StreamId};
-use darter_store::{Arena, Stream};
+use darter_store::{Arena, StreamValue};
 
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 
 /// The relation of entries and their pending entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,7 +19,7 @@ pub enum Refs {
 
 impl Refs {
     /// Reads one of the words, if the next argument is one.
-    pub fn take(read: &mut Reader<'_>) -> Option<Refs> {
+    pub fn take(read: &mut ArgReader<'_>) -> Option<Refs> {
         let words = [("keepref", Refs::Keep), ("delref", Refs::Delete), ("acked", Refs::Acked)];
         words.into_iter().find(|(word, _)| read.take(word)).map(|(_, refs)| refs)
     }
@@ -27,7 +27,7 @@ impl Refs {
 
 /// The result of an attempt to delete an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum RefsOutcome {
     /// There is no such entry.
     Missing,
     /// It was deleted.
@@ -37,28 +37,28 @@ pub enum Outcome {
 }
 
 /// Returns true if a group has not read or acknowledged the entry.
-fn is_wanted(stream: &Stream, arena: &Arena, id: StreamId) -> bool {
+fn is_wanted(stream: &StreamValue, arena: &Arena, id: StreamId) -> bool {
     stream.groups().any(|group| id > group.last_id || group.pending().get(arena, id).is_some())
 }
 
 /// Deletes an entry if `refs` allows it.
-pub fn delete(stream: &mut Stream, arena: &mut Arena, id: StreamId, refs: Refs) -> Outcome {
+pub fn delete(stream: &mut StreamValue, arena: &mut Arena, id: StreamId, refs: Refs) -> RefsOutcome {
     if refs == Refs::Delete {
         // Pending entries of an already deleted entry are removed too.
         stream.release(arena, id);
     }
     if stream.log().get(arena, id).is_none() {
-        return Outcome::Missing;
+        return RefsOutcome::Missing;
     }
     if refs == Refs::Acked && is_wanted(stream, arena, id) {
-        return Outcome::Kept;
+        return RefsOutcome::Kept;
     }
     stream.delete(arena, id);
-    Outcome::Deleted
+    RefsOutcome::Deleted
 }
 
 /// Removes up to `count` of the first entries if `refs` allows it; returns the number removed.
-pub fn trim(stream: &mut Stream, arena: &mut Arena, count: u64, refs: Refs) -> u64 {
+pub fn trim(stream: &mut StreamValue, arena: &mut Arena, count: u64, refs: Refs) -> u64 {
     if refs == Refs::Keep || stream.groups().len() == 0 {
         return stream.trim_first(arena, count);
     }

@@ -7,21 +7,21 @@
 
 use darter_pack::tree::{Direction, Pending, StreamId, StreamLog};
 use darter_store::stream_value::Extent;
-use darter_store::stream_value::group::{Consumer, Group, NOBODY};
-use darter_store::{Arena, Collection, Shard, Stream, View};
+use darter_store::stream_value::group::{Consumer, ConsumerGroup, NOBODY};
+use darter_store::{Arena, Collection, KeyView, Shard, StreamValue};
 use darter_wire::{Args, Reply};
 
-use super::named::{Named, Verdict};
+use super::named::{Named, NamedVerdict};
 use super::{id, reply_entry, reply_id};
-use crate::incremental::building::Place;
+use crate::incremental::building::BuildingPlace;
 use crate::incremental::pieces::Pieces;
-use crate::incremental::{Build, Found, Staged};
+use crate::incremental::{Build, FoundValue, Staged};
 use crate::slices::LEN_MAX;
 use crate::{Ctx, Fault};
 
 /// The change of the pending entries.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Plan {
+pub(super) enum RegroupPlan {
     /// XREADGROUP of new entries: this many more become pending, unless they count as acknowledged.
     Deliver {
         /// Entries at most.
@@ -71,28 +71,28 @@ pub(super) struct Who<'a> {
 impl Who<'_> {
     /// Leaves changing the group by `plan` to slices. Returns false if it must be done at once, because few entries
     /// change or many more would have to be copied.
-    pub(super) fn leave(self, ctx: &mut Ctx<'_>, mut plan: Plan, resp3: bool) -> Result<bool, Fault> {
-        let (now_ms, source) = (ctx.now_ms, Place::new(ctx, self.key));
+    pub(super) fn leave(self, ctx: &mut Ctx<'_>, mut plan: RegroupPlan, resp3: bool) -> Result<bool, Fault> {
+        let (now_ms, source) = (ctx.now_ms, BuildingPlace::new(ctx, self.key));
         let mut place = ctx.at(self.key);
-        let Some(stream) = place.view::<Stream>()? else { return Ok(false) };
+        let Some(stream) = place.view::<StreamValue>()? else { return Ok(false) };
         let changed = self.worth(stream, plan);
         if changed <= LEN_MAX {
             return Ok(false);
         }
-        if let Plan::Deliver { count, .. } = &mut plan {
+        if let RegroupPlan::Deliver { count, .. } = &mut plan {
             // A producer that appends faster than slices read is not followed without end.
             *count = (*count).min(2 * changed);
         }
         let gone = gone(stream.root);
         // Never 0, which means unmarked.
         let mark = place.random() | 1;
-        let edited = place.edit::<Stream, _>(|stream, _, _| {
+        let edited = place.edit::<StreamValue, _>(|stream, _, _| {
             let mark = stream.mark_group(self.group, mark)?;
             Some((stream.group(self.group)?.hollow(), mark))
         })?;
         let Some((mut group, mark)) = edited.and_then(|edited| edited.result) else { return Ok(false) };
         let number = self.consumer.map_or(NOBODY, |name| group.find_or_create(name, now_ms).0);
-        let source = Source { place: source, group: self.group.into(), mark, gone };
+        let source = RegroupSource { place: source, group: self.group.into(), mark, gone };
         let course = Course {
             plan,
             named: Named::default(),
@@ -106,35 +106,35 @@ impl Who<'_> {
             next: None,
         };
         let regrouping = Regrouping { source, course, at: Some(StreamId::MIN), is_past_old: false };
-        ctx.build(self.key, Stream::of_group(group).wrap(), Box::new(regrouping));
+        ctx.build(self.key, StreamValue::of_group(group).wrap(), Box::new(regrouping));
         Ok(true)
     }
 
     /// Number of entries that change, or 0 if it is better done at once.
-    fn worth(self, stream: View<'_, Stream>, plan: Plan) -> u64 {
+    fn worth(self, stream: KeyView<'_, StreamValue>, plan: RegroupPlan) -> u64 {
         let Some(group) = stream.root.group(self.group) else { return 0 };
         let (pending, log) = (group.pending(), stream.root.log());
         let (changed, is_possible) = match plan {
-            Plan::Deliver { count, .. } => {
+            RegroupPlan::Deliver { count, .. } => {
                 let Some(first) = id::next(group.last_id) else { return 0 };
                 let new = log.len() - log.rank(stream.arena, first);
                 // No new entry is pending with a consumer.
                 (new.min(count), pending.rank(stream.arena, first) == pending.len())
             }
-            Plan::Repeat { count, .. } => (self.pending_len(group).min(count), true),
-            Plan::Claim { first, count, looks, .. } => {
+            RegroupPlan::Repeat { count, .. } => (self.pending_len(group).min(count), true),
+            RegroupPlan::Claim { first, count, looks, .. } => {
                 let left = pending.len() - pending.rank(stream.arena, first);
                 (left.min(count).min(looks), true)
             }
-            Plan::Take(named) | Plan::Release(named) => (named.min(pending.len()), true),
-            Plan::Forget => (self.pending_len(group), true),
+            RegroupPlan::Take(named) | RegroupPlan::Release(named) => (named.min(pending.len()), true),
+            RegroupPlan::Forget => (self.pending_len(group), true),
         };
         let is_worth_it = is_possible && pending.len() <= changed.saturating_mul(OLD_PER_CHANGED);
         if is_worth_it { changed } else { 0 }
     }
 
     /// Number of the consumer's pending entries.
-    fn pending_len(self, group: &Group) -> u64 {
+    fn pending_len(self, group: &ConsumerGroup) -> u64 {
         self.consumer.and_then(|name| group.find(name)).map_or(0, Consumer::pending_len)
     }
 
@@ -142,17 +142,21 @@ impl Who<'_> {
     /// stream is gone.
     ///
     /// Errors: there was no room for it.
-    pub(super) fn put(self, ctx: &mut Ctx<'_>, mut kept: Staged) -> Result<Option<(Found, bool)>, Fault> {
+    pub(super) fn put(
+        self,
+        ctx: &mut Ctx<'_>,
+        mut kept: Staged,
+    ) -> Result<Option<(FoundValue, bool)>, Fault> {
         // Not copied: it may be megabytes, and the shard is held.
         let found = std::mem::take(&mut kept.found);
         let Some(mut object) = kept.take(ctx)? else { return Ok(None) };
         let now_ms = ctx.now_ms;
         let mut place = ctx.at(self.key);
-        let edited = place.edit::<Stream, _>(|stream, _, _| {
+        let edited = place.edit::<StreamValue, _>(|stream, _, _| {
             let is_new = self
                 .consumer
                 .is_some_and(|name| stream.group(self.group).is_some_and(|group| group.find(name).is_none()));
-            if let Some(draft) = Stream::of_mut(&mut object) {
+            if let Some(draft) = StreamValue::of_mut(&mut object) {
                 stream.swap_group(draft, self.group);
             }
             if let Some(name) = self.consumer
@@ -176,13 +180,13 @@ const OLD_PER_CHANGED: u64 = 2;
 
 /// Number of entries that a stream has lost, and the highest deleted id. While both stay the same, no entry was
 /// removed.
-pub(super) fn gone(stream: &Stream) -> (u64, StreamId) {
+pub(super) fn gone(stream: &StreamValue) -> (u64, StreamId) {
     (stream.added().wrapping_sub(stream.len()), stream.max_deleted_id())
 }
 
 /// A group on its way.
 struct Regrouping {
-    source: Source,
+    source: RegroupSource,
     course: Course,
     // The next position, among the pending entries first, then among the new ones.
     at: Option<StreamId>,
@@ -190,8 +194,8 @@ struct Regrouping {
 }
 
 /// The group that is the source.
-struct Source {
-    place: Place,
+struct RegroupSource {
+    place: BuildingPlace,
     group: Box<[u8]>,
     // The mark of the group, as long as no other command changes it.
     mark: u64,
@@ -200,7 +204,7 @@ struct Source {
 
 /// The change, and its results.
 struct Course {
-    plan: Plan,
+    plan: RegroupPlan,
     // The entries that the command names, once its words were read.
     named: Named,
     // The consumer's number in the draft.
@@ -219,7 +223,7 @@ struct Course {
 }
 
 /// The next entries for the draft.
-struct Batch {
+struct RegroupBatch {
     pending: Vec<(StreamId, Pending)>,
     new: Vec<StreamId>,
     extent: Extent,
@@ -230,11 +234,15 @@ struct Batch {
 const ENTRIES_AT_ONCE: usize = 48;
 const TOLD_AT_ONCE: usize = 8 << 10;
 
-impl Source {
+impl RegroupSource {
     /// Passes the stream and the group to `look`; `None` if they have changed.
-    fn with<R>(&self, shard: &mut Shard, look: impl FnOnce(View<'_, Stream>, &Group) -> R) -> Option<R> {
+    fn with<R>(
+        &self,
+        shard: &mut Shard,
+        look: impl FnOnce(KeyView<'_, StreamValue>, &ConsumerGroup) -> R,
+    ) -> Option<R> {
         let place = self.place.find(shard);
-        let stream = place.view::<Stream>().ok()??;
+        let stream = place.view::<StreamValue>().ok()??;
         let group = stream.root.group(&self.group)?;
         (group.mark() == self.mark && gone(stream.root) == self.gone).then(|| look(stream, group))
     }
@@ -243,9 +251,12 @@ impl Source {
 impl Build for Regrouping {
     fn prepare(&mut self, args: Args<'_>) -> Result<(), Fault> {
         self.course.named = match self.course.plan {
-            Plan::Take(_) => Named::claimed(args, self.course.now_ms)?,
-            Plan::Release(_) => Named::acknowledged(args)?,
-            Plan::Deliver { .. } | Plan::Repeat { .. } | Plan::Claim { .. } | Plan::Forget => return Ok(()),
+            RegroupPlan::Take(_) => Named::claimed(args, self.course.now_ms)?,
+            RegroupPlan::Release(_) => Named::acknowledged(args)?,
+            RegroupPlan::Deliver { .. }
+            | RegroupPlan::Repeat { .. }
+            | RegroupPlan::Claim { .. }
+            | RegroupPlan::Forget => return Ok(()),
         };
         Ok(())
     }
@@ -258,7 +269,7 @@ impl Build for Regrouping {
         });
         let Some(batch) = batch else { return Ok(true) };
         let Some(draft) = draft.and_then(|number| shard.draft_mut(number)) else { return Ok(true) };
-        if let Some(stream) = Stream::of_mut(draft.object)
+        if let Some(stream) = StreamValue::of_mut(draft.object)
             && let Some((group, _)) = stream.group_mut(&source.group)
         {
             for (id, pending) in batch.pending {
@@ -294,9 +305,9 @@ impl Build for Regrouping {
             + self.course.lost.capacity() * size_of::<StreamId>()
     }
 
-    fn found(&mut self) -> Found {
+    fn found(&mut self) -> FoundValue {
         let Course { taken, answer, lost, .. } = &mut self.course;
-        Found { numbers: vec![*taken, lost.len() as u64], bytes: std::mem::take(answer) }
+        FoundValue { numbers: vec![*taken, lost.len() as u64], bytes: std::mem::take(answer) }
     }
 }
 
@@ -304,11 +315,11 @@ impl Course {
     /// The next pending entries with their changes. `at` advances, and after the last of them to the new entries.
     fn old(
         &mut self,
-        stream: View<'_, Stream>,
-        group: &Group,
+        stream: KeyView<'_, StreamValue>,
+        group: &ConsumerGroup,
         at: &mut Option<StreamId>,
         is_past: &mut bool,
-    ) -> Batch {
+    ) -> RegroupBatch {
         let mut told = Vec::new();
         let mut pending = Vec::with_capacity(ENTRIES_AT_ONCE);
         let mut left = ENTRIES_AT_ONCE;
@@ -323,12 +334,12 @@ impl Course {
             pending.extend(self.change(stream.root.log(), stream.arena, (id, row), &mut told));
         }
         self.told.push(told);
-        let is_last = at.is_none() && !matches!(self.plan, Plan::Deliver { .. });
+        let is_last = at.is_none() && !matches!(self.plan, RegroupPlan::Deliver { .. });
         if at.is_none() {
             *is_past = true;
             *at = id::next(group.last_id);
         }
-        Batch { pending, new: Vec::new(), extent: stream.root.extent(stream.arena), is_last }
+        RegroupBatch { pending, new: Vec::new(), extent: stream.root.extent(stream.arena), is_last }
     }
 
     /// The changed form of a pending entry; `None` if it is no longer pending.
@@ -339,13 +350,15 @@ impl Course {
         (id, row): (StreamId, Pending),
         told: &mut Vec<u8>,
     ) -> Option<(StreamId, Pending)> {
-        if let Plan::Take(_) = self.plan {
+        if let RegroupPlan::Take(_) = self.plan {
             return self.take(log, arena, (id, row), told);
         }
         let mut reply = Reply::new(told, self.resp3);
         let idle_ms = self.now_ms.saturating_sub(row.delivered_ms);
         match &mut self.plan {
-            Plan::Repeat { after, count } if row.consumer == self.number && id > *after && *count > 0 => {
+            RegroupPlan::Repeat { after, count }
+                if row.consumer == self.number && id > *after && *count > 0 =>
+            {
                 *count -= 1;
                 self.taken += 1;
                 let Some(entry) = log.get(arena, id) else {
@@ -358,7 +371,7 @@ impl Course {
                 let deliveries = row.deliveries.saturating_add(1);
                 Some((id, Pending { delivered_ms: self.now_ms, deliveries, ..row }))
             }
-            Plan::Claim { first, min_idle_ms, count, looks, just_ids }
+            RegroupPlan::Claim { first, min_idle_ms, count, looks, just_ids }
                 if id >= *first && self.next.is_none() =>
             {
                 if *looks == 0 || *count == 0 {
@@ -383,11 +396,11 @@ impl Course {
                 let deliveries = row.deliveries.saturating_add(u64::from(!*just_ids));
                 Some((id, Pending { consumer: self.number, delivered_ms: self.now_ms, deliveries }))
             }
-            Plan::Release(_) if self.named.has(id) => {
+            RegroupPlan::Release(_) if self.named.has(id) => {
                 self.taken += 1;
                 None
             }
-            Plan::Forget if row.consumer == self.number => {
+            RegroupPlan::Forget if row.consumer == self.number => {
                 self.taken += 1;
                 None
             }
@@ -407,9 +420,9 @@ impl Course {
         for met in self.named.meet(id) {
             let entry = log.get(arena, id);
             match self.named.verdict(row, entry.is_some(), (self.number, self.now_ms)) {
-                Verdict::Leave => {}
-                Verdict::Drop => row = None,
-                Verdict::Give(pending) => {
+                NamedVerdict::Leave => {}
+                NamedVerdict::Drop => row = None,
+                NamedVerdict::Give(pending) => {
                     row = Some(pending);
                     self.taken += 1;
                     let from = self.told.bytes() + told.len();
@@ -426,10 +439,10 @@ impl Course {
     }
 
     /// The next new entries.
-    fn new_ones(&mut self, stream: View<'_, Stream>, at: &mut Option<StreamId>) -> Batch {
-        let Plan::Deliver { count, .. } = self.plan else {
+    fn new_ones(&mut self, stream: KeyView<'_, StreamValue>, at: &mut Option<StreamId>) -> RegroupBatch {
+        let RegroupPlan::Deliver { count, .. } = self.plan else {
             debug_assert!(false, "only XREADGROUP reads what is new");
-            return Batch {
+            return RegroupBatch {
                 pending: Vec::new(),
                 new: Vec::new(),
                 extent: stream.root.extent(stream.arena),
@@ -443,22 +456,22 @@ impl Course {
         self.taken += new.len() as u64;
         *at = new.last().copied().or(*at).and_then(id::next);
         let is_last = new.len() < ENTRIES_AT_ONCE || self.taken == count;
-        Batch { pending: Vec::new(), new, extent: stream.root.extent(stream.arena), is_last }
+        RegroupBatch { pending: Vec::new(), new, extent: stream.root.extent(stream.arena), is_last }
     }
 
     /// The pending entry of a first delivery.
     fn delivered(&self) -> Option<Pending> {
-        let is_noack = matches!(self.plan, Plan::Deliver { is_noack: true, .. });
+        let is_noack = matches!(self.plan, RegroupPlan::Deliver { is_noack: true, .. });
         (!is_noack).then_some(Pending { consumer: self.number, delivered_ms: self.now_ms, deliveries: 1 })
     }
 
     /// Notes that the consumer received an entry.
-    fn note_active(&self, group: &mut Group) {
+    fn note_active(&self, group: &mut ConsumerGroup) {
         let is_given = match self.plan {
-            Plan::Deliver { is_noack, .. } => !is_noack,
-            Plan::Repeat { .. } => false,
-            Plan::Claim { .. } | Plan::Take(_) => self.taken > 0,
-            Plan::Release(_) | Plan::Forget => false,
+            RegroupPlan::Deliver { is_noack, .. } => !is_noack,
+            RegroupPlan::Repeat { .. } => false,
+            RegroupPlan::Claim { .. } | RegroupPlan::Take(_) => self.taken > 0,
+            RegroupPlan::Release(_) | RegroupPlan::Forget => false,
         };
         if is_given && let Some(consumer) = group.consumer_mut(self.number) {
             consumer.active_ms = Some(self.now_ms);
@@ -466,9 +479,9 @@ impl Course {
     }
 
     /// Ends the change, beyond the entries.
-    fn close(&self, group: &mut Group, arena: &mut Arena) {
+    fn close(&self, group: &mut ConsumerGroup, arena: &mut Arena) {
         group.last_id = group.last_id.max(self.named.last_id());
-        if let Plan::Forget = self.plan
+        if let RegroupPlan::Forget = self.plan
             && let Some(name) = group.consumer(self.number).map(|consumer| consumer.name().to_vec())
         {
             group.remove_consumer(arena, &name);
@@ -482,14 +495,14 @@ impl Course {
         self.answer.reserve(told.bytes() + key.len() + 64 * (self.lost.len() + 1));
         let mut reply = Reply::new(&mut self.answer, self.resp3);
         match self.plan {
-            Plan::Deliver { .. } | Plan::Release(_) | Plan::Forget => {}
-            Plan::Take(_) => self.named.answer(&told.iter().collect::<Vec<_>>().concat(), &mut reply),
-            Plan::Repeat { .. } => {
+            RegroupPlan::Deliver { .. } | RegroupPlan::Release(_) | RegroupPlan::Forget => {}
+            RegroupPlan::Take(_) => self.named.answer(&told.iter().collect::<Vec<_>>().concat(), &mut reply),
+            RegroupPlan::Repeat { .. } => {
                 reply_stream(&mut reply, key);
                 reply.array(taken);
                 told.iter().for_each(|piece| reply.raw(piece));
             }
-            Plan::Claim { .. } => {
+            RegroupPlan::Claim { .. } => {
                 reply.array(3);
                 reply_id(&mut reply, self.next.unwrap_or(StreamId::MIN));
                 reply.array(taken);

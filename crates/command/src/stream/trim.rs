@@ -2,13 +2,13 @@
 
 use darter_pack::tree::{Direction, StreamId};
 use darter_store::change::{JournalReaders, JournalWords, Vocabulary};
-use darter_store::{Arena, Stream};
+use darter_store::{Arena, StreamValue};
 use darter_wire::{Args, Reply};
 
 use super::refs::{self, Refs};
 use super::{event, id};
 use crate::ctx::Env;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -50,7 +50,7 @@ pub struct Trim {
 
 impl Trim {
     /// Reads one option, if the next argument begins one.
-    pub fn take(&mut self, read: &mut Reader<'_>) -> Result<bool, Fault> {
+    pub fn take(&mut self, read: &mut ArgReader<'_>) -> Result<bool, Fault> {
         if read.take_with("maxlen", 1) {
             self.begin(read)?;
             let len = u64::try_from(read.int()?)
@@ -70,7 +70,7 @@ impl Trim {
         Ok(true)
     }
 
-    fn begin(&mut self, read: &mut Reader<'_>) -> Result<(), Fault> {
+    fn begin(&mut self, read: &mut ArgReader<'_>) -> Result<(), Fault> {
         if self.strategy.is_some() {
             return Err(Fault::text(
                 "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
@@ -138,7 +138,7 @@ impl Trim {
     }
 
     /// Removes the entries; returns their number.
-    pub fn apply(&self, stream: &mut Stream, arena: &mut Arena, env: &Env) -> u64 {
+    pub fn apply(&self, stream: &mut StreamValue, arena: &mut Arena, env: &Env) -> u64 {
         let len = stream.len();
         let excess = match self.strategy {
             None => return 0,
@@ -168,7 +168,7 @@ impl Trim {
 }
 
 /// Returns the number of entries in a full node of Redis: the limit of entries, or fewer if the limit of bytes is reached.
-fn node_len(stream: &Stream, arena: &Arena, env: &Env) -> u64 {
+fn node_len(stream: &StreamValue, arena: &Arena, env: &Env) -> u64 {
     let by_bytes = match env.stream_node_max_bytes {
         0 => u64::MAX,
         max => (max / first_entry_bytes(stream, arena)).max(1),
@@ -182,7 +182,7 @@ fn node_len(stream: &Stream, arena: &Arena, env: &Env) -> u64 {
 
 /// Bytes that the first entry would take in a node of Redis, whose entries share their names; the others are taken to be
 /// like it.
-fn first_entry_bytes(stream: &Stream, arena: &Arena) -> u64 {
+fn first_entry_bytes(stream: &StreamValue, arena: &Arena) -> u64 {
     let first = stream.log().iter(arena, 0, Direction::Up).next();
     let fields = first.into_iter().flat_map(|entry| entry.fields);
     ENTRY_HEAD_BYTES + fields.map(|(_, value)| value.len() as u64 + VALUE_HEAD_BYTES).sum::<u64>()
@@ -201,7 +201,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn of(stream: &Stream, size: u64) -> Nodes {
+    fn of(stream: &StreamValue, size: u64) -> Nodes {
         let gone = stream.added().saturating_sub(stream.len());
         Nodes { size, first: size - gone % size }
     }
@@ -218,7 +218,7 @@ impl Nodes {
 
 fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut trim = Trim::default();
-    let mut read = Reader::new(args, 2);
+    let mut read = ArgReader::new(args, 2);
     while !read.is_done() {
         if !trim.take(&mut read)? {
             return Err(Fault::Syntax);
@@ -227,7 +227,8 @@ fn xtrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     trim.check(true)?;
     let env = ctx.env;
     let mut place = ctx.at(args.at(1));
-    let gone = place.edit::<Stream, _>(|stream, arena, _| (trim.apply(stream, arena, env), stream.len()))?;
+    let gone =
+        place.edit::<StreamValue, _>(|stream, arena, _| (trim.apply(stream, arena, env), stream.len()))?;
     let (gone, left) = gone.map_or((0, 0), |edited| edited.result);
     if gone > 0 {
         place.changed(event("xtrim"));

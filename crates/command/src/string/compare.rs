@@ -4,7 +4,7 @@ use darter_store::{Event, Keyed, Text};
 use darter_wire::{Args, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -56,7 +56,7 @@ pub const DIGEST: DataCommand = DataCommand {
 
 /// The condition on a key for a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Condition<'a> {
+pub enum ValueCondition<'a> {
     /// The key is missing (`NX`).
     Absent,
     /// The key is there (`XX`).
@@ -71,23 +71,26 @@ pub enum Condition<'a> {
     HasNotDigest(&'a [u8]),
 }
 
-impl<'a> Condition<'a> {
+impl<'a> ValueCondition<'a> {
     /// Reads a condition, if one comes next; `NX` and `XX` only `with_presence`.
     ///
     /// Errors: no argument after its name.
-    pub fn take(reader: &mut Reader<'a>, with_presence: bool) -> Result<Option<Condition<'a>>, Fault> {
+    pub fn take(
+        reader: &mut ArgReader<'a>,
+        with_presence: bool,
+    ) -> Result<Option<ValueCondition<'a>>, Fault> {
         Ok(Some(if with_presence && reader.take("NX") {
-            Condition::Absent
+            ValueCondition::Absent
         } else if with_presence && reader.take("XX") {
-            Condition::Present
+            ValueCondition::Present
         } else if reader.take_with("IFEQ", 1) {
-            Condition::Is(reader.bytes()?)
+            ValueCondition::Is(reader.bytes()?)
         } else if reader.take_with("IFNE", 1) {
-            Condition::IsNot(reader.bytes()?)
+            ValueCondition::IsNot(reader.bytes()?)
         } else if reader.take_with("IFDEQ", 1) {
-            Condition::HasDigest(reader.bytes()?)
+            ValueCondition::HasDigest(reader.bytes()?)
         } else if reader.take_with("IFDNE", 1) {
-            Condition::HasNotDigest(reader.bytes()?)
+            ValueCondition::HasNotDigest(reader.bytes()?)
         } else {
             return Ok(None);
         }))
@@ -95,7 +98,7 @@ impl<'a> Condition<'a> {
 
     /// Returns true if only the key's presence matters.
     pub fn is_about_presence(self) -> bool {
-        matches!(self, Condition::Absent | Condition::Present)
+        matches!(self, ValueCondition::Absent | ValueCondition::Present)
     }
 
     /// Returns true if it holds at `place`.
@@ -103,19 +106,19 @@ impl<'a> Condition<'a> {
     /// Errors: the value matters and is not a string, or exists and the given digest is invalid.
     pub fn holds(self, place: &Keyed<'_>) -> Result<bool, Fault> {
         match self {
-            Condition::Absent => return Ok(!place.exists()),
-            Condition::Present => return Ok(place.exists()),
+            ValueCondition::Absent => return Ok(!place.exists()),
+            ValueCondition::Present => return Ok(place.exists()),
             _ => {}
         }
         let Some(text) = place.text()? else {
-            return Ok(matches!(self, Condition::IsNot(_) | Condition::HasNotDigest(_)));
+            return Ok(matches!(self, ValueCondition::IsNot(_) | ValueCondition::HasNotDigest(_)));
         };
         Ok(match self {
-            Condition::Is(value) => text.equals(value),
-            Condition::IsNot(value) => !text.equals(value),
-            Condition::HasDigest(digest) => digest_of(text) == parse_digest(digest)?,
-            Condition::HasNotDigest(digest) => digest_of(text) != parse_digest(digest)?,
-            Condition::Absent | Condition::Present => false,
+            ValueCondition::Is(value) => text.equals(value),
+            ValueCondition::IsNot(value) => !text.equals(value),
+            ValueCondition::HasDigest(digest) => digest_of(text) == parse_digest(digest)?,
+            ValueCondition::HasNotDigest(digest) => digest_of(text) != parse_digest(digest)?,
+            ValueCondition::Absent | ValueCondition::Present => false,
         })
     }
 }
@@ -147,7 +150,7 @@ fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         const NO_STRING: Fault = Fault::text("ERR Key should be of string type if conditions are specified");
         const UNKNOWN: Fault = Fault::text("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE");
         place.text().map_err(|_| NO_STRING)?;
-        let condition = Condition::take(&mut Reader::new(args, 2), false)?.ok_or(UNKNOWN)?;
+        let condition = ValueCondition::take(&mut ArgReader::new(args, 2), false)?.ok_or(UNKNOWN)?;
         holds = condition.holds(&place)?;
     }
     delete_if(&mut place, holds, reply);
@@ -156,7 +159,7 @@ fn delex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 
 fn delifeq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut place = ctx.at(args.at(1));
-    let holds = Condition::Is(args.at(2)).holds(&place)?;
+    let holds = ValueCondition::Is(args.at(2)).holds(&place)?;
     delete_if(&mut place, holds, reply);
     Ok(())
 }

@@ -7,8 +7,8 @@ use darter_wire::{Args, Reply};
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
 use crate::deadline::{self, Deadline};
 use crate::incremental::reduce::AT_ONCE_BYTES;
-use crate::incremental::survey::What;
-use crate::reader::Reader;
+use crate::incremental::survey::SurveySubject;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -54,7 +54,7 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         Some(text) if may_slice && text.len() > AT_ONCE_BYTES => {
             let len = text.len();
             if !ctx.leave_text(args.at(1), (0, len), reply) {
-                ctx.survey(What::Text, len, args, reply);
+                ctx.survey(SurveySubject::Text, len, args, reply);
             }
         }
         Some(text) => reply_text(reply, text),
@@ -88,7 +88,7 @@ fn getdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (mut deadline, mut persist) = (None, false);
-    let mut reader = Reader::new(args, 2);
+    let mut reader = ArgReader::new(args, 2);
     while !reader.is_done() {
         if !persist && let Some(found) = Deadline::take(&mut reader) {
             deadline::put(&mut deadline, found)?;

@@ -8,7 +8,7 @@ use darter_wire::{Args, Reply};
 use super::count::{INCRBY_EVENT, INCRBYFLOAT_EVENT, float_of, int_of};
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
 use crate::deadline::Deadline;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -26,24 +26,24 @@ pub const INCREX: DataCommand = DataCommand {
 
 /// The amount added, and the bounds of the sum.
 #[derive(Clone, Copy)]
-enum Step {
+enum IncrexStep {
     Int { by: i64, lower: i64, upper: i64 },
     Float { by: LongDouble, lower: LongDouble, upper: LongDouble },
 }
 
 /// The amount, before the bounds are known.
 #[derive(Clone, Copy)]
-enum By {
+enum IncrementBy {
     Int(i64),
     Float(LongDouble),
 }
 
-impl By {
+impl IncrementBy {
     /// Reads BYINT or BYFLOAT with its number, if that comes next.
-    fn take(reader: &mut Reader<'_>) -> Result<Option<By>, Fault> {
+    fn take(reader: &mut ArgReader<'_>) -> Result<Option<IncrementBy>, Fault> {
         if reader.take_with("BYINT", 1) {
             return int(reader.bytes()?, "ERR Increment is not an integer or out of range")
-                .map(By::Int)
+                .map(IncrementBy::Int)
                 .map(Some);
         }
         if !reader.take_with("BYFLOAT", 1) {
@@ -53,25 +53,25 @@ impl By {
         if !by.is_finite() {
             return Err(Fault::text("ERR BYFLOAT increment cannot be Infinity"));
         }
-        Ok(Some(By::Float(by)))
+        Ok(Some(IncrementBy::Float(by)))
     }
 
-    fn within(self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<Step, Fault> {
+    fn within(self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<IncrexStep, Fault> {
         let (step, is_crossed) = match self {
-            By::Int(by) => {
+            IncrementBy::Int(by) => {
                 let no_int = "ERR LBOUND is not an integer or out of range";
                 let lower = lower.map_or(Ok(i64::MIN), |bound| int(bound, no_int))?;
                 let no_int = "ERR UBOUND is not an integer or out of range";
                 let upper = upper.map_or(Ok(i64::MAX), |bound| int(bound, no_int))?;
-                (Step::Int { by, lower, upper }, lower > upper)
+                (IncrexStep::Int { by, lower, upper }, lower > upper)
             }
-            By::Float(by) => {
+            IncrementBy::Float(by) => {
                 let (least, most) = (LongDouble::MAX.negated(), LongDouble::MAX);
                 let lower =
                     lower.map_or(Ok(least), |bound| float(bound, "ERR LBOUND is not a valid float"))?;
                 let upper =
                     upper.map_or(Ok(most), |bound| float(bound, "ERR UBOUND is not a valid float"))?;
-                (Step::Float { by, lower, upper }, lower.exceeds(upper))
+                (IncrexStep::Float { by, lower, upper }, lower.exceeds(upper))
             }
         };
         if is_crossed { Err(Fault::text("ERR LBOUND can't be greater than UBOUND")) } else { Ok(step) }
@@ -86,8 +86,8 @@ fn float(arg: &[u8], otherwise: &'static str) -> Result<LongDouble, Fault> {
     LongDouble::parse(arg).ok_or(Fault::text(otherwise))
 }
 
-struct Options<'a> {
-    step: Step,
+struct IncrexOptions<'a> {
+    step: IncrexStep,
     // true: a sum beyond a bound becomes the bound; false: it is refused
     saturates: bool,
     deadline: Option<Deadline<'a>>,
@@ -96,15 +96,15 @@ struct Options<'a> {
     only_without_ttl: bool,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut reader = Reader::new(args, 2);
+impl<'a> IncrexOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<IncrexOptions<'a>, Fault> {
+        let mut reader = ArgReader::new(args, 2);
         let (mut by, mut lower, mut upper, mut deadline) = (None, None, None, None);
         let (mut saturates, mut persists, mut only_without_ttl) = (false, false, false);
         while !reader.is_done() {
             let has_expiry = persists || deadline.is_some();
             if by.is_none()
-                && let Some(given) = By::take(&mut reader)?
+                && let Some(given) = IncrementBy::take(&mut reader)?
             {
                 by = Some(given);
             } else if lower.is_none() && reader.take_with("LBOUND", 1) {
@@ -123,30 +123,32 @@ impl<'a> Options<'a> {
                 return Err(Fault::Syntax);
             }
         }
-        let step = by.unwrap_or(By::Int(1)).within(lower, upper)?;
+        let step = by.unwrap_or(IncrementBy::Int(1)).within(lower, upper)?;
         if only_without_ttl && deadline.is_none() {
             return Err(Fault::text("ERR ENX flag requires an expiration"));
         }
-        Ok(Options { step, saturates, deadline, persists, only_without_ttl })
+        Ok(IncrexOptions { step, saturates, deadline, persists, only_without_ttl })
     }
 }
 
 /// The new content of the key.
-enum New {
+enum IncrexValue {
     Int(i64),
     // its text
     Float(Vec<u8>),
 }
 
 fn increx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(args)?;
+    let options = IncrexOptions::parse(args)?;
     let now_ms = ctx.now_ms;
     let deadline_ms = options.deadline.map(|d| d.resolve(now_ms, "increx")).transpose()?;
     let mut place = ctx.at(args.at(1));
     let old = place.text()?;
     let new = match options.step {
-        Step::Int { by, lower, upper } => add_int(old, by, (lower, upper), options.saturates, reply)?,
-        Step::Float { by, lower, upper } => add_float(old, by, (lower, upper), options.saturates, reply)?,
+        IncrexStep::Int { by, lower, upper } => add_int(old, by, (lower, upper), options.saturates, reply)?,
+        IncrexStep::Float { by, lower, upper } => {
+            add_float(old, by, (lower, upper), options.saturates, reply)?
+        }
     };
     let Some(new) = new else { return Ok(()) };
     let keeps_ttl = options.only_without_ttl && place.deadline_ms().is_some();
@@ -159,11 +161,11 @@ fn increx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Ok(());
     }
     match new {
-        New::Int(value) => {
+        IncrexValue::Int(value) => {
             place.put_text(itoa::Buffer::new().format(value).as_bytes(), Expiry::Keep)?;
             place.changed(INCRBY_EVENT);
         }
-        New::Float(text) => {
+        IncrexValue::Float(text) => {
             place.put_float(&text)?;
             place.changed(INCRBYFLOAT_EVENT);
         }
@@ -185,7 +187,7 @@ fn add_int(
     (lower, upper): (i64, i64),
     saturates: bool,
     reply: &mut Reply<'_>,
-) -> Result<Option<New>, Fault> {
+) -> Result<Option<IncrexValue>, Fault> {
     let old = int_of(old)?;
     let sum = i128::from(old) + i128::from(by);
     let bounded = sum.clamp(i128::from(lower), i128::from(upper));
@@ -196,7 +198,7 @@ fn add_int(
     reply.array(2);
     reply.int(new);
     reply.int(applied);
-    Ok(is_applied.then_some(New::Int(new)))
+    Ok(is_applied.then_some(IncrexValue::Int(new)))
 }
 
 /// The same for floats.
@@ -206,7 +208,7 @@ fn add_float(
     (lower, upper): (LongDouble, LongDouble),
     saturates: bool,
     reply: &mut Reply<'_>,
-) -> Result<Option<New>, Fault> {
+) -> Result<Option<IncrexValue>, Fault> {
     let old = float_of(old)?;
     if !old.is_finite() {
         return Err(Fault::text("ERR value cannot be Infinity"));
@@ -233,5 +235,5 @@ fn add_float(
     reply.array(2);
     reply.double_text(&new);
     reply.double_text(&applied);
-    Ok(is_applied.then_some(New::Float(new)))
+    Ok(is_applied.then_some(IncrexValue::Float(new)))
 }

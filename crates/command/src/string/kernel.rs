@@ -14,7 +14,7 @@ use crate::incremental::reduce::AT_ONCE_BYTES;
 
 /// Database and time: index and Unix milliseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct KernelPlace {
     /// Selected database.
     pub db: usize,
     /// The time of the command.
@@ -38,7 +38,7 @@ pub fn is_long(shard: &Shard, look: Look) -> bool {
 /// Errors: the value is not a string; nothing was answered.
 pub fn get_looked(
     shard: &mut Shard,
-    place: Place,
+    place: KernelPlace,
     key: Key<'_>,
     look: Look,
     reply: &mut Reply<'_>,
@@ -78,7 +78,7 @@ pub fn set(
 /// Errors: no room; the old value stays and nothing was answered.
 pub fn set_looked(
     shard: &mut Shard,
-    place: Place,
+    place: KernelPlace,
     key: Key<'_>,
     look: Look,
     value: &[u8],
@@ -93,7 +93,12 @@ pub fn set_looked(
 ///
 /// Errors: no room; the old value stays.
 #[inline]
-pub fn set_unanswered(shard: &mut Shard, place: Place, key: Key<'_>, value: &[u8]) -> Result<(), Fault> {
+pub fn set_unanswered(
+    shard: &mut Shard,
+    place: KernelPlace,
+    key: Key<'_>,
+    value: &[u8],
+) -> Result<(), Fault> {
     let look = shard.look(place.db, key);
     if !shard.overwrite_plain(place.db, key, look, value, SET_EVENT) {
         shard.set_looked(place.db, key, look, value, place.now_ms, SET_EVENT)?;
@@ -105,7 +110,7 @@ pub fn set_unanswered(shard: &mut Shard, place: Place, key: Key<'_>, value: &[u8
 ///
 /// Errors: no room; the old value stays.
 #[inline]
-pub fn set_any(shard: &mut Shard, place: Place, key: Key<'_>, value: &[u8]) -> Result<(), Fault> {
+pub fn set_any(shard: &mut Shard, place: KernelPlace, key: Key<'_>, value: &[u8]) -> Result<(), Fault> {
     shard.set_text(place.db, key, value, place.now_ms, SET_EVENT)?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use darter_wire::{Args, Reply};
 
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -22,17 +22,17 @@ pub const LCS: DataCommand = DataCommand {
 };
 
 #[derive(Default)]
-struct Options {
+struct LcsOptions {
     answers_len: bool,
     answers_ranges: bool,
     with_match_len: bool,
     match_len_min: u64,
 }
 
-impl Options {
-    fn parse(args: Args<'_>) -> Result<Options, Fault> {
-        let mut options = Options::default();
-        let mut reader = Reader::new(args, 3);
+impl LcsOptions {
+    fn parse(args: Args<'_>) -> Result<LcsOptions, Fault> {
+        let mut options = LcsOptions::default();
+        let mut reader = ArgReader::new(args, 3);
         while !reader.is_done() {
             if reader.take("LEN") {
                 options.answers_len = true;
@@ -55,8 +55,8 @@ impl Options {
 
 fn lcs(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (a, b) = (value(ctx, args.at(1))?, value(ctx, args.at(2))?);
-    let options = Options::parse(args)?;
-    let table = Table::of(&a, &b, ctx.env.proto_max_bulk_len)?;
+    let options = LcsOptions::parse(args)?;
+    let table = LcsTable::of(&a, &b, ctx.env.proto_max_bulk_len)?;
     if options.answers_ranges {
         answer_ranges(&table, &a, &b, &options, reply);
     } else if options.answers_len {
@@ -80,14 +80,14 @@ fn value<'a>(ctx: &mut Ctx<'_>, name: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> 
 }
 
 /// Lengths of the longest common subsequences of all pairs of prefixes.
-struct Table {
+struct LcsTable {
     cells: Vec<u32>,
     width: usize,
 }
 
-impl Table {
+impl LcsTable {
     /// The table for `a` and `b`. Errors: it would take more than `bytes_max`.
-    fn of(a: &[u8], b: &[u8], bytes_max: u64) -> Result<Table, Fault> {
+    fn of(a: &[u8], b: &[u8], bytes_max: u64) -> Result<LcsTable, Fault> {
         let width = b.len() + 1;
         let cells = (a.len() + 1).checked_mul(width);
         let Some(cells) = cells.filter(|&n| (n as u64).saturating_mul(size_of::<u32>() as u64) <= bytes_max)
@@ -96,7 +96,7 @@ impl Table {
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             ));
         };
-        let mut table = Table { cells: vec![0; cells], width };
+        let mut table = LcsTable { cells: vec![0; cells], width };
         for (i, &byte) in a.iter().enumerate() {
             let (above, row) = table.cells[i * width..(i + 2) * width].split_at_mut(width);
             for (j, &other) in b.iter().enumerate() {
@@ -129,19 +129,19 @@ impl Table {
 
 /// A stretch common to both strings: its start in each, and its length.
 #[derive(Clone, Copy)]
-struct Match {
+struct LcsMatch {
     a: usize,
     b: usize,
     len: usize,
 }
 
-fn answer_ranges(table: &Table, a: &[u8], b: &[u8], options: &Options, reply: &mut Reply<'_>) {
+fn answer_ranges(table: &LcsTable, a: &[u8], b: &[u8], options: &LcsOptions, reply: &mut Reply<'_>) {
     reply.map(2);
     reply.bulk(b"matches");
     let begun = reply.begin_array();
     let mut count = 0;
-    let mut current: Option<Match> = None;
-    let mut finish = |found: Match, reply: &mut Reply<'_>| {
+    let mut current: Option<LcsMatch> = None;
+    let mut finish = |found: LcsMatch, reply: &mut Reply<'_>| {
         if found.len as u64 >= options.match_len_min {
             count += 1;
             write_match(found, options.with_match_len, reply);
@@ -149,10 +149,10 @@ fn answer_ranges(table: &Table, a: &[u8], b: &[u8], options: &Options, reply: &m
     };
     table.walk(a, b, |i, j| match &mut current {
         Some(found) if found.a == i + 1 && found.b == j + 1 => {
-            *found = Match { a: i, b: j, len: found.len + 1 };
+            *found = LcsMatch { a: i, b: j, len: found.len + 1 };
         }
         other => {
-            if let Some(found) = other.replace(Match { a: i, b: j, len: 1 }) {
+            if let Some(found) = other.replace(LcsMatch { a: i, b: j, len: 1 }) {
                 finish(found, reply);
             }
         }
@@ -165,7 +165,7 @@ fn answer_ranges(table: &Table, a: &[u8], b: &[u8], options: &Options, reply: &m
     reply.int(i64::from(table.at(a.len(), b.len())));
 }
 
-fn write_match(found: Match, with_len: bool, reply: &mut Reply<'_>) {
+fn write_match(found: LcsMatch, with_len: bool, reply: &mut Reply<'_>) {
     reply.array(if with_len { 3 } else { 2 });
     for start in [found.a, found.b] {
         reply.array(2);

@@ -8,8 +8,8 @@ use darter_wire::{Args, Reply};
 use super::get::reply_text;
 use super::{EXPIRE_EVENT, SET_EVENT};
 use crate::deadline::{self, Deadline};
-use crate::incremental::survey::What;
-use crate::reader::Reader;
+use crate::incremental::survey::SurveySubject;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -74,7 +74,7 @@ pub const MSETEX: DataCommand = DataCommand {
 };
 
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if ctx.survey_many(What::Values, args, reply) {
+    if ctx.survey_many(SurveySubject::Values, args, reply) {
         return Ok(());
     }
     let keys = args.tail(1);
@@ -150,7 +150,7 @@ fn msetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
         return Err(Fault::text("ERR wrong number of key-value pairs"));
     }
     let (mut deadline, mut keeps_ttl, mut presence) = (None, false, None);
-    let mut reader = Reader::new(args, 2 + 2 * count);
+    let mut reader = ArgReader::new(args, 2 + 2 * count);
     while !reader.is_done() {
         if !keeps_ttl && let Some(found) = Deadline::take(&mut reader) {
             deadline::put(&mut deadline, found)?;

@@ -15,7 +15,7 @@ pub mod throttle;
 
 use crate::DataCommand;
 use darter_store::change::Class;
-use darter_store::shard::Full;
+use darter_store::shard::ShardFull;
 use darter_store::{Event, Expiry, Keyed};
 
 /// The family's commands.
@@ -58,7 +58,7 @@ pub(crate) const PERSIST_EVENT: Event = Event::new(Class::GENERIC, "persist");
 /// Writes a string that commands will change in place, which OBJECT ENCODING calls `raw`.
 ///
 /// Errors: no room; an old value of another type is removed then.
-pub(crate) fn put_raw(place: &mut Keyed<'_>, value: &[u8], expiry: Expiry) -> Result<(), Full> {
+pub(crate) fn put_raw(place: &mut Keyed<'_>, value: &[u8], expiry: Expiry) -> Result<(), ShardFull> {
     if expiry != Expiry::Keep || place.text().is_err() {
         place.put_text(&[], expiry)?;
     }

@@ -5,7 +5,7 @@ use darter_store::{Event, Expiry, Text};
 use darter_wire::{Args, Reply};
 
 use crate::incremental::reduce::AT_ONCE_BYTES;
-use crate::incremental::survey::What;
+use crate::incremental::survey::SurveySubject;
 use crate::reader;
 use crate::spec::{Group, Keys, Marks, ReplicaForm, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -177,7 +177,7 @@ fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     match range_of(text.len(), start, end) {
         Some((from, to)) if may_slice && to - from > AT_ONCE_BYTES => {
             if !ctx.leave_text(args.at(1), (from, to), reply) {
-                ctx.survey(What::Range(start, end), to - from, args, reply);
+                ctx.survey(SurveySubject::Range(start, end), to - from, args, reply);
             }
         }
         Some((from, to)) => reply.bulk(&text.range(from, to)),

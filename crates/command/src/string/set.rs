@@ -3,11 +3,11 @@
 use darter_store::Expiry;
 use darter_wire::{Args, Reply};
 
-use super::compare::{Condition, compares};
+use super::compare::{ValueCondition, compares};
 use super::get::reply_text;
 use super::{EXPIRE_EVENT, SET_EVENT};
-use crate::deadline::{self, Deadline, Unit};
-use crate::reader::Reader;
+use crate::deadline::{self, Deadline, TimeUnit};
+use crate::reader::ArgReader;
 use crate::spec::{Group, Inlined, Keys, Marks, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -97,20 +97,20 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
 
 /// The options after `SET key value`.
 #[derive(Default)]
-struct Options<'a> {
-    condition: Option<Condition<'a>>,
+struct SetOptions<'a> {
+    condition: Option<ValueCondition<'a>>,
     deadline: Option<Deadline<'a>>,
     keeps_ttl: bool,
     answers_old: bool,
     sticks: bool,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options = Options::default();
-        let mut reader = Reader::new(args, 3);
+impl<'a> SetOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<SetOptions<'a>, Fault> {
+        let mut options = SetOptions::default();
+        let mut reader = ArgReader::new(args, 3);
         while !reader.is_done() {
-            if let Some(condition) = Condition::take(&mut reader, true)? {
+            if let Some(condition) = ValueCondition::take(&mut reader, true)? {
                 // the same word may come twice, as in Redis
                 if options.condition.is_some_and(|there| there != condition || !there.is_about_presence()) {
                     return Err(Fault::Syntax);
@@ -144,7 +144,7 @@ impl<'a> Options<'a> {
 
 #[inline(never)]
 fn set_with(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(args)?;
+    let options = SetOptions::parse(args)?;
     let expiry = options.expiry(ctx.now_ms)?;
     let name = args.at(1);
     if ctx.may_leave_write(args.at(2)) {
@@ -201,17 +201,17 @@ fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    set_for(ctx, args, Unit::Seconds, "setex", reply)
+    set_for(ctx, args, TimeUnit::Seconds, "setex", reply)
 }
 
 fn psetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    set_for(ctx, args, Unit::Millis, "psetex", reply)
+    set_for(ctx, args, TimeUnit::Millis, "psetex", reply)
 }
 
 fn set_for(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    unit: Unit,
+    unit: TimeUnit,
     command: &'static str,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {

@@ -27,13 +27,13 @@ const NS_PER_SECOND: i128 = 1_000_000_000;
 const NS_PER_MS: i128 = 1_000_000;
 
 /// The limit: `burst` at once, and one more every `interval_ns`.
-struct Limit {
+struct ThrottleLimit {
     burst: i128,
     interval_ns: i128,
 }
 
-impl Limit {
-    fn parse(args: Args<'_>) -> Result<(Limit, i128), Fault> {
+impl ThrottleLimit {
+    fn parse(args: Args<'_>) -> Result<(ThrottleLimit, i128), Fault> {
         let number = |at: usize, min: i64| match reader::int(args.at(at)) {
             Ok(n) if n >= min => Ok(i128::from(n)),
             _ => Err(Fault::NotInteger),
@@ -45,7 +45,7 @@ impl Limit {
             _ => return Err(Fault::Syntax),
         };
         // 63 bits and 30 bits: the products fit
-        Ok((Limit { burst: max_burst + 1, interval_ns: period * NS_PER_SECOND / count }, quantity))
+        Ok((ThrottleLimit { burst: max_burst + 1, interval_ns: period * NS_PER_SECOND / count }, quantity))
     }
 
     /// The time ahead of now up to which a bucket may be used.
@@ -55,7 +55,7 @@ impl Limit {
 }
 
 fn throttle(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (limit, quantity) = Limit::parse(args)?;
+    let (limit, quantity) = ThrottleLimit::parse(args)?;
     let now_ns = i128::from(ctx.now_ms) * NS_PER_MS;
     let tolerance_ns = limit.tolerance_ns()?;
     let cost_ns = limit.interval_ns.checked_mul(quantity).ok_or(Fault::Overflow)?;

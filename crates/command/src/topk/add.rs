@@ -18,7 +18,7 @@ pub const ADD: DataCommand = DataCommand {
     .cost("O(n * k) where n is the number of items and k is the depth"),
     run: |ctx, args, reply| {
         let pairs = args.tail(2).iter().map(|item| (item, 1)).collect();
-        add_all(ctx, args.at(1), pairs, End::Whole, reply)
+        add_all(ctx, args.at(1), pairs, TopkAddEnd::Whole, reply)
     },
 };
 /// TOPK.INCRBY.
@@ -40,7 +40,7 @@ const BAD_INCREMENT: &str = "TopK: increment must be an integer greater or equal
 
 /// The end of the list of items.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum TopkAddEnd {
     Whole,
     // An invalid increment: the items before it were counted.
     Broken,
@@ -50,14 +50,14 @@ fn incrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     if !args.len().is_multiple_of(2) {
         return Err(arity("topk.incrby"));
     }
-    let (mut pairs, mut end) = (Vec::with_capacity(args.len() / 2 - 1), End::Whole);
+    let (mut pairs, mut end) = (Vec::with_capacity(args.len() / 2 - 1), TopkAddEnd::Whole);
     for at in (2..args.len()).step_by(2) {
         match darter_base::number::parse_i64(args.at(at + 1)) {
             Some(increment) if (0..=INCREMENT_MAX).contains(&increment) => {
                 pairs.push((args.at(at), increment as u32));
             }
             _ => {
-                end = End::Broken;
+                end = TopkAddEnd::Broken;
                 break;
             }
         }
@@ -69,7 +69,7 @@ fn add_all(
     ctx: &mut Ctx<'_>,
     key: &[u8],
     pairs: Vec<(&[u8], u32)>,
-    end: End,
+    end: TopkAddEnd,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let mut place = ctx.at(key);
@@ -80,9 +80,9 @@ fn add_all(
     let expelled = edited.ok_or(NO_KEY)?.result.map_err(|_| Fault::OutOfMemory)?;
     place.changed(SILENT);
     // RedisBloom promises more answers than it gives here; a client could not continue to read.
-    reply.array(expelled.len() + usize::from(end == End::Broken));
+    reply.array(expelled.len() + usize::from(end == TopkAddEnd::Broken));
     expelled.iter().for_each(|item| reply.bulk_or_null(item.as_deref()));
-    if end == End::Broken {
+    if end == TopkAddEnd::Broken {
         reply.error(BAD_INCREMENT);
     }
     Ok(())

@@ -2,13 +2,13 @@
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_pack::tree::{Full, Zset};
+use darter_pack::tree::{TreeFull, Zset};
 use darter_store::Arena;
 use darter_wire::{Args, Reply};
 
 use super::event;
-use crate::incremental::Form;
-use crate::incremental::bulk_add::{Filled, MANY, Words};
+use crate::incremental::StagedForm;
+use crate::incremental::bulk_add::{BulkWords, Filled, MANY};
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault, reader};
 
@@ -38,7 +38,7 @@ pub const ZINCRBY: DataCommand = DataCommand {
         )
         .cost("O(log(N)) where N is the number of elements in the sorted set."),
     run: |ctx, args, reply| {
-        let mut options = Options { increments: true, ..Options::default() };
+        let mut options = ZaddOptions { increments: true, ..ZaddOptions::default() };
         // An option of ZADD is one here, too, and then the member has no increment.
         if options.take(args.at(2)) {
             return Err(Fault::Syntax);
@@ -50,7 +50,7 @@ pub const ZINCRBY: DataCommand = DataCommand {
 
 /// Conditions of ZADD, and the form of its answer.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ZaddOptions {
     /// NX: only new members.
     pub only_new: bool,
     /// XX: only members that are there.
@@ -65,7 +65,7 @@ pub(crate) struct Options {
     pub increments: bool,
 }
 
-impl Options {
+impl ZaddOptions {
     /// Reads an option; returns false if `word` is not one. Scores of the same length cost a comparison or two.
     #[inline]
     pub fn take(&mut self, word: &[u8]) -> bool {
@@ -133,7 +133,7 @@ impl Decision {
 
 /// The result of adding members.
 #[derive(Clone, Copy, Default)]
-struct Done {
+struct ZaddOutcome {
     added: u64,
     updated: u64,
     // INCR: the sum, `None` if the conditions prevented the change
@@ -141,8 +141,8 @@ struct Done {
     is_nan: bool,
 }
 
-impl Done {
-    fn answer(self, options: Options, reply: &mut Reply<'_>) -> Result<(), Fault> {
+impl ZaddOutcome {
+    fn answer(self, options: ZaddOptions, reply: &mut Reply<'_>) -> Result<(), Fault> {
         if self.is_nan {
             return Err(Fault::text("ERR resulting score is not a number (NaN)"));
         }
@@ -172,7 +172,7 @@ impl Done {
 }
 
 fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut options = Options::default();
+    let mut options = ZaddOptions::default();
     let mut at = 2;
     while args.get(at).is_some_and(|word| options.take(word)) {
         at += 1;
@@ -195,7 +195,7 @@ fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if options.increments {
         return Err(Fault::text("ERR INCR option supports a single increment-element pair"));
     }
-    let words = Words { first: at, step: 2, score_of: Some(|args, at| reader::float(args.at(at))) };
+    let words = BulkWords { first: at, step: 2, score_of: Some(|args, at| reader::float(args.at(at))) };
     if args.len() > MANY && add_many(ctx, args, words, options, reply)? {
         return Ok(());
     }
@@ -210,19 +210,19 @@ fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 pub(crate) fn add_many(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    words: Words,
-    options: Options,
+    words: BulkWords,
+    options: ZaddOptions,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     if options.has_conditions() {
         return Ok(false);
     }
-    let filled = ctx.add_many((args.at(1), Form::Zset), args, words)?;
+    let filled = ctx.add_many((args.at(1), StagedForm::Zset), args, words)?;
     if let Filled::Done { added, updated, .. } = filled {
         if added + updated > 0 {
             ctx.changed(args.at(1), event("zadd"));
         }
-        Done { added, updated, ..Done::default() }.answer(options, reply)?;
+        ZaddOutcome { added, updated, ..ZaddOutcome::default() }.answer(options, reply)?;
     }
     Ok(filled != Filled::AtOnce)
 }
@@ -231,11 +231,11 @@ pub(crate) fn add_many(
 pub(crate) fn add<'a>(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    options: Options,
+    options: ZaddOptions,
     mut members: impl Iterator<Item = (f64, &'a [u8])>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let mut done = Done::default();
+    let mut done = ZaddOutcome::default();
     let mut put = |zset: &mut Zset, arena: &mut Arena, hasher: KeyHasher| {
         for (score, member) in members.by_ref() {
             let mut decision = Decision::Skip;
@@ -245,7 +245,7 @@ pub(crate) fn add<'a>(
             })?;
             done.note(decision, change.old.is_some());
         }
-        Ok::<(), Full>(())
+        Ok::<(), TreeFull>(())
     };
     let added = match ctx.add_plainly(key, &mut put) {
         Some(added) => added,

@@ -5,13 +5,13 @@ use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_pack::tree::zset::Edge;
 use darter_pack::tree::{Direction, Zset};
-use darter_store::View;
+use darter_store::KeyView;
 
 use crate::{Fault, reader};
 
 /// The order of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum RangeBy {
     /// Places in the order; negative ones count from the end.
     Rank,
     /// Scores.
@@ -22,7 +22,7 @@ pub enum By {
 
 /// A range of a sorted set.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Range<'a> {
+pub enum ScoreRange<'a> {
     /// From the first to the second, both included.
     Rank(i64, i64),
     /// Between two scores.
@@ -44,49 +44,49 @@ pub enum TextBound<'a> {
 
 /// A run of members from a rank on, counted from the lowest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct RankRun {
     /// Rank of the first.
     pub first: u64,
     /// Their number.
     pub len: u64,
 }
 
-impl<'a> Range<'a> {
+impl<'a> ScoreRange<'a> {
     /// Reads a range; `min` and `max` are its lower and its upper end in both directions.
     ///
     /// Errors: an end does not suit the order.
-    pub fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Range<'a>, Fault> {
+    pub fn parse(by: RangeBy, min: &'a [u8], max: &'a [u8]) -> Result<ScoreRange<'a>, Fault> {
         match by {
-            By::Rank => Ok(Range::Rank(reader::int(min)?, reader::int(max)?)),
-            By::Score => {
+            RangeBy::Rank => Ok(ScoreRange::Rank(reader::int(min)?, reader::int(max)?)),
+            RangeBy::Score => {
                 let ends = (score_bound(min, Edge::Before), score_bound(max, Edge::After));
                 let (Some(min), Some(max)) = ends else {
                     return Err(Fault::text("ERR min or max is not a float"));
                 };
-                Ok(Range::Score(min, max))
+                Ok(ScoreRange::Score(min, max))
             }
-            By::Text => {
+            RangeBy::Text => {
                 let ends = (text_bound(min, Edge::Before), text_bound(max, Edge::After));
                 let (Some(min), Some(max)) = ends else {
                     return Err(Fault::text("ERR min or max not valid string range item"));
                 };
-                Ok(Range::Text(min, max))
+                Ok(ScoreRange::Text(min, max))
             }
         }
     }
 
     /// The covered members. Ranks are unchanged, from the lowest. Cost: O(log n).
-    pub fn run(&self, zset: View<'_, Zset>) -> Run {
+    pub fn run(&self, zset: KeyView<'_, Zset>) -> RankRun {
         let (set, arena) = (zset.root, zset.arena);
         let (from, to) = match *self {
-            Range::Rank(start, stop) => return Run::of_ranks(start, stop, set.len()),
-            Range::Score((min, from), (max, to)) => {
+            ScoreRange::Rank(start, stop) => return RankRun::of_ranks(start, stop, set.len()),
+            ScoreRange::Score((min, from), (max, to)) => {
                 (set.rank_of_score(arena, min, from), set.rank_of_score(arena, max, to))
             }
-            Range::Text(min, max) if has_one_score(zset) => (min.rank(zset), max.rank(zset)),
-            Range::Text(min, max) => return run_of_mixed(zset, min, max),
+            ScoreRange::Text(min, max) if has_one_score(zset) => (min.rank(zset), max.rank(zset)),
+            ScoreRange::Text(min, max) => return run_of_mixed(zset, min, max),
         };
-        Run { first: from, len: to.saturating_sub(from) }
+        RankRun { first: from, len: to.saturating_sub(from) }
     }
 }
 
@@ -101,7 +101,7 @@ impl TextBound<'_> {
         }
     }
 
-    fn rank(self, zset: View<'_, Zset>) -> u64 {
+    fn rank(self, zset: KeyView<'_, Zset>) -> u64 {
         match self {
             TextBound::Lowest => 0,
             TextBound::Highest => zset.root.len(),
@@ -111,14 +111,14 @@ impl TextBound<'_> {
 }
 
 /// Returns true if all scores are equal, so that members are in order of text.
-fn has_one_score(zset: View<'_, Zset>) -> bool {
+fn has_one_score(zset: KeyView<'_, Zset>) -> bool {
     let score = |rank| zset.root.nth(zset.arena, rank).map(|(_, score)| score);
     score(0) == score(zset.root.len().saturating_sub(1))
 }
 
 /// A range by text of texts that are unordered, or ordered by chance: the result that Redis finds by a walk in a
 /// listpack, or by bisection in a skip list.
-fn run_of_mixed(zset: View<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) -> Run {
+fn run_of_mixed(zset: KeyView<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) -> RankRun {
     let len = zset.root.len();
     if len <= WALKED_MAX {
         let mut members = zset.root.iter(zset.arena, 0, Direction::Up).map(|(member, _)| member).peekable();
@@ -127,7 +127,7 @@ fn run_of_mixed(zset: View<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) ->
             first += 1;
         }
         let in_range = members.take_while(|&member| max.is_above(member)).count();
-        return Run { first, len: in_range as u64 };
+        return RankRun { first, len: in_range as u64 };
     }
     let rank = |bound: TextBound<'_>| {
         let (mut low, mut high) = (0, len);
@@ -141,39 +141,41 @@ fn run_of_mixed(zset: View<'_, Zset>, min: TextBound<'_>, max: TextBound<'_>) ->
         low
     };
     let first = rank(min);
-    Run { first, len: rank(max).saturating_sub(first) }
+    RankRun { first, len: rank(max).saturating_sub(first) }
 }
 
 /// Sets up to this length are walked: Redis' default threshold for listpacks.
 const WALKED_MAX: u64 = 128;
 
-impl Run {
+impl RankRun {
     /// The ranks `start..=stop` of a set of `len` members; negative ones count from the end.
-    pub fn of_ranks(start: i64, stop: i64, len: u64) -> Run {
+    pub fn of_ranks(start: i64, stop: i64, len: u64) -> RankRun {
         let rank = |n: i64| match u64::try_from(n) {
             Ok(n) => Some(n),
             Err(_) => len.checked_sub(n.unsigned_abs()),
         };
         let first = rank(start).unwrap_or(0);
         match rank(stop) {
-            Some(stop) if first <= stop && first < len => Run { first, len: stop.min(len - 1) - first + 1 },
-            _ => Run { first: 0, len: 0 },
+            Some(stop) if first <= stop && first < len => {
+                RankRun { first, len: stop.min(len - 1) - first + 1 }
+            }
+            _ => RankRun { first: 0, len: 0 },
         }
     }
 
     /// The same run seen from the other end of a set of `len` members.
-    pub fn mirrored(self, len: u64) -> Run {
-        Run { first: len.saturating_sub(self.first).saturating_sub(self.len), ..self }
+    pub fn mirrored(self, len: u64) -> RankRun {
+        RankRun { first: len.saturating_sub(self.first).saturating_sub(self.len), ..self }
     }
 
     /// The rest after skipping `offset` members and taking at most `count`. A negative offset leaves nothing, a
     /// negative count takes all. `is_reversed`: the skipping begins at the high end.
-    pub fn limited(self, offset: i64, count: i64, is_reversed: bool) -> Run {
-        let Ok(offset) = u64::try_from(offset) else { return Run { len: 0, ..self } };
+    pub fn limited(self, offset: i64, count: i64, is_reversed: bool) -> RankRun {
+        let Ok(offset) = u64::try_from(offset) else { return RankRun { len: 0, ..self } };
         let left = self.len.saturating_sub(offset);
         let len = u64::try_from(count).map_or(left, |count| count.min(left));
         let skipped = if is_reversed { left - len } else { offset.min(self.len) };
-        Run { first: self.first + skipped, len }
+        RankRun { first: self.first + skipped, len }
     }
 }
 
@@ -223,23 +225,23 @@ mod tests {
 
     #[test]
     fn ranks_are_clipped() {
-        let run = |start, stop| Run::of_ranks(start, stop, 5);
-        assert_eq!(run(0, -1), Run { first: 0, len: 5 });
-        assert_eq!(run(i64::MIN, i64::MAX), Run { first: 0, len: 5 });
-        assert_eq!(run(-2, 100), Run { first: 3, len: 2 });
+        let run = |start, stop| RankRun::of_ranks(start, stop, 5);
+        assert_eq!(run(0, -1), RankRun { first: 0, len: 5 });
+        assert_eq!(run(i64::MIN, i64::MAX), RankRun { first: 0, len: 5 });
+        assert_eq!(run(-2, 100), RankRun { first: 3, len: 2 });
         assert_eq!(run(3, 2).len, 0);
         assert_eq!(run(5, 9).len, 0);
         assert_eq!(run(0, -9).len, 0);
-        assert_eq!(run(0, 1).mirrored(5), Run { first: 3, len: 2 });
+        assert_eq!(run(0, 1).mirrored(5), RankRun { first: 3, len: 2 });
     }
 
     #[test]
     fn limits_skip_from_the_end_the_walk_begins_at() {
-        let run = Run { first: 10, len: 5 };
-        assert_eq!(run.limited(1, 2, false), Run { first: 11, len: 2 });
-        assert_eq!(run.limited(1, 2, true), Run { first: 12, len: 2 });
-        assert_eq!(run.limited(4, 9, true), Run { first: 10, len: 1 });
-        assert_eq!(run.limited(1, -1, false), Run { first: 11, len: 4 });
+        let run = RankRun { first: 10, len: 5 };
+        assert_eq!(run.limited(1, 2, false), RankRun { first: 11, len: 2 });
+        assert_eq!(run.limited(1, 2, true), RankRun { first: 12, len: 2 });
+        assert_eq!(run.limited(4, 9, true), RankRun { first: 10, len: 1 });
+        assert_eq!(run.limited(1, -1, false), RankRun { first: 11, len: 4 });
         assert_eq!(run.limited(-1, 2, false).len, 0);
         assert_eq!(run.limited(i64::MAX, i64::MAX, true).len, 0);
         assert_eq!(run.limited(0, 0, false).len, 0);

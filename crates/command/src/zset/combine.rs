@@ -7,11 +7,11 @@ use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
 use super::aggregate::Aggregate;
-use super::source::{Member, MemberHasher, Scores, Source, order};
-use super::{Members, event, reply_head, reply_member, store};
+use super::source::{MemberHasher, Scores, SourceMember, ZsetSource, order};
+use super::{StoredMembers, event, reply_head, reply_member, store};
 use crate::incremental::staged::may_keep_scores;
-use crate::incremental::{Combining, Form, Scoring, SetOperation, reading_order};
-use crate::reader::{Reader, is};
+use crate::incremental::{Combining, Scoring, SetOperation, StagedForm, reading_order};
+use crate::reader::{ArgReader, is};
 use crate::slices;
 use crate::spec::{Flags, Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -122,8 +122,8 @@ pub const ZINTERCARD: DataCommand = DataCommand {
 };
 
 /// The inputs with their weights, and the options after them.
-struct Query<'a> {
-    sources: Vec<(Source<'a>, f64)>,
+struct CombineQuery<'a> {
+    sources: Vec<(ZsetSource<'a>, f64)>,
     aggregate: Aggregate,
     with_scores: bool,
 }
@@ -134,8 +134,8 @@ fn sources<'a>(
     args: Args<'_>,
     at: usize,
     name: &'static str,
-) -> Result<(Vec<(Source<'a>, f64)>, usize), Fault> {
-    let mut reader = Reader::new(args, at);
+) -> Result<(Vec<(ZsetSource<'a>, f64)>, usize), Fault> {
+    let mut reader = ArgReader::new(args, at);
     let numkeys = reader.int()?;
     if numkeys < 1 {
         return Err(Fault::Text(format!("ERR at least 1 input key is needed for '{name}' command").into()));
@@ -147,21 +147,22 @@ fn sources<'a>(
         super::read(ctx, key);
     }
     let ctx: &'a Ctx<'_> = ctx;
-    let sources = keys.iter().map(|key| Ok((Source::at(ctx, key)?, 1.0))).collect::<Result<_, Fault>>()?;
+    let sources =
+        keys.iter().map(|key| Ok((ZsetSource::at(ctx, key)?, 1.0))).collect::<Result<_, Fault>>()?;
     Ok((sources, at + 1 + numkeys))
 }
 
-impl<'a> Query<'a> {
+impl<'a> CombineQuery<'a> {
     fn parse(
         ctx: &'a mut Ctx<'_>,
         args: Args<'_>,
         (operation, is_stored): (SetOperation, bool),
-    ) -> Result<Query<'a>, Fault> {
+    ) -> Result<CombineQuery<'a>, Fault> {
         let at = if is_stored { 2 } else { 1 };
         let (sources, options_at) = sources(ctx, args, at, name_of(operation, is_stored))?;
-        let mut query = Query { sources, aggregate: Aggregate::Sum, with_scores: false };
+        let mut query = CombineQuery { sources, aggregate: Aggregate::Sum, with_scores: false };
         let may_weigh = operation != SetOperation::Subtract;
-        let mut reader = Reader::new(args, options_at);
+        let mut reader = ArgReader::new(args, options_at);
         while !reader.is_done() {
             if may_weigh && reader.take_with("weights", query.sources.len()) {
                 for (_, weight) in &mut query.sources {
@@ -194,7 +195,7 @@ impl<'a> Query<'a> {
         Some((order, combining))
     }
 
-    /// Like [`Query::for_slices`], for a result to be stored: no member may expire meanwhile.
+    /// Like [`CombineQuery::for_slices`], for a result to be stored: no member may expire meanwhile.
     fn for_keeping(&self, operation: SetOperation) -> Option<(Order, Combining)> {
         if self.sources.iter().any(|(source, _)| source.expires()) {
             return None;
@@ -237,7 +238,7 @@ impl<'a> Query<'a> {
 type Order = Vec<(usize, Stretch)>;
 
 /// The order in which to read the inputs, if slices are better.
-fn order_of(operation: SetOperation, sources: &[(Source<'_>, f64)]) -> Option<Order> {
+fn order_of(operation: SetOperation, sources: &[(ZsetSource<'_>, f64)]) -> Option<Order> {
     let lens: Vec<u64> = sources.iter().map(|(source, _)| source.len()).collect();
     let order = reading_order(operation, &lens)?;
     if sources.iter().any(|(source, _)| source.is_due()) {
@@ -251,10 +252,10 @@ fn order_of(operation: SetOperation, sources: &[(Source<'_>, f64)]) -> Option<Or
 fn combining(
     operation: SetOperation,
     scoring: Scoring,
-    sources: &[(Source<'_>, f64)],
+    sources: &[(ZsetSource<'_>, f64)],
     order: &Order,
 ) -> Option<Combining> {
-    let len_of = |(source, _): &(Source<'_>, f64)| source.len();
+    let len_of = |(source, _): &(ZsetSource<'_>, f64)| source.len();
     let kept = match operation {
         SetOperation::Unite => sources.iter().map(len_of).sum(),
         _ => len_of(sources.get(order.first()?.0)?),
@@ -281,14 +282,14 @@ fn name_of(operation: SetOperation, is_stored: bool) -> &'static str {
 }
 
 /// The members of all inputs. Scores are added up from the smallest input to the largest.
-fn union<'a>(sources: &[(Source<'a>, f64)], aggregate: Aggregate) -> Vec<(Item<'a>, f64)> {
+fn union<'a>(sources: &[(ZsetSource<'a>, f64)], aggregate: Aggregate) -> Vec<(Item<'a>, f64)> {
     let Some(hasher) = sources.iter().find_map(|(source, _)| source.hasher()) else { return Vec::new() };
     let mut scores = Scores::with_hasher(MemberHasher(hasher));
     for (source, weight) in sources {
         source.each(|member, score| {
             let score = aggregate.first(score, *weight);
             scores
-                .entry(Member(member))
+                .entry(SourceMember(member))
                 .and_modify(|total| *total = aggregate.add(*total, score))
                 .or_insert(score);
             true
@@ -299,7 +300,7 @@ fn union<'a>(sources: &[(Source<'a>, f64)], aggregate: Aggregate) -> Vec<(Item<'
 
 /// Shows the members that all inputs have, smallest input first, while `visit` returns true.
 fn intersect<'a>(
-    sources: &[(Source<'a>, f64)],
+    sources: &[(ZsetSource<'a>, f64)],
     aggregate: Aggregate,
     mut visit: impl FnMut(Item<'a>, f64) -> bool,
 ) {
@@ -320,13 +321,13 @@ fn answer(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let may_slice = ctx.may_slice;
-    let mut query = Query::parse(ctx, args, (operation, false))?;
+    let mut query = CombineQuery::parse(ctx, args, (operation, false))?;
     let with_scores = query.with_scores;
     if may_slice && let Some((order, scoring)) = query.for_slices(operation) {
         if leave(ctx, args.tail(2), order, scoring, reply) {
             return Ok(());
         }
-        query = Query::parse(ctx, args, (operation, false))?;
+        query = CombineQuery::parse(ctx, args, (operation, false))?;
     }
     let members = query.run(operation);
     reply_head(reply, members.len() as u64, with_scores);
@@ -348,17 +349,17 @@ fn combine_and_store(
         return Ok(());
     }
     let may_slice = ctx.may_slice && may_keep_scores(ctx.env);
-    let mut query = Query::parse(ctx, args, (operation, true))?;
+    let mut query = CombineQuery::parse(ctx, args, (operation, true))?;
     if may_slice && let Some((order, combining)) = query.for_keeping(operation) {
         let inputs = args.tail(3).head(query.sources.len());
         let read: Vec<_> = order.into_iter().map(|(at, stretch)| (inputs.at(at), stretch)).collect();
         let names: Vec<_> = inputs.iter().collect();
-        if ctx.store_later((dest, Form::Zset), &names, &read, Box::new(combining)) {
+        if ctx.store_later((dest, StagedForm::Zset), &names, &read, Box::new(combining)) {
             return Ok(());
         }
-        query = Query::parse(ctx, args, (operation, true))?;
+        query = CombineQuery::parse(ctx, args, (operation, true))?;
     }
-    let mut members = Members::default();
+    let mut members = StoredMembers::default();
     for (member, score) in query.run(operation) {
         members.push(member, score);
     }
@@ -369,7 +370,7 @@ fn combine_and_store(
 fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let may_slice = ctx.may_slice;
     let (mut sources, options_at) = sources(ctx, args, 1, "zintercard")?;
-    let mut reader = Reader::new(args, options_at);
+    let mut reader = ArgReader::new(args, options_at);
     let mut limit = 0;
     while !reader.is_done() {
         if !reader.take_with("limit", 1) {

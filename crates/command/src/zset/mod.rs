@@ -18,14 +18,14 @@ mod tests;
 use darter_pack::entry::Item;
 use darter_pack::tree::{Direction, Zset};
 use darter_store::change::Class;
-use darter_store::{Event, Keyed, Type, View};
+use darter_store::{Event, KeyView, Keyed, Type};
 use darter_wire::Reply;
 
 use crate::hash::PACKS_AT_ONCE;
 use crate::item::reply_item;
 use crate::{Ctx, DataCommand, Env};
 
-pub(crate) use stored::{Members, store};
+pub(crate) use stored::{StoredMembers, store};
 
 /// The family's commands.
 pub const FAMILY: &[DataCommand] = &[
@@ -95,7 +95,7 @@ pub(crate) const fn event(name: &'static str) -> Event {
 }
 
 /// The name OBJECT ENCODING gives a sorted set: Redis' rule for when one listpack is enough.
-pub fn encoding(zset: View<'_, Zset>, env: &Env) -> &'static str {
+pub fn encoding(zset: KeyView<'_, Zset>, env: &Env) -> &'static str {
     let is_small = zset.root.len() <= env.zset_max_listpack_entries
         && zset
             .root

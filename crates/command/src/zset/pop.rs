@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use darter_pack::entry::Item;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_pack::tree::{Direction, Zset};
 use darter_store::{Collection, Event, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::event;
-use crate::ctx::Wait;
+use crate::ctx::BlockingWait;
 use crate::item::reply_item;
-use crate::reader::{Reader, is, timeout_ms};
+use crate::reader::{ArgReader, is, timeout_ms};
 use crate::spec::{Flags, Group, Keys, Marks, Spec};
 use crate::taking::{Taken, Taking};
 use crate::{Ctx, DataCommand, Fault, incremental, slices};
@@ -94,7 +94,7 @@ pub const BZMPOP: DataCommand = DataCommand {
 
 /// The form of popped members in the reply.
 #[derive(Clone, Copy)]
-enum Form<'a> {
+enum PopForm<'a> {
     /// Members and scores in one array.
     Flat,
     /// An array of pairs.
@@ -105,16 +105,16 @@ enum Form<'a> {
     KeyedPairs(&'a [u8]),
 }
 
-impl Form<'_> {
+impl PopForm<'_> {
     fn head(self, reply: &mut Reply<'_>, len: u64) {
         match self {
-            Form::Flat => reply.array((len as usize).saturating_mul(2)),
-            Form::Pairs => reply.array(len as usize),
-            Form::Keyed(key) => {
+            PopForm::Flat => reply.array((len as usize).saturating_mul(2)),
+            PopForm::Pairs => reply.array(len as usize),
+            PopForm::Keyed(key) => {
                 reply.array(3);
                 reply.bulk(key);
             }
-            Form::KeyedPairs(key) => {
+            PopForm::KeyedPairs(key) => {
                 reply.array(2);
                 reply.bulk(key);
                 reply.array(len as usize);
@@ -127,14 +127,14 @@ impl Form<'_> {
     }
 
     fn has_pairs(self) -> bool {
-        matches!(self, Form::Pairs | Form::KeyedPairs(_))
+        matches!(self, PopForm::Pairs | PopForm::KeyedPairs(_))
     }
 
     /// Encodes members that are answered later.
     fn tell(self, resp3: bool) -> Tell {
         let has_pairs = self.has_pairs();
         Arc::new(move |seen, out| {
-            if let Seen::Scored(member, score) = seen {
+            if let SeenLeaf::Scored(member, score) = seen {
                 reply_pair(&mut Reply::new(out, resp3), has_pairs, member, score);
             }
         })
@@ -155,7 +155,7 @@ fn take(
     ctx: &mut Ctx<'_>,
     keys: &[&[u8]],
     (from, count): (Direction, u64),
-    form: Form<'_>,
+    form: PopForm<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Fault> {
     let key = keys.last().copied().unwrap_or_default();
@@ -164,7 +164,8 @@ fn take(
     let (len, count) = (zset.root.len(), count.min(zset.root.len()));
     if count > slices::LEN_MAX {
         let due_ms = zset.root.next_expiry_ms();
-        let taking = Taking { names: keys, form: incremental::Form::Zset, len, count, towards: from, due_ms };
+        let taking =
+            Taking { names: keys, form: incremental::StagedForm::Zset, len, count, towards: from, due_ms };
         let taken = taking.run(ctx, form.tell(reply.is_resp3()))?;
         place = super::at(ctx, key);
         match taken {
@@ -196,7 +197,7 @@ fn report(place: &mut Keyed<'_>, from: Direction, is_gone: bool) {
 fn take_at_once(
     place: &mut Keyed<'_>,
     (from, count): (Direction, u64),
-    form: Form<'_>,
+    form: PopForm<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let Some(zset) = place.view::<Zset>()? else { return Ok(()) };
@@ -232,12 +233,12 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Direction
     if args.len() > 3 {
         return Err(Fault::Syntax);
     }
-    let mut reader = Reader::new(args, 2);
+    let mut reader = ArgReader::new(args, 2);
     let (count, form) = if reader.is_done() {
-        (1, Form::Flat)
+        (1, PopForm::Flat)
     } else {
         let count = reader.int_from(0, Fault::text("ERR value is out of range, must be positive"))?;
-        (count.unsigned_abs(), if reply.is_resp3() { Form::Pairs } else { Form::Flat })
+        (count.unsigned_abs(), if reply.is_resp3() { PopForm::Pairs } else { PopForm::Flat })
     };
     if !take(ctx, &[args.at(1)], (from, count), form, reply)? {
         reply.array(0);
@@ -246,14 +247,14 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Direction
 }
 
 /// The arguments of ZMPOP, and of BZMPOP after the timeout.
-struct Many<'a> {
+struct ZpopMany<'a> {
     keys: Vec<&'a [u8]>,
     from: Direction,
     count: u64,
 }
 
-impl<'a> Many<'a> {
-    fn parse(reader: &mut Reader<'a>) -> Result<Many<'a>, Fault> {
+impl<'a> ZpopMany<'a> {
+    fn parse(reader: &mut ArgReader<'a>) -> Result<ZpopMany<'a>, Fault> {
         let numkeys = reader.int_from(1, Fault::text("ERR numkeys should be greater than 0"))?;
         let room = reader.left();
         let numkeys = usize::try_from(numkeys).ok().filter(|&n| n < room).ok_or(Fault::Syntax)?;
@@ -270,7 +271,7 @@ impl<'a> Many<'a> {
             }
             count = Some(reader.int_from(1, Fault::text("ERR count should be greater than 0"))?);
         }
-        Ok(Many { keys, from, count: count.unwrap_or(1).unsigned_abs() })
+        Ok(ZpopMany { keys, from, count: count.unwrap_or(1).unsigned_abs() })
     }
 
     /// Pops from the first existing set; returns false, with nothing written, if none exists.
@@ -280,7 +281,7 @@ impl<'a> Many<'a> {
                 continue;
             }
             let keys = self.keys.get(..=at).unwrap_or_default();
-            if take(ctx, keys, (self.from, self.count), Form::KeyedPairs(key), reply)? {
+            if take(ctx, keys, (self.from, self.count), PopForm::KeyedPairs(key), reply)? {
                 return Ok(true);
             }
         }
@@ -289,7 +290,7 @@ impl<'a> Many<'a> {
 }
 
 fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if !Many::parse(&mut Reader::new(args, 1))?.take(ctx, reply)? {
+    if !ZpopMany::parse(&mut ArgReader::new(args, 1))?.take(ctx, reply)? {
         reply.null_array();
     }
     Ok(())
@@ -299,21 +300,21 @@ fn bzpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, from: Directi
     let last = args.len() - 1;
     let timeout_ms = timeout_ms(args.at(last))?;
     for key in args.head(last).tail(1).iter() {
-        if !ctx.skips(key) && take(ctx, &[key], (from, 1), Form::Keyed(key), reply)? {
+        if !ctx.skips(key) && take(ctx, &[key], (from, 1), PopForm::Keyed(key), reply)? {
             return Ok(());
         }
     }
-    ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
+    ctx.wait_or_reply(BlockingWait::for_a_key(timeout_ms, 0), reply);
     Ok(())
 }
 
 fn bzmpop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     // The other arguments are checked before the timeout.
-    let many = Many::parse(&mut Reader::new(args, 2))?;
+    let many = ZpopMany::parse(&mut ArgReader::new(args, 2))?;
     let timeout_ms = timeout_ms(args.at(1))?;
     ctx.may_repeat = false;
     if !many.take(ctx, reply)? {
-        ctx.wait_or_reply(Wait::for_a_key(timeout_ms, 0), reply);
+        ctx.wait_or_reply(BlockingWait::for_a_key(timeout_ms, 0), reply);
     }
     Ok(())
 }

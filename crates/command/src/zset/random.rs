@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use darter_base::rng::Rng;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_pack::tree::{Direction, Zset};
 use darter_store::reads::Stretch;
-use darter_store::{Collection, Type, View};
+use darter_store::{Collection, KeyView, Type};
 use darter_wire::{Args, Reply};
 
 use super::{reply_head, reply_member};
@@ -116,7 +116,7 @@ fn leave_draws(
 /// Writes members in the order received.
 fn tell(with_scores: bool, resp3: bool) -> Tell {
     Arc::new(move |seen, out| {
-        if let Seen::Scored(member, score) = seen {
+        if let SeenLeaf::Scored(member, score) = seen {
             reply_member(&mut Reply::new(out, resp3), (member, score), with_scores);
         }
     })
@@ -143,7 +143,7 @@ fn parse(args: Args<'_>, count: &[u8]) -> Result<(i64, bool), Fault> {
 
 /// Answers `count` different members, each choice as likely as any other.
 fn reply_different(
-    zset: View<'_, Zset>,
+    zset: KeyView<'_, Zset>,
     count: u64,
     with_scores: bool,
     rng: &mut Rng,

@@ -4,18 +4,18 @@
 use crate::keyspec;
 use std::sync::Arc;
 
-use darter_pack::tree::window::Seen;
-use darter_pack::tree::zset::Iter;
+use darter_pack::tree::window::SeenLeaf;
+use darter_pack::tree::zset::ZsetIter;
 use darter_pack::tree::{Direction, Zset};
-use darter_store::View;
+use darter_store::KeyView;
 use darter_store::reads::Stretch;
 use darter_wire::{Args, Reply};
 
-use super::bound::{By, Range, Run};
-use super::{Members, event, reply_head, reply_member, store};
+use super::bound::{RangeBy, RankRun, ScoreRange};
+use super::{StoredMembers, event, reply_head, reply_member, store};
 use crate::incremental::staged::may_keep_scores;
-use crate::incremental::{Copying, Form};
-use crate::reader::Reader;
+use crate::incremental::{Copying, StagedForm};
+use crate::reader::ArgReader;
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -45,7 +45,7 @@ pub const ZREVRANGE: DataCommand = DataCommand {
         "Returns members in a sorted set within a range of indexes in reverse order.",
     )
     .deprecated("6.2.0", "`ZRANGE` with the `REV` argument"),
-    run: |ctx, args, reply| answer(ctx, args, Some(By::Rank), Some(Direction::Down), reply),
+    run: |ctx, args, reply| answer(ctx, args, Some(RangeBy::Rank), Some(Direction::Down), reply),
 };
 /// ZRANGEBYSCORE.
 pub const ZRANGEBYSCORE: DataCommand = DataCommand {
@@ -56,7 +56,7 @@ pub const ZRANGEBYSCORE: DataCommand = DataCommand {
         "Returns members in a sorted set within a range of scores.",
     )
     .deprecated("6.2.0", "`ZRANGE` with the `BYSCORE` argument"),
-    run: |ctx, args, reply| answer(ctx, args, Some(By::Score), Some(Direction::Up), reply),
+    run: |ctx, args, reply| answer(ctx, args, Some(RangeBy::Score), Some(Direction::Up), reply),
 };
 /// ZREVRANGEBYSCORE.
 pub const ZREVRANGEBYSCORE: DataCommand = DataCommand {
@@ -67,7 +67,7 @@ pub const ZREVRANGEBYSCORE: DataCommand = DataCommand {
         "Returns members in a sorted set within a range of scores in reverse order.",
     )
     .deprecated("6.2.0", "`ZRANGE` with the `REV` and `BYSCORE` arguments"),
-    run: |ctx, args, reply| answer(ctx, args, Some(By::Score), Some(Direction::Down), reply),
+    run: |ctx, args, reply| answer(ctx, args, Some(RangeBy::Score), Some(Direction::Down), reply),
 };
 /// ZRANGEBYLEX.
 pub const ZRANGEBYLEX: DataCommand = DataCommand {
@@ -78,7 +78,7 @@ pub const ZRANGEBYLEX: DataCommand = DataCommand {
         "Returns members in a sorted set within a lexicographical range.",
     )
     .deprecated("6.2.0", "`ZRANGE` with the `BYLEX` argument"),
-    run: |ctx, args, reply| answer(ctx, args, Some(By::Text), Some(Direction::Up), reply),
+    run: |ctx, args, reply| answer(ctx, args, Some(RangeBy::Text), Some(Direction::Up), reply),
 };
 /// ZREVRANGEBYLEX.
 pub const ZREVRANGEBYLEX: DataCommand = DataCommand {
@@ -89,7 +89,7 @@ pub const ZREVRANGEBYLEX: DataCommand = DataCommand {
         "Returns members in a sorted set within a lexicographical range in reverse order.",
     )
     .deprecated("6.2.0", "`ZRANGE` with the `REV` and `BYLEX` arguments"),
-    run: |ctx, args, reply| answer(ctx, args, Some(By::Text), Some(Direction::Down), reply),
+    run: |ctx, args, reply| answer(ctx, args, Some(RangeBy::Text), Some(Direction::Down), reply),
 };
 /// ZRANGESTORE.
 pub const ZRANGESTORE: DataCommand = DataCommand {
@@ -105,23 +105,23 @@ pub const ZRANGESTORE: DataCommand = DataCommand {
 };
 
 /// A range with its direction, limits and form of answer.
-struct Query<'a> {
-    range: Range<'a>,
+struct ZrangeQuery<'a> {
+    range: ScoreRange<'a>,
     direction: Direction,
     limit: Option<(i64, i64)>,
     with_scores: bool,
 }
 
-impl<'a> Query<'a> {
+impl<'a> ZrangeQuery<'a> {
     /// Reads the arguments after the key at `at`. `by` and `direction` are set if the command's name implies them.
     fn parse(
         args: Args<'a>,
         at: usize,
-        mut by: Option<By>,
+        mut by: Option<RangeBy>,
         mut direction: Option<Direction>,
         is_stored: bool,
-    ) -> Result<Query<'a>, Fault> {
-        let mut reader = Reader::new(args, at + 3);
+    ) -> Result<ZrangeQuery<'a>, Fault> {
+        let mut reader = ArgReader::new(args, at + 3);
         let (mut limit, mut with_scores) = (None, false);
         while !reader.is_done() {
             if !is_stored && reader.take("withscores") {
@@ -131,48 +131,48 @@ impl<'a> Query<'a> {
             } else if direction.is_none() && reader.take("rev") {
                 direction = Some(Direction::Down);
             } else if by.is_none() && reader.take("bylex") {
-                by = Some(By::Text);
+                by = Some(RangeBy::Text);
             } else if by.is_none() && reader.take("byscore") {
-                by = Some(By::Score);
+                by = Some(RangeBy::Score);
             } else {
                 return Err(Fault::Syntax);
             }
         }
-        let (by, direction) = (by.unwrap_or(By::Rank), direction.unwrap_or(Direction::Up));
-        if by == By::Rank && limit.is_some_and(|(_, count)| count != -1) {
+        let (by, direction) = (by.unwrap_or(RangeBy::Rank), direction.unwrap_or(Direction::Up));
+        if by == RangeBy::Rank && limit.is_some_and(|(_, count)| count != -1) {
             return Err(Fault::text(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
         }
-        if by == By::Text && with_scores {
+        if by == RangeBy::Text && with_scores {
             return Err(Fault::text("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));
         }
         let (mut min, mut max) = (args.at(at + 1), args.at(at + 2));
-        if by != By::Rank && direction == Direction::Down {
+        if by != RangeBy::Rank && direction == Direction::Down {
             (min, max) = (max, min);
         }
-        Ok(Query { range: Range::parse(by, min, max)?, direction, limit, with_scores })
+        Ok(ZrangeQuery { range: ScoreRange::parse(by, min, max)?, direction, limit, with_scores })
     }
 
-    fn show(&self, reply: &mut Reply<'_>, zset: View<'_, Zset>, run: Run) {
+    fn show(&self, reply: &mut Reply<'_>, zset: KeyView<'_, Zset>, run: RankRun) {
         let members = walk(zset, run, self.direction).take(run.len as usize);
         members.for_each(|member| reply_member(reply, member, self.with_scores));
     }
 
     /// The members it covers, from the lowest.
-    fn run(&self, zset: View<'_, Zset>) -> Run {
+    fn run(&self, zset: KeyView<'_, Zset>) -> RankRun {
         let is_reversed = self.direction == Direction::Down;
         let run = self.range.run(zset);
         match (self.range, self.limit) {
-            (Range::Rank(..), _) if is_reversed => run.mirrored(zset.root.len()),
-            (Range::Rank(..), _) | (_, None) => run,
+            (ScoreRange::Rank(..), _) if is_reversed => run.mirrored(zset.root.len()),
+            (ScoreRange::Rank(..), _) | (_, None) => run,
             (_, Some((offset, count))) => run.limited(offset, count, is_reversed),
         }
     }
 }
 
 /// The members of a run in a direction; the caller takes `run.len` of them.
-fn walk<'a>(zset: View<'a, Zset>, run: Run, direction: Direction) -> Iter<'a> {
+fn walk<'a>(zset: KeyView<'a, Zset>, run: RankRun, direction: Direction) -> ZsetIter<'a> {
     let from = match direction {
         Direction::Up => run.first,
         Direction::Down => (run.first + run.len).saturating_sub(1),
@@ -183,11 +183,11 @@ fn walk<'a>(zset: View<'a, Zset>, run: Run, direction: Direction) -> Iter<'a> {
 fn answer(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    by: Option<By>,
+    by: Option<RangeBy>,
     direction: Option<Direction>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let query = Query::parse(args, 1, by, direction, false)?;
+    let query = ZrangeQuery::parse(args, 1, by, direction, false)?;
     let (now_ms, may_slice) = (ctx.now_ms, ctx.may_slice);
     let place = super::read(ctx, args.at(1));
     let Some(zset) = place.view::<Zset>()? else {
@@ -201,8 +201,8 @@ fn answer(
         return Ok(());
     }
     let (with_scores, resp3) = (query.with_scores, reply.is_resp3());
-    let tell = Arc::new(move |seen: Seen<'_>, out: &mut Vec<u8>| match seen {
-        Seen::Scored(member, score) => {
+    let tell = Arc::new(move |seen: SeenLeaf<'_>, out: &mut Vec<u8>| match seen {
+        SeenLeaf::Scored(member, score) => {
             reply_member(&mut Reply::new(out, resp3), (member, score), with_scores);
         }
         _ => debug_assert!(false, "a sorted set has scores"),
@@ -221,18 +221,18 @@ fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
         reply.int(staged.put(ctx, args.at(1), event("zrangestore"))? as i64);
         return Ok(());
     }
-    let query = Query::parse(args, 2, None, None, true)?;
+    let query = ZrangeQuery::parse(args, 2, None, None, true)?;
     let may_slice = ctx.may_slice && may_keep_scores(ctx.env);
     let place = super::read(ctx, args.at(2));
     let zset = place.view::<Zset>()?.filter(|zset| may_slice && zset.root.next_expiry().is_none());
     if let Some(run) = zset.map(|zset| query.run(zset)).filter(|run| run.len > slices::LEN_MAX) {
         // Stored from the lowest on, for any direction.
         let read = [(args.at(2), Stretch::Ranks(run.first, run.len, Direction::Up))];
-        if ctx.store_later((args.at(1), Form::Zset), &[args.at(2)], &read, Box::new(Copying)) {
+        if ctx.store_later((args.at(1), StagedForm::Zset), &[args.at(2)], &read, Box::new(Copying)) {
             return Ok(());
         }
     }
-    let mut members = Members::default();
+    let mut members = StoredMembers::default();
     if let Some(zset) = super::at(ctx, args.at(2)).view::<Zset>()? {
         let run = query.run(zset);
         for (member, score) in walk(zset, run, query.direction).take(run.len as usize) {

@@ -5,7 +5,7 @@ use darter_pack::entry::Item;
 use darter_pack::tree::Zset;
 use darter_wire::{Args, Reply};
 
-use super::bound::{By, Range};
+use super::bound::{RangeBy, ScoreRange};
 use crate::reader::is;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -58,7 +58,7 @@ pub const ZCOUNT: DataCommand = DataCommand {
         "Returns the count of members in a sorted set that have scores within a range.",
     )
     .cost("O(log(N)) with N being the number of elements in the sorted set."),
-    run: |ctx, args, reply| count(ctx, args, reply, By::Score),
+    run: |ctx, args, reply| count(ctx, args, reply, RangeBy::Score),
 };
 /// ZLEXCOUNT.
 pub const ZLEXCOUNT: DataCommand = DataCommand {
@@ -69,7 +69,7 @@ pub const ZLEXCOUNT: DataCommand = DataCommand {
         "Returns the number of members in a sorted set within a lexicographical range.",
     )
     .cost("O(log(N)) with N being the number of elements in the sorted set."),
-    run: |ctx, args, reply| count(ctx, args, reply, By::Text),
+    run: |ctx, args, reply| count(ctx, args, reply, RangeBy::Text),
 };
 
 const fn rank_spec(name: &'static str, summary: &'static str) -> Spec {
@@ -114,8 +114,8 @@ fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-fn count(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By) -> Result<(), Fault> {
-    let range = Range::parse(by, args.at(2), args.at(3))?;
+fn count(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: RangeBy) -> Result<(), Fault> {
+    let range = ScoreRange::parse(by, args.at(2), args.at(3))?;
     let place = super::read(ctx, args.at(1));
     reply.int(place.view::<Zset>()?.map_or(0, |zset| range.run(zset).len as i64));
     Ok(())

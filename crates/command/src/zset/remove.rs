@@ -8,10 +8,10 @@ use darter_store::reads::Stretch;
 use darter_store::{Event, Keyed};
 use darter_wire::{Args, Reply};
 
-use super::bound::{By, Range, Run};
+use super::bound::{RangeBy, RankRun, ScoreRange};
 use super::event;
 use crate::incremental::bulk_add::MANY;
-use crate::incremental::{Copying, Form};
+use crate::incremental::{Copying, StagedForm};
 use crate::slices;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -49,7 +49,7 @@ pub const ZREMRANGEBYRANK: DataCommand = DataCommand {
         "key start stop",
         "Removes members in a sorted set within a range of indexes. Deletes the sorted set if all members were removed.",
     ).key_access("RW delete"),
-    run: |ctx, args, reply| remove_range(ctx, args, reply, By::Rank),
+    run: |ctx, args, reply| remove_range(ctx, args, reply, RangeBy::Rank),
 };
 /// ZREMRANGEBYSCORE.
 pub const ZREMRANGEBYSCORE: DataCommand = DataCommand {
@@ -59,7 +59,7 @@ pub const ZREMRANGEBYSCORE: DataCommand = DataCommand {
         "key min max",
         "Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed.",
     ).key_access("RW delete"),
-    run: |ctx, args, reply| remove_range(ctx, args, reply, By::Score),
+    run: |ctx, args, reply| remove_range(ctx, args, reply, RangeBy::Score),
 };
 /// ZREMRANGEBYLEX.
 pub const ZREMRANGEBYLEX: DataCommand = DataCommand {
@@ -69,11 +69,11 @@ pub const ZREMRANGEBYLEX: DataCommand = DataCommand {
         "key min max",
         "Removes members in a sorted set within a lexicographical range. Deletes the sorted set if all members were removed.",
     ).key_access("RW delete"),
-    run: |ctx, args, reply| remove_range(ctx, args, reply, By::Text),
+    run: |ctx, args, reply| remove_range(ctx, args, reply, RangeBy::Text),
 };
 
 fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if args.len() > MANY && ctx.remove_many((args.at(1), Form::Zset), args, event("zrem"), reply)? {
+    if args.len() > MANY && ctx.remove_many((args.at(1), StagedForm::Zset), args, event("zrem"), reply)? {
         return Ok(());
     }
     let mut place = super::at(ctx, args.at(1));
@@ -85,8 +85,8 @@ fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By) -> Result<(), Fault> {
-    let range = Range::parse(by, args.at(2), args.at(3))?;
+fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: RangeBy) -> Result<(), Fault> {
+    let range = ScoreRange::parse(by, args.at(2), args.at(3))?;
     let (name, may_slice) = (args.at(1), ctx.may_slice);
     let mut place = super::at(ctx, name);
     let found = place.view::<Zset>()?.map(|zset| (range.run(zset), zset.root.len(), zset.root.next_expiry()));
@@ -116,11 +116,11 @@ fn remove_range(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>, by: By
     Ok(())
 }
 
-fn event_name(by: By) -> &'static str {
+fn event_name(by: RangeBy) -> &'static str {
     match by {
-        By::Rank => "zremrangebyrank",
-        By::Score => "zremrangebyscore",
-        By::Text => "zremrangebylex",
+        RangeBy::Rank => "zremrangebyrank",
+        RangeBy::Score => "zremrangebyscore",
+        RangeBy::Text => "zremrangebylex",
     }
 }
 
@@ -128,12 +128,17 @@ fn event_name(by: By) -> &'static str {
 const GONE_MAX: u64 = 400;
 
 /// Leaves building the rest without a long run to slices; false if the run must be removed now.
-fn leave(ctx: &mut Ctx<'_>, name: &[u8], run: Run, len: u64) -> bool {
+fn leave(ctx: &mut Ctx<'_>, name: &[u8], run: RankRun, len: u64) -> bool {
     let after = run.first + run.len;
     slices::is_better_rebuilt(len - run.len, run.len, GONE_MAX) && {
         let before = Stretch::Ranks(0, run.first, Direction::Up);
         let after = Stretch::Ranks(after, len - after, Direction::Up);
-        ctx.store_later((name, Form::Zset), &[name], &[(name, before), (name, after)], Box::new(Copying))
+        ctx.store_later(
+            (name, StagedForm::Zset),
+            &[name],
+            &[(name, before), (name, after)],
+            Box::new(Copying),
+        )
     }
 }
 

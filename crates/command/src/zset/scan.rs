@@ -7,7 +7,7 @@ use darter_wire::{Args, Reply};
 
 use crate::item::reply_item;
 use crate::member_scan::COUNT_MAX;
-use crate::reader::Reader;
+use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
 
@@ -24,16 +24,16 @@ pub const ZSCAN: DataCommand = DataCommand {
     run: zscan,
 };
 
-struct Options<'a> {
+struct ZscanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
     with_scores: bool,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options = Options { pattern: None, count: 10, with_scores: true };
-        let mut reader = Reader::new(args, 3);
+impl<'a> ZscanOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<ZscanOptions<'a>, Fault> {
+        let mut options = ZscanOptions { pattern: None, count: 10, with_scores: true };
+        let mut reader = ArgReader::new(args, 3);
         while !reader.is_done() {
             if reader.take_with("count", 1) {
                 let count = usize::try_from(reader.int()?).ok().filter(|&n| n > 0);
@@ -72,7 +72,7 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         reply.array(0);
         return Ok(());
     };
-    let options = Options::parse(args)?;
+    let options = ZscanOptions::parse(args)?;
     // Members are written before the next cursor is known, so they have a separate buffer.
     let mut found = Vec::new();
     let mut members = Reply::new(&mut found, false);

@@ -4,7 +4,7 @@ use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
 use darter_pack::tree::{Direction, Zset};
 use darter_store::reads::Stretch;
-use darter_store::{SetValue, Type, View};
+use darter_store::{KeyView, SetValue, Type};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,21 +15,21 @@ use crate::{Ctx, Fault};
 
 /// One input. A missing key is an empty input.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum ZsetSource<'a> {
     Missing,
-    Zset(View<'a, Zset>),
-    Set(View<'a, SetValue>, u64),
+    Zset(KeyView<'a, Zset>),
+    Set(KeyView<'a, SetValue>, u64),
 }
 
-impl<'a> Source<'a> {
+impl<'a> ZsetSource<'a> {
     /// The input at `key`.
     ///
     /// Errors: a value of another type.
-    pub fn at(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<Source<'a>, Fault> {
-        let Some((shard, record)) = ctx.peek(key) else { return Ok(Source::Missing) };
+    pub fn at(ctx: &'a Ctx<'_>, key: &[u8]) -> Result<ZsetSource<'a>, Fault> {
+        let Some((shard, record)) = ctx.peek(key) else { return Ok(ZsetSource::Missing) };
         match record.value_type() {
-            Type::Zset => Ok(Source::Zset(shard.view_of(record)?)),
-            Type::Set => Ok(Source::Set(shard.view_of(record)?, ctx.now_ms)),
+            Type::Zset => Ok(ZsetSource::Zset(shard.view_of(record)?)),
+            Type::Set => Ok(ZsetSource::Set(shard.view_of(record)?, ctx.now_ms)),
             _ => Err(Fault::WrongType),
         }
     }
@@ -37,26 +37,26 @@ impl<'a> Source<'a> {
     /// Number of members, including expired ones not yet removed.
     pub fn len(&self) -> u64 {
         match self {
-            Source::Missing => 0,
-            Source::Zset(zset) => zset.root.len(),
-            Source::Set(set, _) => set.root.len(),
+            ZsetSource::Missing => 0,
+            ZsetSource::Zset(zset) => zset.root.len(),
+            ZsetSource::Set(set, _) => set.root.len(),
         }
     }
 
     /// The hasher of its members.
     pub fn hasher(&self) -> Option<KeyHasher> {
         match self {
-            Source::Missing => None,
-            Source::Zset(zset) => Some(zset.hasher),
-            Source::Set(set, _) => Some(set.hasher),
+            ZsetSource::Missing => None,
+            ZsetSource::Zset(zset) => Some(zset.hasher),
+            ZsetSource::Set(set, _) => Some(set.hasher),
         }
     }
 
     /// All of it, as a stretch for slices.
     pub fn stretch(&self) -> Stretch {
         match self {
-            Source::Zset(zset) => Stretch::Ranks(0, zset.root.len(), Direction::Up),
-            Source::Missing | Source::Set(..) => Stretch::All,
+            ZsetSource::Zset(zset) => Stretch::Ranks(0, zset.root.len(), Direction::Up),
+            ZsetSource::Missing | ZsetSource::Set(..) => Stretch::All,
         }
     }
 
@@ -64,26 +64,26 @@ impl<'a> Source<'a> {
     pub fn is_due(&self) -> bool {
         match self {
             // They went when it was found.
-            Source::Missing | Source::Zset(_) => false,
-            Source::Set(set, now_ms) => set.root.next_expiry_ms().is_some_and(|ms| ms <= *now_ms),
+            ZsetSource::Missing | ZsetSource::Zset(_) => false,
+            ZsetSource::Set(set, now_ms) => set.root.next_expiry_ms().is_some_and(|ms| ms <= *now_ms),
         }
     }
 
     /// Returns true if it has members that expire.
     pub fn expires(&self) -> bool {
         match self {
-            Source::Missing => false,
-            Source::Zset(zset) => zset.root.next_expiry().is_some(),
-            Source::Set(set, _) => set.root.next_expiry_ms().is_some(),
+            ZsetSource::Missing => false,
+            ZsetSource::Zset(zset) => zset.root.next_expiry().is_some(),
+            ZsetSource::Set(set, _) => set.root.next_expiry_ms().is_some(),
         }
     }
 
     /// The score of a member.
     pub fn score(&self, member: Item<'_>) -> Option<f64> {
         match self {
-            Source::Missing => None,
-            Source::Zset(zset) => zset.root.score(zset.arena, &zset.hasher, member),
-            Source::Set(set, now_ms) => {
+            ZsetSource::Missing => None,
+            ZsetSource::Zset(zset) => zset.root.score(zset.arena, &zset.hasher, member),
+            ZsetSource::Set(set, now_ms) => {
                 set.root.contains(set.arena, set.hasher, member, *now_ms).then_some(1.0)
             }
         }
@@ -92,12 +92,12 @@ impl<'a> Source<'a> {
     /// Members with their scores, as long as `visit` returns true.
     pub fn each(&self, mut visit: impl FnMut(Item<'a>, f64) -> bool) {
         match *self {
-            Source::Missing => {}
-            Source::Zset(zset) => {
+            ZsetSource::Missing => {}
+            ZsetSource::Zset(zset) => {
                 let _ =
                     zset.root.iter(zset.arena, 0, Direction::Up).all(|(member, score)| visit(member, score));
             }
-            Source::Set(set, now_ms) => {
+            ZsetSource::Set(set, now_ms) => {
                 let _ = set.root.iter(set.arena, now_ms).all(|member| visit(member, 1.0));
             }
         }
@@ -105,13 +105,13 @@ impl<'a> Source<'a> {
 }
 
 /// Scores by member.
-pub(super) type Scores<'a> = HashMap<Member<'a>, f64, MemberHasher>;
+pub(super) type Scores<'a> = HashMap<SourceMember<'a>, f64, MemberHasher>;
 
 /// A member as the key of a map: equal texts are equal items, because the store keeps integers as such.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Member<'a>(pub Item<'a>);
+pub(super) struct SourceMember<'a>(pub Item<'a>);
 
-impl Hash for Member<'_> {
+impl Hash for SourceMember<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self.0 {
             Item::Int(value) => state.write(&value.to_le_bytes()),

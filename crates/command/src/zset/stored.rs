@@ -9,13 +9,13 @@ use crate::{Ctx, Env, Fault};
 
 /// Members and scores out of the arena, their texts in one piece.
 #[derive(Debug, Default)]
-pub(crate) struct Members {
+pub(crate) struct StoredMembers {
     texts: Vec<u8>,
     // the end of a member's text, and its score
     ends: Vec<(usize, f64)>,
 }
 
-impl Members {
+impl StoredMembers {
     /// Adds a member at the end.
     pub fn push(&mut self, member: Item<'_>, score: f64) {
         member.write_to(&mut self.texts);
@@ -46,7 +46,7 @@ impl Members {
 pub(crate) fn store(
     ctx: &mut Ctx<'_>,
     key: &[u8],
-    members: &Members,
+    members: &StoredMembers,
     event_name: &'static str,
 ) -> Result<i64, Fault> {
     // A listpack has no negative zero.

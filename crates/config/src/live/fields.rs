@@ -4,8 +4,8 @@
 //! programming error that the first `Live` reveals, so it panics.
 
 use super::parts::{
-    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, OnSignal, OomScore,
-    Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, Cluster, ClusterMode, Encoding, Endpoint, EvictionPolicy, Http, LogLevel, LogSettings,
+    OnSignal, OomScore, Persistence, Share, Shutdown, Slowlog, Tcp, Tls,
 };
 use darter_durability::Fsync;
 use darter_persist::storage::{CloudOptions, is_cloud};
@@ -13,14 +13,14 @@ use darter_store::rdb::Versions;
 
 use crate::compound::{Events, OutputLimits};
 use crate::table::{self, Values};
-use crate::value::{Value, absolute};
+use crate::value::{SettingValue, absolute};
 use std::path::{Path, PathBuf};
 
 /// The values, by name.
-pub(super) struct Fields<'a>(pub(super) &'a Values);
+pub(super) struct FlagFields<'a>(pub(super) &'a Values);
 
-impl Fields<'_> {
-    fn get(&self, name: &str) -> &Value {
+impl FlagFields<'_> {
+    fn get(&self, name: &str) -> &SettingValue {
         match table::find_id(name) {
             Some(id) => self.0.get(id),
             None => panic!("there is no setting {name}"),
@@ -34,7 +34,7 @@ impl Fields<'_> {
 
     pub(super) fn bool(&self, name: &str) -> bool {
         match self.get(name) {
-            Value::Bool(on) => *on,
+            SettingValue::Bool(on) => *on,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -42,8 +42,8 @@ impl Fields<'_> {
     /// A number or an amount; negative counts as 0.
     pub(super) fn u64(&self, name: &str) -> u64 {
         match self.get(name) {
-            Value::Int(number) => u64::try_from(*number).unwrap_or(0),
-            Value::Bytes(bytes) => *bytes,
+            SettingValue::Int(number) => u64::try_from(*number).unwrap_or(0),
+            SettingValue::Bytes(bytes) => *bytes,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -55,7 +55,7 @@ impl Fields<'_> {
 
     fn i64(&self, name: &str) -> i64 {
         match self.get(name) {
-            Value::Int(number) => *number,
+            SettingValue::Int(number) => *number,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -70,22 +70,22 @@ impl Fields<'_> {
 
     pub(super) fn permissions(&self, name: &str) -> Option<u32> {
         match self.get(name) {
-            Value::Octal(0) => None,
-            Value::Octal(bits) => Some(*bits),
+            SettingValue::Octal(0) => None,
+            SettingValue::Octal(bits) => Some(*bits),
             other => panic!("{name} is {other:?}"),
         }
     }
 
     pub(super) fn text(&self, name: &str) -> String {
         match self.get(name) {
-            Value::Text(text) => text.clone(),
+            SettingValue::Text(text) => text.clone(),
             other => panic!("{name} is {other:?}"),
         }
     }
 
     pub(super) fn endpoint(&self, name: &str) -> Option<(String, u16)> {
         match self.get(name) {
-            Value::Endpoint(place) => place.clone(),
+            SettingValue::Endpoint(place) => place.clone(),
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -97,20 +97,20 @@ impl Fields<'_> {
 
     /// A path relative to the folder of snapshots, or to the current folder if that is in a cloud.
     pub(super) fn in_dir(&self, path: PathBuf) -> PathBuf {
-        let Value::Dir(dir) = self.get("dir") else { panic!("dir is no folder") };
+        let SettingValue::Dir(dir) = self.get("dir") else { panic!("dir is no folder") };
         absolute(if is_cloud(dir) { "" } else { dir }).join(path)
     }
 
     pub(super) fn choice(&self, name: &str) -> &'static str {
         match self.get(name) {
-            Value::Choice(word) => word,
+            SettingValue::Choice(word) => word,
             other => panic!("{name} is {other:?}"),
         }
     }
 
     pub(super) fn words(&self, name: &str) -> Vec<String> {
         match self.get(name) {
-            Value::Words(words) => words.clone(),
+            SettingValue::Words(words) => words.clone(),
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -130,14 +130,14 @@ impl Fields<'_> {
 
     pub(super) fn output_limits(&self, name: &str) -> OutputLimits {
         match self.get(name) {
-            Value::OutputLimits(limits) => *limits,
+            SettingValue::OutputLimits(limits) => *limits,
             other => panic!("{name} is {other:?}"),
         }
     }
 
     /// Of `oom-score-adj` and its values.
     pub(super) fn oom_score(&self) -> OomScore {
-        let Value::OomScores([score, ..]) = self.get("oom-score-adj-values") else {
+        let SettingValue::OomScores([score, ..]) = self.get("oom-score-adj-values") else {
             panic!("oom-score-adj-values are no scores");
         };
         match self.choice("oom-score-adj") {
@@ -149,14 +149,14 @@ impl Fields<'_> {
 
     pub(super) fn percentiles(&self, name: &str) -> Vec<f64> {
         match self.get(name) {
-            Value::Percentiles(list) => list.clone(),
+            SettingValue::Percentiles(list) => list.clone(),
             other => panic!("{name} is {other:?}"),
         }
     }
 
     pub(super) fn events(&self, name: &str) -> Events {
         match self.get(name) {
-            Value::Events(events) => *events,
+            SettingValue::Events(events) => *events,
             other => panic!("{name} is {other:?}"),
         }
     }
@@ -171,29 +171,29 @@ impl Fields<'_> {
 
     pub(super) fn share(&self, name: &str) -> Share {
         match self.get(name) {
-            Value::Percent(percent) => Share::Percent(*percent),
-            Value::Bytes(bytes) => Share::Bytes(*bytes),
+            SettingValue::Percent(percent) => Share::Percent(*percent),
+            SettingValue::Bytes(bytes) => Share::Bytes(*bytes),
             other => panic!("{name} is {other:?}"),
         }
     }
 
-    pub(super) fn policy(&self, name: &str) -> Policy {
+    pub(super) fn policy(&self, name: &str) -> EvictionPolicy {
         match self.choice(name) {
-            "allkeys-lru" => Policy::AllKeysLru,
-            "allkeys-lfu" => Policy::AllKeysLfu,
-            "allkeys-random" => Policy::AllKeysRandom,
-            "volatile-lru" => Policy::VolatileLru,
-            "volatile-lfu" => Policy::VolatileLfu,
-            "volatile-random" => Policy::VolatileRandom,
-            "volatile-ttl" => Policy::VolatileTtl,
-            "allkeys-lrm" => Policy::AllKeysLrm,
-            "volatile-lrm" => Policy::VolatileLrm,
-            _ => Policy::NoEviction,
+            "allkeys-lru" => EvictionPolicy::AllKeysLru,
+            "allkeys-lfu" => EvictionPolicy::AllKeysLfu,
+            "allkeys-random" => EvictionPolicy::AllKeysRandom,
+            "volatile-lru" => EvictionPolicy::VolatileLru,
+            "volatile-lfu" => EvictionPolicy::VolatileLfu,
+            "volatile-random" => EvictionPolicy::VolatileRandom,
+            "volatile-ttl" => EvictionPolicy::VolatileTtl,
+            "allkeys-lrm" => EvictionPolicy::AllKeysLrm,
+            "volatile-lrm" => EvictionPolicy::VolatileLrm,
+            _ => EvictionPolicy::NoEviction,
         }
     }
 
     fn on_signal(&self, name: &str) -> OnSignal {
-        let Value::Choices(words) = self.get(name) else { panic!("{name} is no choice") };
+        let SettingValue::Choices(words) = self.get(name) else { panic!("{name} is no choice") };
         let save = words.contains(&"save").then_some(true);
         OnSignal {
             save: save.or(words.contains(&"nosave").then_some(false)),
@@ -204,13 +204,13 @@ impl Fields<'_> {
 }
 
 impl Admin {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         Admin { port: v.port("admin_port"), bind: v.text("admin_bind"), nopass: v.bool("admin_nopass") }
     }
 }
 
 impl Http {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         Http {
             enabled: v.bool("primary_port_http_enabled"),
             console: v.bool("http_admin_console"),
@@ -221,7 +221,7 @@ impl Http {
 }
 
 impl Tcp {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         Tcp {
             backlog: v.u32("tcp-backlog"),
             keepalive_s: v.u32("tcp-keepalive"),
@@ -232,7 +232,7 @@ impl Tcp {
 }
 
 impl Encoding {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         let size = v.i64("list-max-listpack-size");
         Encoding {
             hash_max_listpack_entries: v.u64("hash-max-listpack-entries"),
@@ -253,7 +253,7 @@ impl Encoding {
 }
 
 impl Slowlog {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         let or_never = |limit: i64| u64::try_from(limit).unwrap_or(u64::MAX);
         Slowlog {
             slower_us: or_never(v.i64("slowlog-log-slower-than")),
@@ -268,14 +268,14 @@ impl Slowlog {
     }
 }
 
-impl Log {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+impl LogSettings {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         let file = v.path("logfile").map(|path| (path, None));
         let megabytes = v.u64("max_log_size");
         let in_dir = v.path("log_dir").map(|dir| (dir.join("darter.log"), Some(megabytes << 20)));
         let file = file.or(in_dir).filter(|_| !v.bool("logtostderr"));
         let (file, rotate_bytes) = file.map_or((None, None), |(path, bytes)| (Some(path), bytes));
-        Log {
+        LogSettings {
             level: LogLevel::new(v),
             to_stderr: file.is_none() || v.bool("alsologtostderr"),
             file,
@@ -286,7 +286,7 @@ impl Log {
 
 impl LogLevel {
     /// `v` opens what `loglevel` would hide; `minloglevel` takes precedence.
-    fn new(v: &Fields<'_>) -> Self {
+    fn new(v: &FlagFields<'_>) -> Self {
         let wanted = match v.choice("loglevel") {
             "debug" => LogLevel::Trace,
             "verbose" => LogLevel::Debug,
@@ -309,10 +309,10 @@ impl LogLevel {
 }
 
 impl Persistence {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         let dbfilename = v.text("dbfilename");
-        let Value::Dir(dir) = v.get("dir") else { panic!("dir is no folder") };
-        let Value::Save(save) = v.get("save") else { panic!("save is no rule") };
+        let SettingValue::Dir(dir) = v.get("dir") else { panic!("dir is no folder") };
+        let SettingValue::Save(save) = v.get("save") else { panic!("save is no rule") };
         Persistence {
             dir: absolute(dir),
             cloud: CloudOptions {
@@ -359,7 +359,7 @@ impl Persistence {
 }
 
 impl Shutdown {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         Shutdown {
             on_sigint: v.on_signal("shutdown-on-sigint"),
             on_sigterm: v.on_signal("shutdown-on-sigterm"),
@@ -368,7 +368,7 @@ impl Shutdown {
 }
 
 impl Tls {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         Tls {
             enabled: v.bool("tls"),
             port: v.port("tls-port"),
@@ -395,7 +395,7 @@ impl Tls {
 }
 
 impl Cluster {
-    pub(super) fn new(v: &Fields<'_>) -> Self {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
         let port = v.port("cluster-announce-port").or(v.port("replica-announce-port"));
         Cluster {
             mode: match v.choice("cluster_mode") {

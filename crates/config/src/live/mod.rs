@@ -1,7 +1,7 @@
 //! The settings as plain fields, for the rest of the server.
 //!
 //! Rebuilt whole after every change and shared as `Arc<Live>`; a worker thread keeps its own and compares a version
-//! number to detect a newer one (see `Watch`).
+//! number to detect a newer one (see `SettingsWatch`).
 
 mod fields;
 mod parts;
@@ -9,14 +9,14 @@ mod replication;
 
 pub use darter_durability::Fsync;
 pub use parts::{
-    Admin, Allowed, Caller, Cluster, ClusterMode, Encoding, Endpoint, Http, Log, LogLevel, Measure, OnSignal,
-    OomScore, Persistence, Policy, Share, Shutdown, Slowlog, Tcp, Tls,
+    Admin, Allowed, CallerLimits, Cluster, ClusterMode, Encoding, Endpoint, EvictionPolicy, Http, LogLevel,
+    LogSettings, Measure, OnSignal, OomScore, Persistence, Share, Shutdown, Slowlog, Tcp, Tls,
 };
-pub use replication::{HighAvailability, Replication};
+pub use replication::{HighAvailability, ReplicationSettings};
 
 use super::compound::{Events, OutputLimits};
 use super::table::Values;
-use fields::Fields;
+use fields::FlagFields;
 use std::path::PathBuf;
 
 /// Every setting the server acts on, in the units the names end with.
@@ -103,7 +103,7 @@ pub struct Live {
     /// Memory limit in bytes, 0 = chosen by the server.
     pub maxmemory: u64,
     /// The eviction policy at the limit.
-    pub maxmemory_policy: Policy,
+    pub maxmemory_policy: EvictionPolicy,
     /// The memory of all clients together, 0 = no limit.
     pub maxmemory_clients: Share,
     /// Move values together to free pages.
@@ -133,7 +133,7 @@ pub struct Live {
     /// Leave the machine out of INFO.
     pub managed_service_info: bool,
     /// The log.
-    pub log: Log,
+    pub log: LogSettings,
 
     /// Snapshots and the append-only file.
     pub persistence: Persistence,
@@ -143,7 +143,7 @@ pub struct Live {
     /// Encryption.
     pub tls: Tls,
     /// Masters and replicas.
-    pub replication: Replication,
+    pub replication: ReplicationSettings,
     /// Emulated or real cluster mode.
     pub cluster: Cluster,
 
@@ -156,7 +156,7 @@ pub struct Live {
 impl Live {
     /// The fields for `values`, as change number `version`.
     pub(super) fn new(values: &Values, version: u64) -> Live {
-        let v = &Fields(values);
+        let v = &FlagFields(values);
         Live {
             version,
             port: v.port("port"),
@@ -209,11 +209,11 @@ impl Live {
             latency_percentiles: v.percentiles("latency-tracking-info-percentiles"),
             notify_keyspace_events: v.events("notify-keyspace-events"),
             managed_service_info: v.bool("managed_service_info"),
-            log: Log::new(v),
+            log: LogSettings::new(v),
             persistence: Persistence::new(v),
             shutdown: Shutdown::new(v),
             tls: Tls::new(v),
-            replication: Replication::new(v),
+            replication: ReplicationSettings::new(v),
             cluster: Cluster::new(v),
             pidfile: v.path("pidfile"),
             oom_score: v.oom_score(),

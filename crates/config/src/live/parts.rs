@@ -180,18 +180,18 @@ pub enum Allowed {
 
 impl Allowed {
     /// Returns true if a client of this place may.
-    pub const fn lets(self, caller: Caller) -> bool {
+    pub const fn lets(self, caller: CallerLimits) -> bool {
         match self {
             Allowed::No => false,
             Allowed::Yes => true,
-            Allowed::Local => matches!(caller, Caller::Local),
+            Allowed::Local => matches!(caller, CallerLimits::Local),
         }
     }
 }
 
 /// The place of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caller {
+pub enum CallerLimits {
     /// On this machine: loopback or Unix socket.
     Local,
     /// Elsewhere.
@@ -200,7 +200,7 @@ pub enum Caller {
 
 /// The eviction policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum EvictionPolicy {
     /// Writes that need memory are refused.
     NoEviction,
     /// The key read longest ago.
@@ -265,7 +265,7 @@ pub struct Encoding {
 
 /// The lines that are logged, and their destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSettings {
     /// The least important line that is logged.
     pub level: LogLevel,
     /// The file: `logfile`, or `log_dir`/darter.log.

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::fields::Fields;
+use super::fields::FlagFields;
 
 /// Masters and replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replication {
+pub struct ReplicationSettings {
     /// The master to follow.
     pub master: Option<(String, u16)>,
     /// User there; empty = the default one.
@@ -75,14 +75,14 @@ impl HighAvailability {
     }
 }
 
-impl Replication {
+impl ReplicationSettings {
     /// Returns true if this server begins as a replica.
     pub fn may_follow(&self) -> bool {
         self.master.is_some() || self.ha.is_on()
     }
 
-    pub(super) fn new(v: &Fields<'_>) -> Self {
-        Replication {
+    pub(super) fn new(v: &FlagFields<'_>) -> Self {
+        ReplicationSettings {
             master: v.endpoint("replicaof"),
             user: v.text("masteruser"),
             password: v.text("masterauth"),

@@ -1,30 +1,30 @@
 //! The command line: `--x=v`, `--x v`, `-x v`, `-x=v`, `--x`, `--nox`, `"--x v"`, and several words for settings that
 //! take them.
 
-use super::{Loader, Usage, is_bool, unknown_name};
-use crate::setting::Kind;
-use crate::table::{self, Id};
+use super::{CommandLine, Loader, is_bool, unknown_name};
+use crate::setting::SettingKind;
+use crate::table::{self, SettingId};
 use crate::words;
 use std::ffi::OsString;
 
 /// The arguments as text.
-pub(super) fn texts(arguments: Vec<OsString>) -> Result<Vec<String>, Usage> {
+pub(super) fn texts(arguments: Vec<OsString>) -> Result<Vec<String>, CommandLine> {
     let text = |argument: OsString| {
         argument
             .into_string()
-            .map_err(|bad| Usage(format!("the argument '{}' is not UTF-8", bad.to_string_lossy())))
+            .map_err(|bad| CommandLine(format!("the argument '{}' is not UTF-8", bad.to_string_lossy())))
     };
     arguments.into_iter().map(text).collect()
 }
 
 impl Loader {
     /// Reads flags until there is no argument left.
-    pub(super) fn read_arguments(&mut self, mut rest: &[String]) -> Result<(), Usage> {
+    pub(super) fn read_arguments(&mut self, mut rest: &[String]) -> Result<(), CommandLine> {
         let mut before = None;
         while let [argument, after @ ..] = rest {
             let body = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
             let Some(body) = body.filter(|body| !body.is_empty()) else {
-                return Err(Usage(unexpected(before, argument)));
+                return Err(CommandLine(unexpected(before, argument)));
             };
             rest = self.read_flag(argument, body, after)?;
             // It has taken no argument.
@@ -39,7 +39,7 @@ impl Loader {
         argument: &str,
         body: &str,
         after: &'a [String],
-    ) -> Result<&'a [String], Usage> {
+    ) -> Result<&'a [String], CommandLine> {
         let (name, value) = match body.split_once('=') {
             Some((name, value)) if !name.contains(char::is_whitespace) => (name, Some(value)),
             _ if body.contains(char::is_whitespace) => return self.read_one_argument(argument, body, after),
@@ -51,7 +51,7 @@ impl Loader {
         let Some(id) = table::find_id(name) else {
             return self.read_unknown(argument, name, value, after);
         };
-        let blame = |error| Usage(format!("--{name}: {error}"));
+        let blame = |error| CommandLine(format!("--{name}: {error}"));
         if let Some(value) = value {
             self.give_text(id, value).map_err(blame)?;
             return Ok(after);
@@ -67,14 +67,14 @@ impl Loader {
         argument: &str,
         body: &str,
         after: &'a [String],
-    ) -> Result<&'a [String], Usage> {
+    ) -> Result<&'a [String], CommandLine> {
         let words = words::split(body).filter(|words| !words.is_empty());
-        let words = words.ok_or_else(|| Usage(format!("unbalanced quotes in '{argument}'")))?;
+        let words = words.ok_or_else(|| CommandLine(format!("unbalanced quotes in '{argument}'")))?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (name, values) =
             words.split_first().map_or(("", [].as_slice()), |(name, values)| (*name, values));
         let id = table::find_id(name).ok_or_else(|| unknown_name(&format!("flag '--{name}'"), name, "--"))?;
-        self.give(id, values).map_err(|error| Usage(format!("--{name}: {error}")))?;
+        self.give(id, values).map_err(|error| CommandLine(format!("--{name}: {error}")))?;
         Ok(after)
     }
 
@@ -84,7 +84,7 @@ impl Loader {
         name: &str,
         value: Option<&str>,
         after: &'a [String],
-    ) -> Result<Option<&'a [String]>, Usage> {
+    ) -> Result<Option<&'a [String]>, CommandLine> {
         let flags = ["flagfile", "fromenv", "tryfromenv", "undefok"];
         let Some(flag) = flags.into_iter().find(|flag| *flag == name) else {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Loader {
         let (value, rest) = match (value, after) {
             (Some(value), _) => (value, after),
             (None, [value, rest @ ..]) => (value.as_str(), rest),
-            (None, []) => return Err(Usage(format!("--{flag} needs a value"))),
+            (None, []) => return Err(CommandLine(format!("--{flag} needs a value"))),
         };
         let names = || value.split(',').map(str::trim).filter(|name| !name.is_empty());
         match flag {
@@ -111,12 +111,12 @@ impl Loader {
         name: &str,
         value: Option<&str>,
         after: &'a [String],
-    ) -> Result<&'a [String], Usage> {
+    ) -> Result<&'a [String], CommandLine> {
         if let Some(id) = find_negated(name) {
             if value.is_some() {
-                return Err(Usage(format!("--{name} takes no value")));
+                return Err(CommandLine(format!("--{name} takes no value")));
             }
-            self.give(id, &["no"]).map_err(|error| Usage(format!("--{name}: {error}")))?;
+            self.give(id, &["no"]).map_err(|error| CommandLine(format!("--{name}: {error}")))?;
             return Ok(after);
         }
         let shown = argument.split('=').next().unwrap_or(argument);
@@ -137,14 +137,14 @@ fn unexpected(before: Option<&str>, argument: &str) -> String {
 }
 
 /// The boolean that `name` turns off, if it is `no` and the name of one.
-pub(super) fn find_negated(name: &str) -> Option<Id> {
+pub(super) fn find_negated(name: &str) -> Option<SettingId> {
     let positive = name.strip_prefix("no")?;
     let positive = positive.strip_prefix(['-', '_']).unwrap_or(positive);
     table::find_id(positive).filter(|id| is_bool(*id))
 }
 
 /// The values that follow a flag without `=`, and the arguments after them.
-fn take_values(id: Id, after: &[String]) -> Result<(Vec<&str>, &[String]), String> {
+fn take_values(id: SettingId, after: &[String]) -> Result<(Vec<&str>, &[String]), String> {
     let setting = table::setting(id);
     if setting.takes_words() {
         let len = after.iter().position(|next| looks_like_flag(next)).unwrap_or(after.len());
@@ -158,7 +158,7 @@ fn take_values(id: Id, after: &[String]) -> Result<(Vec<&str>, &[String]), Strin
         }
         if words.is_empty() {
             // `--save` and `--save ""` say the same; nothing else may be left out
-            if mine.is_empty() && !matches!(setting.kind, Kind::Save) {
+            if mine.is_empty() && !matches!(setting.kind, SettingKind::Save) {
                 return Err("needs a value".to_owned());
             }
             words.push("");

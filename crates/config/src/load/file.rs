@@ -1,8 +1,8 @@
 //! Configuration files: Redis' (`name value...`, quotes, `include`) and flag files (`name=value`, no quotes).
 
 use super::arguments::find_negated;
-use super::{Loader, Usage, is_bool, unknown_name};
-use crate::rewrite::{File, Style};
+use super::{CommandLine, Loader, is_bool, unknown_name};
+use crate::rewrite::{ConfigFile, RewriteStyle};
 use crate::table;
 use crate::value::absolute;
 use crate::words;
@@ -17,33 +17,33 @@ const DEPTH_MAX: usize = 16;
 
 impl Loader {
     /// Reads a file as Redis writes it.
-    pub(super) fn read_config_file(&mut self, path: &str) -> Result<(), Usage> {
-        self.remember(path, Style::Directives);
+    pub(super) fn read_config_file(&mut self, path: &str) -> Result<(), CommandLine> {
+        self.remember(path, RewriteStyle::Directives);
         let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
         self.is_of_redis |= name.starts_with("redis");
         self.read_lines(path, |loader, line, blame| loader.read_directive(line).map_err(blame))
     }
 
     /// Reads a file of flags.
-    pub(super) fn read_flag_file(&mut self, path: &str) -> Result<(), Usage> {
-        self.remember(path, Style::Flags);
+    pub(super) fn read_flag_file(&mut self, path: &str) -> Result<(), CommandLine> {
+        self.remember(path, RewriteStyle::Flags);
         self.read_lines(path, |loader, line, blame| loader.read_flag_line(line).map_err(blame))
     }
 
     /// CONFIG REWRITE writes to the first file named.
-    fn remember(&mut self, path: &str, style: Style) {
+    fn remember(&mut self, path: &str, style: RewriteStyle) {
         let path = absolute(path);
-        self.file.get_or_insert_with(|| File::new(path, style));
+        self.file.get_or_insert_with(|| ConfigFile::new(path, style));
     }
 
     /// Passes every line of a file that is neither blank nor a comment to `read`.
     fn read_lines(
         &mut self,
         path: &str,
-        read: impl Fn(&mut Self, &str, &dyn Fn(String) -> Usage) -> Result<(), Usage>,
-    ) -> Result<(), Usage> {
+        read: impl Fn(&mut Self, &str, &dyn Fn(String) -> CommandLine) -> Result<(), CommandLine>,
+    ) -> Result<(), CommandLine> {
         if self.files_open == DEPTH_MAX {
-            return Err(Usage(format!("{path}: files include each other more than {DEPTH_MAX} deep")));
+            return Err(CommandLine(format!("{path}: files include each other more than {DEPTH_MAX} deep")));
         }
         let text = read_text(path)?;
         self.files_open += 1;
@@ -54,8 +54,8 @@ impl Loader {
             }
             // an included file blames its own line
             read(self, line, &|error| match error.strip_prefix(NESTED) {
-                Some(error) => Usage(error.to_owned()),
-                None => Usage(format!("{path}:{}: {error}", number + 1)),
+                Some(error) => CommandLine(error.to_owned()),
+                None => CommandLine(format!("{path}:{}: {error}", number + 1)),
             })?;
         }
         self.files_open -= 1;
@@ -110,13 +110,16 @@ impl Loader {
 /// Marks an error that already names its file and line.
 const NESTED: &str = "\0";
 
-fn read_text(path: &str) -> Result<String, Usage> {
-    let fault = |error: std::io::Error| Usage(format!("can't read the configuration file '{path}': {error}"));
+fn read_text(path: &str) -> Result<String, CommandLine> {
+    let fault =
+        |error: std::io::Error| CommandLine(format!("can't read the configuration file '{path}': {error}"));
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(fault)?;
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(fault)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(Usage(format!("the configuration file '{path}' is longer than {FILE_BYTES_MAX} bytes")));
+        return Err(CommandLine(format!(
+            "the configuration file '{path}' is longer than {FILE_BYTES_MAX} bytes"
+        )));
     }
     Ok(text)
 }

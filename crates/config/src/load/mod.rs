@@ -4,10 +4,10 @@ mod arguments;
 mod environment;
 mod file;
 
-use super::rewrite::File;
-use super::setting::{Kind, Status};
-use super::table::{self, Id, Values};
-use super::value::Value;
+use super::rewrite::ConfigFile;
+use super::setting::{SettingKind, SettingStatus};
+use super::table::{self, SettingId, Values};
+use super::value::SettingValue;
 use super::{Settings, USER_SEPARATOR, help, refuse_missing_feature};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -27,28 +27,28 @@ pub enum Startup {
 }
 
 /// Something is wrong with the command line, the environment or a file: print the line to stderr and exit with
-/// `Usage::EXIT_CODE`.
+/// `CommandLine::EXIT_CODE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage(String);
+pub struct CommandLine(String);
 
-impl Usage {
+impl CommandLine {
     /// The exit code of the process.
     pub const EXIT_CODE: u8 = 1;
 }
 
-impl std::fmt::Display for Usage {
+impl std::fmt::Display for CommandLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for CommandLine {}
 
 /// Does what `Settings::parse` says; `arguments` without the program's name.
 pub(super) fn load(
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
-) -> Result<Startup, Usage> {
+) -> Result<Startup, CommandLine> {
     let arguments = arguments::texts(arguments)?;
     if let Some(text) = wants_text(&arguments) {
         return Ok(Startup::Print(text));
@@ -83,13 +83,13 @@ fn wants_text(arguments: &[String]) -> Option<String> {
 /// The settings as far as they have been read.
 struct Loader {
     values: Values,
-    given: HashSet<Id>,
-    file: Option<File>,
+    given: HashSet<SettingId>,
+    file: Option<ConfigFile>,
     environment: Vec<(OsString, OsString)>,
     password: Option<String>,
     // names that --undefok lets pass, and the unknown ones that need it, with the error they cause otherwise
     undefok: Vec<String>,
-    unknown: Vec<(String, Usage)>,
+    unknown: Vec<(String, CommandLine)>,
     files_open: usize,
     // A file written for Redis was read.
     is_of_redis: bool,
@@ -111,7 +111,7 @@ impl Loader {
     }
 
     /// Sets the value of the setting at `id`. Errors: the fault, in Redis' words.
-    fn give(&mut self, id: Id, words: &[&str]) -> Result<(), String> {
+    fn give(&mut self, id: SettingId, words: &[&str]) -> Result<(), String> {
         let setting = table::setting(id);
         let first = self.given.insert(id);
         let joined = words.join(USER_SEPARATOR.encode_utf8(&mut [0; 4]));
@@ -120,13 +120,13 @@ impl Loader {
         refuse_missing_feature(id, &value)?;
         let value = match (value, self.values.get(id)) {
             // rules add up until an empty one, but the first takes the place of the defaults
-            (Value::Save(more), Value::Save(sofar)) if !first && !more.is_empty() => {
-                Value::Save([sofar.as_slice(), &more].concat())
+            (SettingValue::Save(more), SettingValue::Save(sofar)) if !first && !more.is_empty() => {
+                SettingValue::Save([sofar.as_slice(), &more].concat())
             }
-            (Value::Words(more), Value::Words(sofar))
+            (SettingValue::Words(more), SettingValue::Words(sofar))
                 if !first && matches!(setting.name, "rename-command" | "user") =>
             {
-                Value::Words([sofar.as_slice(), &more].concat())
+                SettingValue::Words([sofar.as_slice(), &more].concat())
             }
             (value, _) => value,
         };
@@ -138,7 +138,7 @@ impl Loader {
     }
 
     /// Sets the setting at `id` to a value that is one text, of several words if its kind takes them.
-    fn give_text(&mut self, id: Id, text: &str) -> Result<(), String> {
+    fn give_text(&mut self, id: SettingId, text: &str) -> Result<(), String> {
         if !table::setting(id).takes_words() {
             return self.give(id, &[text]);
         }
@@ -146,7 +146,7 @@ impl Loader {
         self.give(id, if words.is_empty() { &[""] } else { &words })
     }
 
-    fn finish(mut self) -> Result<Startup, Usage> {
+    fn finish(mut self) -> Result<Startup, CommandLine> {
         let tolerated = |name: &String| self.undefok.iter().any(|ok| table::plain(ok) == table::plain(name));
         if let Some((_, error)) = self.unknown.iter().find(|(name, _)| !tolerated(name)) {
             return Err(error.clone());
@@ -154,20 +154,20 @@ impl Loader {
         if let (Some(password), Some(id)) = (self.password.take(), table::find_id("requirepass"))
             && self.values.is_default(id)
         {
-            self.values.set(id, Value::Text(password));
+            self.values.set(id, SettingValue::Text(password));
         }
         let of_redis = self.settle_defaults();
         let mut given: Vec<_> = self.given.iter().copied().collect();
         given.sort_unstable();
         let notes = given.into_iter().filter_map(|id| match table::setting(id).status {
-            Status::NoEffect(reason) if !self.values.is_default(id) => {
+            SettingStatus::NoEffect(reason) if !self.values.is_default(id) => {
                 Some(format!("{} has no effect: {reason}", table::setting(id).name))
             }
-            Status::NoEffect(_) | Status::NotYet(_) | Status::Works => None,
+            SettingStatus::NoEffect(_) | SettingStatus::NotYet(_) | SettingStatus::Works => None,
         });
         let notes = notes.chain(of_redis).chain(self.doubt_memory()).collect();
         let settings = Settings::new(self.values, self.file);
-        settings.live().check_admin().map_err(Usage)?;
+        settings.live().check_admin().map_err(CommandLine)?;
         Ok(Startup::Serve { settings: Box::new(settings), notes })
     }
 }
@@ -192,7 +192,7 @@ impl Loader {
 
     /// A note about a memory limit that leaves hardly any room.
     fn doubt_memory(&self) -> Option<String> {
-        let Value::Bytes(bytes) = self.values.get(table::find_id("maxmemory")?) else { return None };
+        let SettingValue::Bytes(bytes) = self.values.get(table::find_id("maxmemory")?) else { return None };
         (1..MEMORY_DOUBTED).contains(bytes).then(|| {
             format!("You specified a maxmemory value of {bytes} bytes, and an empty server takes some 8 MiB. Are you sure this is what you really want?")
         })
@@ -205,14 +205,14 @@ const MEMORY_DOUBTED: u64 = 16 << 20;
 const SAVE_POINTS_OF_REDIS: &str = "3600 1 300 100 60 10000";
 
 /// The error for an unknown name.
-fn unknown_name(shown: &str, name: &str, prefix: &str) -> Usage {
+fn unknown_name(shown: &str, name: &str, prefix: &str) -> CommandLine {
     match table::nearest(name) {
-        Some(near) => Usage(format!("unknown {shown}; did you mean {prefix}{near}?")),
-        None => Usage(format!("unknown {shown}; --help lists all")),
+        Some(near) => CommandLine(format!("unknown {shown}; did you mean {prefix}{near}?")),
+        None => CommandLine(format!("unknown {shown}; --help lists all")),
     }
 }
 
 /// Returns true if the setting at `id` is a boolean.
-fn is_bool(id: Id) -> bool {
-    matches!(table::setting(id).kind, Kind::Bool)
+fn is_bool(id: SettingId) -> bool {
+    matches!(table::setting(id).kind, SettingKind::Bool)
 }

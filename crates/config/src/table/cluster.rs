@@ -2,7 +2,7 @@
 
 use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
 use crate::check;
-use crate::setting::{Group::Cluster, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Cluster, SettingKind};
 
 const NO_CLUSTER: &str = "one server is the whole cluster";
 
@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("cluster mode")
         .help(Cluster, "a slot lives on one thread"),
-    Setting::new("migration_buckets_cpu_budget", Kind::Real(0.0, 1.0), "0.2")
+    Setting::new("migration_buckets_cpu_budget", SettingKind::Real(0.0, 1.0), "0.2")
         .dragonfly()
         .fixed()
         .no_effect(NO_CLUSTER)

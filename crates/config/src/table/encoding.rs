@@ -1,7 +1,7 @@
 //! The layout of values, as shown by OBJECT ENCODING.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
-use crate::setting::{Group::Encoding, Setting};
+use crate::setting::{Setting, SettingGroup::Encoding};
 
 const NO_COMPRESSION: &str = "lists are packed, not compressed";
 

@@ -1,7 +1,7 @@
 //! The limits of one client or one command.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
-use crate::setting::{Group::Limits, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Limits, SettingKind};
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("maxclients", 1, U32_MAX, "64000").help(Limits, "client connections at a time"),
@@ -22,14 +22,14 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Limits, "arguments of one command"),
     Setting::new(
         "client-output-buffer-limit",
-        Kind::OutputLimits,
+        SettingKind::OutputLimits,
         "normal 0 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60",
     )
     .help(
         Limits,
         "class, hard and soft bytes, seconds above soft: clients that do not read are closed there",
     ),
-    Setting::new("maxmemory-clients", Kind::MemoryOrPercent, "0").help(
+    Setting::new("maxmemory-clients", SettingKind::MemoryOrPercent, "0").help(
         Limits,
         "bytes of all clients together, or percent of maxmemory: the fattest are closed; 0 is no limit",
     ),

@@ -1,7 +1,7 @@
 //! The log, the slow log, latency and keyspace events.
 
 use super::{I32_MAX, U32_MAX};
-use crate::setting::{Group::Logging, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Logging, SettingKind};
 
 const UNBUFFERED: &str = "every line is written at once";
 
@@ -95,9 +95,9 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("latency-monitor-threshold", 0, i64::MAX, "0")
         .help(Logging, "milliseconds from which LATENCY keeps an event; 0 means never"),
     Setting::bool("latency-tracking", "yes").help(Logging, "latency histograms by command"),
-    Setting::new("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9")
+    Setting::new("latency-tracking-info-percentiles", SettingKind::Percentiles, "50 99 99.9")
         .help(Logging, "percentiles that INFO latencystats shows"),
-    Setting::new("notify-keyspace-events", Kind::Events, "")
+    Setting::new("notify-keyspace-events", SettingKind::Events, "")
         .help(Logging, "keyspace events to publish: K or E, and classes of g$lshzxetdnmoc or A"),
     Setting::bool("info_replication_valkey_compatible", "true")
         .dragonfly()

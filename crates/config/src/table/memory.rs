@@ -1,7 +1,7 @@
 //! The memory limit, eviction, expiry and freeing.
 
 use super::{BYTES_MAX, I32_MAX, U32_MAX};
-use crate::setting::{Group::Memory, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Memory, SettingKind};
 
 const POLICIES: &[&str] = &[
     "volatile-lru",
@@ -36,12 +36,12 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("maxmemory-eviction-tenacity", 0, 100, "10")
         .no_effect(OWN_EVICTION)
         .help(Memory, "how long Redis evicts at a time"),
-    Setting::new("rss_oom_deny_ratio", Kind::Real(0.0, 1000.0), "1.25")
+    Setting::new("rss_oom_deny_ratio", SettingKind::Real(0.0, 1000.0), "1.25")
         .dragonfly()
         .fixed()
         .no_effect("maxmemory alone decides")
         .help(Memory, "refuse writes that need memory when resident memory exceeds maxmemory times this"),
-    Setting::new("eviction_memory_budget_threshold", Kind::Real(0.0, 1.0), "0.1")
+    Setting::new("eviction_memory_budget_threshold", SettingKind::Real(0.0, 1.0), "0.1")
         .dragonfly()
         .fixed()
         .no_effect(OWN_EVICTION)
@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .no_effect(OWN_EVICTION)
         .help(Memory, "segments looked at per step"),
-    Setting::new("table_growth_margin", Kind::Real(0.0, 1.0), "0.15")
+    Setting::new("table_growth_margin", SettingKind::Real(0.0, 1.0), "0.15")
         .dragonfly()
         .no_effect("the index grows by one segment of 4 KiB at a time")
         .help(Memory, "share of free slots that blocks growth near the limit"),
@@ -72,7 +72,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("lfu-decay-time", 0, I32_MAX, "1")
         .no_effect(COUNTED_OTHERWISE)
         .help(Memory, "minutes until OBJECT FREQ falls by one"),
-    Setting::new("hz", Kind::Clamped(1, 500), "100")
+    Setting::new("hz", SettingKind::Clamped(1, 500), "100")
         .help(Memory, "times a second that expiry and other housekeeping run"),
     Setting::bool("dynamic-hz", "yes")
         .no_effect("housekeeping takes what time is left over")
@@ -118,17 +118,17 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("active-defrag-max-scan-fields", 1, i64::MAX, "1000")
         .no_effect(NO_DEFRAG)
         .help(Memory, "elements of one value per step"),
-    Setting::new("mem_defrag_threshold", Kind::Real(0.0, 1.0), "0.7")
+    Setting::new("mem_defrag_threshold", SettingKind::Real(0.0, 1.0), "0.7")
         .dragonfly()
         .fixed()
         .no_effect(NO_DEFRAG)
         .help(Memory, "share of maxmemory in use below which nothing moves"),
-    Setting::new("mem_defrag_page_utilization_threshold", Kind::Real(0.0, 1.0), "0.8")
+    Setting::new("mem_defrag_page_utilization_threshold", SettingKind::Real(0.0, 1.0), "0.8")
         .dragonfly()
         .fixed()
         .no_effect(NO_DEFRAG)
         .help(Memory, "use of a page below which its values move"),
-    Setting::new("mem_defrag_waste_threshold", Kind::Real(0.0, 1.0), "0.2")
+    Setting::new("mem_defrag_waste_threshold", SettingKind::Real(0.0, 1.0), "0.2")
         .dragonfly()
         .fixed()
         .no_effect(NO_DEFRAG)

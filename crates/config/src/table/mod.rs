@@ -18,8 +18,8 @@ mod tiering;
 mod tls;
 mod tuning;
 
-use super::setting::{Group, Setting};
-use super::value::Value;
+use super::setting::{Setting, SettingGroup};
+use super::value::SettingValue;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -35,25 +35,25 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 
 /// A place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Id(usize);
+pub(super) struct SettingId(usize);
 
 /// Every place, in order.
-pub(super) fn ids() -> impl Iterator<Item = Id> {
-    (0..TABLE.rows.len()).map(Id)
+pub(super) fn ids() -> impl Iterator<Item = SettingId> {
+    (0..TABLE.rows.len()).map(SettingId)
 }
 
 /// The index of `name`.
-pub(super) fn find_id(name: &str) -> Option<Id> {
+pub(super) fn find_id(name: &str) -> Option<SettingId> {
     TABLE.places.get(&plain(name)).copied()
 }
 
 /// The setting at `id`.
-pub(super) fn setting(id: Id) -> &'static Setting {
+pub(super) fn setting(id: SettingId) -> &'static Setting {
     TABLE.rows[id.0]
 }
 
 /// The default of the setting at `id`.
-pub(super) fn default_of(id: Id) -> &'static Value {
+pub(super) fn default_of(id: SettingId) -> &'static SettingValue {
     &TABLE.defaults[id.0]
 }
 
@@ -69,7 +69,7 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
 /// A value per setting.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
-    all: Vec<Value>,
+    all: Vec<SettingValue>,
     given: Vec<bool>,
 }
 
@@ -80,43 +80,43 @@ impl Values {
     }
 
     /// The value at `id`.
-    pub(super) fn get(&self, id: Id) -> &Value {
+    pub(super) fn get(&self, id: SettingId) -> &SettingValue {
         &self.all[id.0]
     }
 
     /// Replaces the value at `id`.
-    pub(super) fn set(&mut self, id: Id, value: Value) {
+    pub(super) fn set(&mut self, id: SettingId, value: SettingValue) {
         self.all[id.0] = value;
         self.given[id.0] = true;
     }
 
     /// Returns true if the value at `id` was ever set, even to the default.
-    pub(super) fn is_given(&self, id: Id) -> bool {
+    pub(super) fn is_given(&self, id: SettingId) -> bool {
         self.given[id.0]
     }
 
     /// Returns true if the value at `id` is the default.
-    pub(super) fn is_default(&self, id: Id) -> bool {
+    pub(super) fn is_default(&self, id: SettingId) -> bool {
         self.get(id) == default_of(id)
     }
 }
 
-struct Table {
+struct SettingTable {
     rows: Vec<&'static Setting>,
-    defaults: Vec<Value>,
-    places: HashMap<String, Id>,
+    defaults: Vec<SettingValue>,
+    places: HashMap<String, SettingId>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
+static TABLE: LazyLock<SettingTable> = LazyLock::new(SettingTable::build);
 
-impl Table {
-    fn build() -> Table {
+impl SettingTable {
+    fn build() -> SettingTable {
         let mut rows: Vec<&'static Setting> = FILES.iter().copied().flatten().collect();
-        rows.sort_by_key(|row| Group::ALL.iter().position(|g| *g == row.group));
+        rows.sort_by_key(|row| SettingGroup::ALL.iter().position(|g| *g == row.group));
         let mut places = HashMap::with_capacity(rows.len() * 2);
         for (place, row) in rows.iter().enumerate() {
             for name in std::iter::once(&row.name).chain(row.aliases) {
-                let taken = places.insert(plain(name), Id(place));
+                let taken = places.insert(plain(name), SettingId(place));
                 assert!(taken.is_none(), "two settings are called {name}");
             }
         }
@@ -124,7 +124,7 @@ impl Table {
             let value = row.parse_text(row.default, None);
             value.unwrap_or_else(|error| panic!("the default of {}: {error}", row.name))
         });
-        Table { defaults: defaults.collect(), rows, places }
+        SettingTable { defaults: defaults.collect(), rows, places }
     }
 }
 

@@ -2,20 +2,20 @@
 
 use super::{BYTES_MAX, I32_MAX, LOCAL_ACTIONS, PORT_MAX, U32_MAX};
 use crate::check;
-use crate::setting::{Change, Group::Network, Group::Security, Kind, Setting};
+use crate::setting::{Setting, SettingChange, SettingGroup::Network, SettingGroup::Security, SettingKind};
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::int("port", -1, PORT_MAX, "6379")
-        .change(Change::Applied)
+        .change(SettingChange::Applied)
         .help(Network, "TCP port; 0 listens on none, -1 on any that is free"),
-    Setting::new("bind", Kind::Words(16), "").change(Change::Applied).help(
+    Setting::new("bind", SettingKind::Words(16), "").change(SettingChange::Applied).help(
         Network,
         "addresses to listen on; empty means all; an address after '-' may be absent from this machine",
     ),
     Setting::text("unixsocket", "")
         .fixed()
         .help(Network, "path of a Unix socket to listen on; empty means none"),
-    Setting::new("unixsocketperm", Kind::Octal(0, 0o777), "0")
+    Setting::new("unixsocketperm", SettingKind::Octal(0, 0o777), "0")
         .fixed()
         .help(Network, "octal permissions of the Unix socket; 0 leaves the umask alone"),
     Setting::text("unixsocketgroup", "")
@@ -152,23 +152,23 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("acllog-max-len", 0, i64::MAX, "128").help(Security, "entries of ACL LOG"),
     Setting::choice("acl-pubsub-default", &["allchannels", "resetchannels"], "resetchannels")
         .help(Security, "channels a new ACL user may use"),
-    Setting::new("user", Kind::Words(1024), "")
+    Setting::new("user", SettingKind::Words(1024), "")
         .directive()
         .secret()
         .help(Security, "an ACL user and its rules; may be given for several users"),
-    Setting::new("rename-command", Kind::Words(1024), "")
+    Setting::new("rename-command", SettingKind::Words(1024), "")
         .directive()
         .help(Security, "give a command another name, or none: NAME NEW"),
-    Setting::new("command_alias", Kind::Words(1024), "")
+    Setting::new("command_alias", SettingKind::Words(1024), "")
         .dragonfly()
         .directive()
         .not_yet("command aliases")
         .help(Security, "alias=command pairs"),
-    Setting::new("restricted_commands", Kind::Words(1024), "")
+    Setting::new("restricted_commands", SettingKind::Words(1024), "")
         .dragonfly()
         .fixed()
         .help(Security, "commands that only the admin port takes"),
-    Setting::new("loadmodule", Kind::Words(1024), "")
+    Setting::new("loadmodule", SettingKind::Words(1024), "")
         .directive()
         .not_yet("loading modules (search, JSON and filters are part of the server)")
         .help(Security, "a module to load"),
@@ -180,5 +180,5 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("Darter never calls home")
         .help(Network, "ask for new versions daily"),
     Setting::memory("client-query-buffer-limit", 1 << 20, BYTES_MAX, "1gb")
-        .help(crate::setting::Group::Limits, "bytes of one client's request that may be incomplete"),
+        .help(crate::setting::SettingGroup::Limits, "bytes of one client's request that may be incomplete"),
 ];

@@ -2,16 +2,16 @@
 
 use super::{BYTES_MAX, I32_MAX};
 use crate::check;
-use crate::setting::{Change, Group::Persistence, Kind, Setting};
+use crate::setting::{Setting, SettingChange, SettingGroup::Persistence, SettingKind};
 
 const OTHER_AOF: &str = "the journal has another format";
 const NO_CLOUD: &str = "this way to Google Cloud Storage";
 
 pub(super) const ROWS: &[Setting] = &[
-    Setting::new("dir", Kind::Dir, "")
-        .change(Change::Protected)
+    Setting::new("dir", SettingKind::Dir, "")
+        .change(SettingChange::Protected)
         .help(Persistence, "folder of snapshots; empty means the folder at start"),
-    Setting::checked("dbfilename", "dump", check::dbfilename).change(Change::Protected).help(
+    Setting::checked("dbfilename", "dump", check::dbfilename).change(SettingChange::Protected).help(
         Persistence,
         "name of snapshots, {timestamp} and strftime macros allowed; empty turns saving off",
     ),
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Setting] = &[
         .dragonfly()
         .fixed()
         .help(Persistence, "native snapshot files instead of one .rdb file"),
-    Setting::new("save", Kind::Save, "")
+    Setting::new("save", SettingKind::Save, "")
         .help(Persistence, "snapshot after a number of changes within a number of seconds; \"\" means never"),
     Setting::checked("snapshot_cron", "", check::cron)
         .dragonfly()

@@ -1,13 +1,13 @@
 //! Masters and replicas.
 
 use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
-use crate::setting::{Group::Replication, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Replication, SettingKind};
 
 const NO_REPLICATION: &str = "Darter's replication has no use for it";
 const DISKLESS: &str = "replicas are synced from memory";
 
 pub(super) const ROWS: &[Setting] = &[
-    Setting::new("replicaof", Kind::Endpoint, "")
+    Setting::new("replicaof", SettingKind::Endpoint, "")
         .alias(&["slaveof"])
         .fixed()
         .help(Replication, "master to follow: HOST PORT or HOST:PORT"),

@@ -2,7 +2,7 @@
 
 use super::{BYTES_MAX, U32_MAX};
 use crate::check;
-use crate::setting::{Group::Scripting, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Scripting, SettingKind};
 
 const ANY_KEYS: &str = "every script may touch any key";
 const ATOMIC: &str = "a call is a function call and never waits";
@@ -27,11 +27,11 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect(ANY_KEYS)
         .help(Scripting, "remember scripts that touch undeclared keys"),
-    Setting::new("lua_undeclared_keys_shas", Kind::Words(4096), "")
+    Setting::new("lua_undeclared_keys_shas", SettingKind::Words(4096), "")
         .dragonfly()
         .no_effect(ANY_KEYS)
         .help(Scripting, "scripts that may touch undeclared keys"),
-    Setting::new("lua_float_as_int_shas", Kind::Words(4096), "")
+    Setting::new("lua_float_as_int_shas", SettingKind::Words(4096), "")
         .dragonfly()
         .no_effect(WHOLE_NUMBERS)
         .help(Scripting, "scripts whose fractions become whole numbers"),

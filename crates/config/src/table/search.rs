@@ -1,7 +1,7 @@
 //! Search indexes, JSON paths and probabilistic types.
 
 use super::{BYTES_MAX, U32_MAX};
-use crate::setting::{Group::Search, Setting};
+use crate::setting::{Setting, SettingGroup::Search};
 
 const NO_SEARCH: &str = "search is not supported yet";
 const NO_FILTERS: &str = "filters are not supported yet";

@@ -2,7 +2,7 @@
 
 use super::I32_MAX;
 use crate::check;
-use crate::setting::{Group::System, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::System, SettingKind};
 
 const SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const PINNED: &str = "pinning to given CPUs; taskset does it";
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("bgsave-cpulist", "").fixed().not_yet(PINNED).help(System, "CPUs of snapshots"),
     Setting::choice("oom-score-adj", &["no", "yes", "relative", "absolute"], "no")
         .help(System, "tell the kernel whom to kill first: relative to the score at start, or absolute"),
-    Setting::new("oom-score-adj-values", Kind::OomScores, "0 200 800")
+    Setting::new("oom-score-adj-values", SettingKind::OomScores, "0 200 800")
         .help(System, "scores of master, replica and child; the first is the one that counts here"),
     Setting::bool("disable-thp", "yes")
         .fixed()
@@ -46,8 +46,8 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("shutdown-timeout", 0, I32_MAX, "10")
         .no_effect("there are neither replicas nor snapshots yet")
         .help(System, "seconds to wait for replicas"),
-    Setting::new("shutdown-on-sigint", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGINT does"),
-    Setting::new("shutdown-on-sigterm", Kind::Choices(SHUTDOWN), "default").help(System, "what SIGTERM does"),
+    Setting::new("shutdown-on-sigint", SettingKind::Choices(SHUTDOWN), "default").help(System, "what SIGINT does"),
+    Setting::new("shutdown-on-sigterm", SettingKind::Choices(SHUTDOWN), "default").help(System, "what SIGTERM does"),
     Setting::bool("extended-redis-compatibility", "no")
         .no_effect("INFO always says redis_version")
         .help(System, "Valkey calls itself Redis"),

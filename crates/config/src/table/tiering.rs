@@ -1,7 +1,7 @@
 //! Spilling values to disk.
 
 use super::{BYTES_MAX, U32_MAX};
-use crate::setting::{Group::Tiering, Kind, Setting};
+use crate::setting::{Setting, SettingGroup::Tiering, SettingKind};
 
 const NO_TIERING: &str = "tiering is missing";
 
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .no_effect(NO_TIERING)
         .help(Tiering, "bytes of a value that are worth it"),
-    Setting::new("tiered_offload_threshold", Kind::Real(0.0, 1.0), "0.5")
+    Setting::new("tiered_offload_threshold", SettingKind::Real(0.0, 1.0), "0.5")
         .dragonfly()
         .fixed()
         .no_effect(NO_TIERING)
@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Setting] = &[
         .fixed()
         .not_yet("tiering to disk")
         .help(Tiering, "path prefix of the files; empty turns tiering off"),
-    Setting::new("tiered_upload_threshold", Kind::Real(0.0, 1.0), "0.1")
+    Setting::new("tiered_upload_threshold", SettingKind::Real(0.0, 1.0), "0.1")
         .dragonfly()
         .fixed()
         .no_effect(NO_TIERING)

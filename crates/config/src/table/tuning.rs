@@ -1,7 +1,7 @@
 //! Knobs of Dragonfly's engine. Darter has no use for them, so they are accepted and change nothing.
 
 use super::{BYTES_MAX, U32_MAX};
-use crate::setting::{Group::Tuning, Setting};
+use crate::setting::{Setting, SettingGroup::Tuning};
 
 const PIPELINE: &str = "a pipeline runs in order as it arrives";
 const LOOP: &str = "housekeeping takes what time is left over";

@@ -43,9 +43,11 @@ fn what_get_answers_can_be_set() {
     for (name, value) in settings.config_get(&["*"]) {
         let Some(setting) = find(&name) else { panic!("{name}") };
         let may = match setting.change {
-            Change::Runtime | Change::Applied => true,
-            Change::Startup => setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name),
-            Change::Protected => false,
+            SettingChange::Runtime | SettingChange::Applied => true,
+            SettingChange::Startup => {
+                setting.spelling == Spelling::Dragonfly || VALKEYS.contains(&setting.name)
+            }
+            SettingChange::Protected => false,
         };
         let outcome = set(&settings, &[(&name, &value)]);
         assert_eq!(outcome.is_ok(), may, "{name} = '{value}': {outcome:?}");
@@ -183,8 +185,11 @@ fn errors_are_those_of_redis() {
     for (pairs, expected) in pairs {
         assert_eq!(set(&settings, pairs).expect_err("bad pairs"), *expected, "{pairs:?}");
     }
-    let fault =
-        settings.config_set(&[(b"maxmemory".as_slice(), b"\xff".as_slice())], Caller::Local, |_| Ok(()));
+    let fault = settings.config_set(
+        &[(b"maxmemory".as_slice(), b"\xff".as_slice())],
+        CallerLimits::Local,
+        |_| Ok(()),
+    );
     assert_eq!(fault.expect_err("bytes"), related("maxmemory", "argument must be UTF-8"));
     assert_eq!(settings.config_get(&["*"]), before, "a failed set changes nothing");
     assert_eq!(settings.live().version, 1);
@@ -213,10 +218,13 @@ fn a_set_of_several_is_all_or_nothing() {
 fn whoever_applies_a_change_may_refuse_it() {
     let settings = serve(&[]);
     let refuse = |_: &Changes| {
-        Err(Refusal { name: "port", text: "Unable to listen on this port. Check server logs.".to_owned() })
+        Err(SettingRefusal {
+            name: "port",
+            text: "Unable to listen on this port. Check server logs.".to_owned(),
+        })
     };
     let pairs = [("maxmemory", "10000001"), ("port", "1")];
-    let fault = settings.config_set(&pairs, Caller::Remote, refuse).expect_err("a taken port");
+    let fault = settings.config_set(&pairs, CallerLimits::Remote, refuse).expect_err("a taken port");
     let expected = "ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. \
                     Check server logs.";
     assert_eq!(fault, expected);
@@ -227,10 +235,10 @@ fn whoever_applies_a_change_may_refuse_it() {
         assert_eq!((changes.before.port, changes.after.port), (Some(6379), Some(1)));
         Ok(())
     };
-    settings.config_set(&pairs, Caller::Remote, seen).expect("a free port");
+    settings.config_set(&pairs, CallerLimits::Remote, seen).expect("a free port");
     assert_eq!(settings.live().port, Some(1));
     // no effect to apply, so `refuse` is not called
-    settings.config_set(&pairs, Caller::Remote, refuse).expect("the same values");
+    settings.config_set(&pairs, CallerLimits::Remote, refuse).expect("the same values");
 }
 
 #[test]
@@ -239,7 +247,7 @@ fn protected_settings_open_to_whom_the_setting_names() {
     for (allowed, local, remote) in cases {
         let settings = serve(&["--enable-protected-configs", allowed]);
         let dir = std::env::temp_dir().display().to_string();
-        for (caller, may) in [(Caller::Local, local), (Caller::Remote, remote)] {
+        for (caller, may) in [(CallerLimits::Local, local), (CallerLimits::Remote, remote)] {
             let set = settings.config_set(&[("dir", &dir)], caller, |_| Ok(()));
             assert_eq!(set.is_ok(), may, "{allowed} {caller:?}");
         }
@@ -334,7 +342,7 @@ fn live_holds_what_was_set() {
     assert_eq!(live.log.rotate_bytes, Some(3 << 20));
     assert!(live.log.to_stderr);
     assert_eq!(live.renamed_commands, [("FLUSHALL".to_owned(), String::new())]);
-    assert_eq!(live.maxmemory_policy, Policy::VolatileTtl);
+    assert_eq!(live.maxmemory_policy, EvictionPolicy::VolatileTtl);
     assert!(live.notify_keyspace_events.publishes(Events::EXPIRED));
     assert!(!live.notify_keyspace_events.publishes(Events::STRING));
     assert_eq!(live.shutdown.on_sigint, OnSignal { save: Some(false), now: false, force: true });

@@ -184,9 +184,9 @@ fn help_and_version_are_printed_whatever_else_is_there() {
     for setting in settings() {
         let line = format!("\n  --{}=", setting.name);
         assert!(full.contains(&line), "{line}");
-        assert_eq!(usual.contains(&line), !matches!(setting.status, Status::NoEffect(_)), "{line}");
+        assert_eq!(usual.contains(&line), !matches!(setting.status, SettingStatus::NoEffect(_)), "{line}");
     }
-    for group in Group::ALL {
+    for group in SettingGroup::ALL {
         assert!(full.contains(&format!("\n{}\n", group.title())), "{group:?} is empty");
     }
 }

@@ -33,7 +33,7 @@ impl Drop for Folder {
     }
 }
 
-fn parse_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Startup, Usage> {
+fn parse_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Startup, CommandLine> {
     let arguments = std::iter::once("darter").chain(arguments.iter().copied()).map(OsString::from);
     Settings::parse(arguments, environment.iter().map(|(k, v)| (k.into(), v.into())))
 }
@@ -67,5 +67,5 @@ fn get(settings: &Settings, name: &str) -> String {
 }
 
 fn set(settings: &Settings, pairs: &[(&str, &str)]) -> Result<Changes, String> {
-    settings.config_set(pairs, Caller::Remote, |_| Ok(()))
+    settings.config_set(pairs, CallerLimits::Remote, |_| Ok(()))
 }

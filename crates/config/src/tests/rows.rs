@@ -1,6 +1,6 @@
 //! The table itself.
 
-use super::value::Value;
+use super::value::SettingValue;
 use super::*;
 
 #[test]
@@ -11,7 +11,7 @@ fn every_value_survives_being_printed_and_read() {
         for text in [default.print(setting.spelling), default.print_for_file(setting.spelling)] {
             let read = setting.parse_text(&text, None);
             let same = match (&read, default) {
-                (Ok(Value::Dir(read)), Value::Dir(default)) => {
+                (Ok(SettingValue::Dir(read)), SettingValue::Dir(default)) => {
                     value::absolute(read) == value::absolute(default)
                 }
                 (read, default) => read.as_ref() == Ok(default),
@@ -27,7 +27,7 @@ fn every_row_is_complete() {
         assert!(!setting.help.is_empty(), "{} has no help", setting.name);
         let wrong = if setting.spelling == Spelling::Redis { '_' } else { '-' };
         assert!(!setting.name.contains(wrong), "{} is not spelled as its kin", setting.name);
-        if matches!(setting.kind, Kind::Bool) {
+        if matches!(setting.kind, SettingKind::Bool) {
             let words = ["yes", "no", "true", "false"];
             assert!(words.contains(&setting.default), "{} starts as {}", setting.name, setting.default);
         }
@@ -42,7 +42,7 @@ fn what_works_is_a_field_that_the_server_can_read() {
         include_str!("../live/replication.rs"),
     ]
     .concat();
-    for setting in settings().filter(|setting| setting.status == Status::Works) {
+    for setting in settings().filter(|setting| setting.status == SettingStatus::Works) {
         let read = format!("\"{}\"", setting.name);
         assert!(fields.contains(&read), "{} cannot have an effect: nothing reads it", setting.name);
     }

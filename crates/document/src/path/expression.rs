@@ -1,11 +1,11 @@
 //! Operands of conditions, and paths that compute a value: paths, literals, arithmetic and functions.
 
 use super::function::Function;
-use super::pattern::Pattern;
+use super::pattern::PathPattern;
 use super::value::Operand;
-use super::{Step, select};
-use crate::doc::{Doc, Names, Node};
-use crate::form::{self, View};
+use super::{PathStep, select};
+use crate::doc::{Doc, DocNode, Names};
+use crate::form::{self, FormView};
 use crate::number::Number;
 use crate::tree::NodePlace;
 
@@ -13,9 +13,9 @@ use crate::tree::NodePlace;
 #[derive(Clone, Debug)]
 pub enum Expression {
     /// The values of a path from the child.
-    Current(Vec<Step>),
+    Current(Vec<PathStep>),
     /// The values of a path from the root.
-    Root(Vec<Step>),
+    Root(Vec<PathStep>),
     /// A node written into the path.
     Literal(Vec<u8>),
     /// A number with its sign changed, or only required to be one.
@@ -25,7 +25,7 @@ pub enum Expression {
     /// A function of values; `None`: the name is unknown.
     Call(Option<Function>, Vec<Expression>),
     /// A text matches a pattern.
-    Matches(Box<Expression>, Pattern),
+    Matches(Box<Expression>, PathPattern),
 }
 
 /// A sign before an expression.
@@ -89,9 +89,14 @@ impl Sign {
 
 impl Expression {
     /// Returns true if `is_such` holds for any of its values.
-    pub(super) fn any(&self, doc: Doc<'_>, at: NodePlace, mut is_such: impl FnMut(Node<'_>) -> bool) -> bool {
+    pub(super) fn any(
+        &self,
+        doc: Doc<'_>,
+        at: NodePlace,
+        mut is_such: impl FnMut(DocNode<'_>) -> bool,
+    ) -> bool {
         let (start, steps) = match self {
-            Expression::Literal(node) => return is_such(Node::new(Names::default(), node)),
+            Expression::Literal(node) => return is_such(DocNode::new(Names::default(), node)),
             Expression::Current(steps) => (at, steps),
             Expression::Root(steps) => (doc.root_spot(), steps),
             other => return other.value(doc, at).any(is_such),
@@ -123,8 +128,8 @@ impl Expression {
             }
             Expression::Matches(term, pattern) => {
                 let term = term.value(doc, at);
-                let is_match = match term.single().map(Node::view) {
-                    Some(View::Text(text)) => pattern.is_match(doc, at, text),
+                let is_match = match term.single().map(DocNode::view) {
+                    Some(FormView::Text(text)) => pattern.is_match(doc, at, text),
                     _ => false,
                 };
                 Operand::Made(Made::by(|out| out.push(if is_match { form::TRUE } else { form::FALSE })))
@@ -133,11 +138,11 @@ impl Expression {
     }
 }
 
-fn nodes<'v>(doc: Doc<'v>, at: NodePlace, steps: &[Step]) -> Operand<'v> {
+fn nodes<'v>(doc: Doc<'v>, at: NodePlace, steps: &[PathStep]) -> Operand<'v> {
     if steps.is_empty() {
         return Operand::Node(doc.node(at));
     }
-    let mut found: Vec<Node<'v>> =
+    let mut found: Vec<DocNode<'v>> =
         select::find(doc, at, steps).into_iter().map(|spot| doc.node(spot)).collect();
     match found.len() {
         0 => Operand::Nothing,

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::expression::Expression;
-use super::pattern::Pattern;
+use super::pattern::PathPattern;
 use super::value::{Operand, Quantifier};
 use crate::compare::is_equal;
-use crate::doc::{Doc, Node};
-use crate::form::View;
+use crate::doc::{Doc, DocNode};
+use crate::form::FormView;
 use crate::tree::NodePlace;
 
 /// A condition on a child.
@@ -24,7 +24,7 @@ pub enum Filter {
     /// The comparison of two values holds.
     Compare(Expression, Operator, Expression),
     /// A text matches a pattern.
-    Matches(Expression, Pattern),
+    Matches(Expression, PathPattern),
 }
 
 /// The comparison of two values.
@@ -91,7 +91,7 @@ impl Filter {
             Filter::Exists(term) => exists(&term.value(doc, at)),
             Filter::Compare(left, operator, right) => compare(doc, at, left, *operator, right),
             Filter::Matches(term, pattern) => term.any(doc, at, |node| match node.view() {
-                View::Text(text) => pattern.is_match(doc, at, text),
+                FormView::Text(text) => pattern.is_match(doc, at, text),
                 _ => false,
             }),
         }
@@ -102,7 +102,7 @@ impl Filter {
 fn exists(value: &Operand<'_>) -> bool {
     match value {
         Operand::Nothing => false,
-        Operand::Made(node) => !matches!(node.view(), View::Bool(false)),
+        Operand::Made(node) => !matches!(node.view(), FormView::Bool(false)),
         Operand::List(nodes) => !nodes.is_empty(),
         Operand::Node(_) | Operand::Nodes(_) => true,
     }
@@ -132,7 +132,7 @@ fn compare(doc: Doc<'_>, at: NodePlace, left: &Expression, operator: Operator, r
         Operator::Empty => {
             let (left, right) = values();
             right.any(|wanted| match wanted.view() {
-                View::Bool(wanted) => left.any_len(|len| (len == 0) == wanted),
+                FormView::Bool(wanted) => left.any_len(|len| (len == 0) == wanted),
                 _ => false,
             })
         }
@@ -147,29 +147,29 @@ fn is_any_equal(doc: Doc<'_>, at: NodePlace, left: &Expression, right: &Expressi
 }
 
 /// Returns true if two nodes have the same value; numbers of both kinds are compared as numbers.
-pub(super) fn is_same(a: Node<'_>, b: Node<'_>) -> bool {
+pub(super) fn is_same(a: DocNode<'_>, b: DocNode<'_>) -> bool {
     ordering(a, b).map_or_else(|| is_equal(a, b), Ordering::is_eq)
 }
 
 /// The order of two scalars of one kind; all numbers are one kind.
-fn ordering(a: Node<'_>, b: Node<'_>) -> Option<Ordering> {
+fn ordering(a: DocNode<'_>, b: DocNode<'_>) -> Option<Ordering> {
     match (a.view(), b.view()) {
-        (View::Null, View::Null) => Some(Ordering::Equal),
-        (View::Bool(a), View::Bool(b)) => Some(a.cmp(&b)),
-        (View::Text(a), View::Text(b)) => Some(a.cmp(b)),
-        (View::Int(a), View::Int(b)) => Some(a.cmp(&b)),
-        (View::Uint(a), View::Uint(b)) => Some(a.cmp(&b)),
-        (View::Int(_), View::Uint(_)) => Some(Ordering::Less),
-        (View::Uint(_), View::Int(_)) => Some(Ordering::Greater),
+        (FormView::Null, FormView::Null) => Some(Ordering::Equal),
+        (FormView::Bool(a), FormView::Bool(b)) => Some(a.cmp(&b)),
+        (FormView::Text(a), FormView::Text(b)) => Some(a.cmp(b)),
+        (FormView::Int(a), FormView::Int(b)) => Some(a.cmp(&b)),
+        (FormView::Uint(a), FormView::Uint(b)) => Some(a.cmp(&b)),
+        (FormView::Int(_), FormView::Uint(_)) => Some(Ordering::Less),
+        (FormView::Uint(_), FormView::Int(_)) => Some(Ordering::Greater),
         (a, b) => float_of(a)?.partial_cmp(&float_of(b)?),
     }
 }
 
-fn float_of(value: View<'_>) -> Option<f64> {
+fn float_of(value: FormView<'_>) -> Option<f64> {
     match value {
-        View::Int(value) => Some(value as f64),
-        View::Uint(value) => Some(value as f64),
-        View::Float(value) => Some(value),
+        FormView::Int(value) => Some(value as f64),
+        FormView::Uint(value) => Some(value as f64),
+        FormView::Float(value) => Some(value),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The functions of paths. A wrong number of words, or a value of another type, gives nothing.
 
 use super::value::{Made, Operand, len_of, whole, whole_of};
-use crate::form::{self, View};
+use crate::form::{self, FormView};
 use crate::number::Number;
 
 /// A function.
@@ -144,7 +144,7 @@ fn concat<'v>(words: &[Operand<'_>]) -> Operand<'v> {
     let mut all = Vec::new();
     for word in words {
         match word.single().map(|node| node.view()) {
-            Some(View::Text(text)) => all.extend_from_slice(text),
+            Some(FormView::Text(text)) => all.extend_from_slice(text),
             _ => return Operand::Nothing,
         }
     }
@@ -163,13 +163,13 @@ fn item(value: Operand<'_>, index: i64) -> Operand<'_> {
     };
     match value {
         Operand::Node(node) => match node.view() {
-            View::Array(len) => place(len)
+            FormView::Array(len) => place(len)
                 .and_then(|place| node.items_from(place).next())
                 .map_or(Operand::Nothing, Operand::Node),
             _ => Operand::Nothing,
         },
         Operand::Made(made) => {
-            let len = if let View::Array(len) = made.view() { len } else { 0 };
+            let len = if let FormView::Array(len) = made.view() { len } else { 0 };
             let node = place(len).and_then(|place| made.node().items_from(place).next());
             let bytes = node.map(|node| node.bytes().to_vec());
             bytes.map_or(Operand::Nothing, |bytes| {
@@ -190,7 +190,7 @@ fn item(value: Operand<'_>, index: i64) -> Operand<'_> {
 
 /// The names of the members of objects.
 fn keys<'v>(value: &Operand<'_>) -> Operand<'v> {
-    let is_object = |view: View<'_>| matches!(view, View::Object(_));
+    let is_object = |view: FormView<'_>| matches!(view, FormView::Object(_));
     match value {
         Operand::Nothing | Operand::List(_) => return Operand::Nothing,
         Operand::Nodes(_) => {}
@@ -221,10 +221,12 @@ fn append<'v>(value: Operand<'v>, last: Operand<'v>) -> Operand<'v> {
         Operand::Nothing => Vec::new(),
         Operand::List(list) => list,
         Operand::Nodes(nodes) => nodes.into_iter().map(Made::of).collect(),
-        Operand::Node(node) if matches!(node.view(), View::Array(_)) => node.items().map(Made::of).collect(),
+        Operand::Node(node) if matches!(node.view(), FormView::Array(_)) => {
+            node.items().map(Made::of).collect()
+        }
         Operand::Node(node) => vec![Made::of(node)],
         Operand::Made(made) => match made.view() {
-            View::Array(_) => {
+            FormView::Array(_) => {
                 let items = made.node().items().map(|item| item.bytes().to_vec());
                 items.map(|bytes| Made::by(|out| out.extend_from_slice(&bytes))).collect()
             }

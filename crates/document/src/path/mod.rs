@@ -21,8 +21,8 @@ pub use trace::Trace;
 
 /// A path that has been understood.
 #[derive(Clone, Debug)]
-pub struct Path {
-    steps: Vec<Step>,
+pub struct JsonPath {
+    steps: Vec<PathStep>,
     is_legacy: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Path {
 #[derive(Clone, Debug)]
 pub enum PathQuery {
     /// A path.
-    Path(Path),
+    Path(JsonPath),
     /// An expression, such as `$.a + 1` or `$.a.length()`.
     Computed(Computed),
 }
@@ -49,7 +49,7 @@ impl Computed {
 impl PathQuery {
     /// Parses a path or an expression.
     ///
-    /// Errors: as [`Path::parse`].
+    /// Errors: as [`JsonPath::parse`].
     pub fn parse(text: &[u8]) -> Result<PathQuery, BadPath> {
         let is_legacy = !parse::is_rooted(text);
         let names = match text {
@@ -58,7 +58,7 @@ impl PathQuery {
             _ => None,
         };
         if let Some(steps) = names {
-            return Ok(PathQuery::Path(Path { steps, is_legacy }));
+            return Ok(PathQuery::Path(JsonPath { steps, is_legacy }));
         }
         let expression = match text {
             b"." | b"$" => Expression::Root(Vec::new()),
@@ -67,7 +67,7 @@ impl PathQuery {
             _ => parse::query(&[b"$.", text].concat())?,
         };
         Ok(match expression {
-            Expression::Root(steps) => PathQuery::Path(Path { steps, is_legacy }),
+            Expression::Root(steps) => PathQuery::Path(JsonPath { steps, is_legacy }),
             other => PathQuery::Computed(Computed(other)),
         })
     }
@@ -75,7 +75,7 @@ impl PathQuery {
 
 /// One step.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum PathStep {
     /// `.name`, `['a']`.
     Name(Box<[u8]>),
     /// `['a','b']`.
@@ -109,11 +109,11 @@ pub struct BadPath {
     pub text: String,
 }
 
-impl Path {
+impl JsonPath {
     /// Parses a path.
     ///
     /// Errors: invalid, an expression, longer than 64 KiB, or more than 4,096 steps.
-    pub fn parse(text: &[u8]) -> Result<Path, BadPath> {
+    pub fn parse(text: &[u8]) -> Result<JsonPath, BadPath> {
         match PathQuery::parse(text)? {
             PathQuery::Path(path) => Ok(path),
             PathQuery::Computed(_) => Err(BadPath { text: COMPUTED.to_owned() }),
@@ -121,8 +121,8 @@ impl Path {
     }
 
     /// The root, as a legacy path.
-    pub fn root() -> Path {
-        Path { steps: Vec::new(), is_legacy: true }
+    pub fn root() -> JsonPath {
+        JsonPath { steps: Vec::new(), is_legacy: true }
     }
 
     /// Returns true if it is a legacy path.
@@ -138,16 +138,16 @@ impl Path {
     /// Returns true if every step leads to one node at most.
     pub fn is_static(&self) -> bool {
         self.steps.iter().all(|step| match step {
-            Step::Name(_) => true,
-            Step::Indexes(indexes) => indexes.len() == 1,
+            PathStep::Name(_) => true,
+            PathStep::Indexes(indexes) => indexes.len() == 1,
             _ => false,
         })
     }
 
     /// The last step and the path to the node that it starts from.
-    pub fn split_last(&self) -> Option<(&Step, Path)> {
+    pub fn split_last(&self) -> Option<(&PathStep, JsonPath)> {
         let (last, before) = self.steps.split_last()?;
-        Some((last, Path { steps: before.to_vec(), is_legacy: self.is_legacy }))
+        Some((last, JsonPath { steps: before.to_vec(), is_legacy: self.is_legacy }))
     }
 
     /// The places of the nodes in `doc` that the path leads to, in walk order; a node may occur more than once.

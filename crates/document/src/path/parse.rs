@@ -3,8 +3,8 @@
 use super::expression::{Arithmetic, Expression, Sign};
 use super::filter::{Filter, Operator};
 use super::function::Function;
-use super::pattern::{MatchExtent, Pattern};
-use super::{BadPath, Step};
+use super::pattern::{MatchExtent, PathPattern};
+use super::{BadPath, PathStep};
 use crate::parse::parse_into;
 
 /// Longest path in bytes.
@@ -25,7 +25,7 @@ const OPERAND: &str = "one of the following: a number, a text in quotes, true, f
 ///
 /// Errors: invalid.
 pub(super) fn query(text: &[u8]) -> Result<Expression, BadPath> {
-    let mut reader = Reader { text, at: 0, steps: 0, nesting: 0 };
+    let mut reader = PathReader { text, at: 0, steps: 0, nesting: 0 };
     if text.len() > LEN_MAX {
         return Err(BadPath { text: format!("ERR a path is longer than {LEN_MAX} bytes") });
     }
@@ -36,7 +36,7 @@ pub(super) fn query(text: &[u8]) -> Result<Expression, BadPath> {
 
 /// The steps of a path of names and nothing else, which most are: each behind a dot, the first perhaps without. `None`: the
 /// grammar below reads it.
-pub(super) fn names_only(text: &[u8]) -> Option<Vec<Step>> {
+pub(super) fn names_only(text: &[u8]) -> Option<Vec<PathStep>> {
     let mut rest = text.strip_prefix(b".").unwrap_or(text);
     let mut steps = Vec::with_capacity(2);
     loop {
@@ -45,7 +45,7 @@ pub(super) fn names_only(text: &[u8]) -> Option<Vec<Step>> {
         if name.is_empty() || steps.len() == STEPS_MAX {
             return None;
         }
-        steps.push(Step::Name(name.into()));
+        steps.push(PathStep::Name(name.into()));
         match after {
             [] if text.len() < LEN_MAX => return Some(steps),
             [b'.', after @ ..] => rest = after,
@@ -69,7 +69,7 @@ pub(super) fn is_rooted(text: &[u8]) -> bool {
     }
 }
 
-struct Reader<'t> {
+struct PathReader<'t> {
     text: &'t [u8],
     at: usize,
     steps: usize,
@@ -80,7 +80,7 @@ fn is_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_`+#%$^/:".contains(&byte) || byte >= 0x80
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PathReader<'t> {
     fn rest(&self) -> &'t [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -115,7 +115,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn push(&mut self, out: &mut Vec<Step>, step: Step) -> Result<(), BadPath> {
+    fn push(&mut self, out: &mut Vec<PathStep>, step: PathStep) -> Result<(), BadPath> {
         out.push(step);
         self.count_steps(1)
     }
@@ -129,12 +129,12 @@ impl<'t> Reader<'t> {
     }
 
     /// Steps up to what begins none.
-    fn steps(&mut self) -> Result<Vec<Step>, BadPath> {
+    fn steps(&mut self) -> Result<Vec<PathStep>, BadPath> {
         let mut out = Vec::new();
         loop {
             let begun = self.at;
             if self.pass(b"..") {
-                self.push(&mut out, Step::Deep)?;
+                self.push(&mut out, PathStep::Deep)?;
                 let step = self.after_dots()?;
                 self.push(&mut out, step)?;
             } else if !self.is_method_next() && self.pass(b".") {
@@ -150,21 +150,21 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn after_dots(&mut self) -> Result<Step, BadPath> {
+    fn after_dots(&mut self) -> Result<PathStep, BadPath> {
         if self.pass(b"[") {
             return self.bracket();
         }
         if self.pass(b"*") {
-            return Ok(Step::All);
+            return Ok(PathStep::All);
         }
         let len = self.rest().iter().take_while(|byte| is_literal(**byte)).count();
         let name = self.rest().get(..len).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| self.wrong("one of the following: a name, '*', '['"))?;
         self.at += len;
-        Ok(Step::Name(name.into()))
+        Ok(PathStep::Name(name.into()))
     }
 
-    fn bracket(&mut self) -> Result<Step, BadPath> {
+    fn bracket(&mut self) -> Result<PathStep, BadPath> {
         self.blanks();
         let step = match self.peek() {
             Some(b'\'' | b'"') => {
@@ -175,31 +175,31 @@ impl<'t> Reader<'t> {
                     others.push(self.quoted()?);
                 }
                 if others.is_empty() {
-                    Step::Name(first)
+                    PathStep::Name(first)
                 } else {
-                    Step::Names([vec![first], others].concat())
+                    PathStep::Names([vec![first], others].concat())
                 }
             }
             Some(b'*') => {
                 self.at += 1;
-                Step::All
+                PathStep::All
             }
             Some(b'?') => {
                 self.at += 1;
-                Step::Filter(self.filter()?)
+                PathStep::Filter(self.filter()?)
             }
             _ => self.indexes()?,
         };
         if self.pass(b"]") { Ok(step) } else { Err(self.wrong(BRACKET)) }
     }
 
-    fn indexes(&mut self) -> Result<Step, BadPath> {
+    fn indexes(&mut self) -> Result<PathStep, BadPath> {
         let first = self.integer();
         if self.pass(b":") {
             let end = self.integer();
             let step = if self.pass(b":") { self.integer() } else { None };
             let step = usize::try_from(step.unwrap_or(1)).ok().filter(|step| *step > 0);
-            return Ok(Step::Slice {
+            return Ok(PathStep::Slice {
                 start: first,
                 end,
                 step: step.ok_or_else(|| self.wrong("a step above 0"))?,
@@ -209,7 +209,7 @@ impl<'t> Reader<'t> {
         while self.pass(b",") {
             indexes.push(self.integer().ok_or_else(|| self.wrong("a number"))?);
         }
-        Ok(Step::Indexes(indexes))
+        Ok(PathStep::Indexes(indexes))
     }
 
     /// An integer; one out of range becomes the nearest.
@@ -300,7 +300,7 @@ impl<'t> Reader<'t> {
                 _ => {}
             }
             if depth == 0 {
-                let after = Reader { at: self.at + at + 1, ..*self };
+                let after = PathReader { at: self.at + at + 1, ..*self };
                 return after.is_operator_next();
             }
         }
@@ -308,7 +308,7 @@ impl<'t> Reader<'t> {
     }
 
     fn is_operator_next(&self) -> bool {
-        let mut ahead = Reader { ..*self };
+        let mut ahead = PathReader { ..*self };
         ahead.blanks();
         ahead.is_method_next()
             || matches!(ahead.peek(), Some(b'+' | b'-' | b'*' | b'/' | b'%' | b'~'))
@@ -342,7 +342,7 @@ impl<'t> Reader<'t> {
         };
         let right = self.expression()?;
         if operator == Operator::Matches {
-            return Ok(Filter::Matches(left, Pattern::new(right, MatchExtent::Part)));
+            return Ok(Filter::Matches(left, PathPattern::new(right, MatchExtent::Part)));
         }
         Ok(Filter::Compare(left, operator, right))
     }
@@ -411,13 +411,13 @@ impl<'t> Reader<'t> {
 
     /// Returns true if a dot, a name and an opening bracket come next.
     fn is_method_next(&self) -> bool {
-        let mut ahead = Reader { ..*self };
+        let mut ahead = PathReader { ..*self };
         ahead.pass(b".") && ahead.is_call_next()
     }
 
     /// Returns true if a name and an opening bracket come next.
     fn is_call_next(&self) -> bool {
-        let mut ahead = Reader { ..*self };
+        let mut ahead = PathReader { ..*self };
         ahead.blanks();
         let len = ahead.function_len();
         ahead.at += len;
@@ -457,7 +457,9 @@ impl<'t> Reader<'t> {
         };
         let mut words = words.into_iter();
         Ok(match (words.next(), words.next()) {
-            (Some(text), Some(pattern)) => Expression::Matches(Box::new(text), Pattern::new(pattern, extent)),
+            (Some(text), Some(pattern)) => {
+                Expression::Matches(Box::new(text), PathPattern::new(pattern, extent))
+            }
             _ => Expression::Literal(vec![crate::form::FALSE]),
         })
     }
@@ -483,7 +485,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Steps behind `@` or `$`, of which the first may be a bare name.
-    fn term_steps(&mut self) -> Result<Vec<Step>, BadPath> {
+    fn term_steps(&mut self) -> Result<Vec<PathStep>, BadPath> {
         let mut steps = Vec::new();
         let is_bare = self.peek().is_some_and(is_literal) && self.word_operator().is_none();
         if is_bare || self.peek() == Some(b'*') {
@@ -548,7 +550,7 @@ impl<'t> Reader<'t> {
                     }
                     if open == b'{' {
                         self.blanks();
-                        crate::form::write_name(out, crate::form::Name::Own(&self.quoted()?));
+                        crate::form::write_name(out, crate::form::MemberName::Own(&self.quoted()?));
                         if !self.pass(b":") {
                             return Err(self.wrong("':'"));
                         }

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::expression::Expression;
-use crate::doc::{Doc, Node};
-use crate::form::View;
+use crate::doc::{Doc, DocNode};
+use crate::form::FormView;
 use crate::tree::NodePlace;
 
 /// The part of a text that must match.
@@ -20,7 +20,7 @@ pub enum MatchExtent {
 
 /// The pattern of `=~`, `match` and `search`.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct PathPattern {
     term: Box<Expression>,
     extent: MatchExtent,
     compiled: OnceLock<Option<Regex>>,
@@ -29,15 +29,15 @@ pub struct Pattern {
 /// Bytes that a compiled pattern may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-impl Pattern {
-    pub(super) fn new(term: Expression, extent: MatchExtent) -> Pattern {
-        Pattern { term: Box::new(term), extent, compiled: OnceLock::new() }
+impl PathPattern {
+    pub(super) fn new(term: Expression, extent: MatchExtent) -> PathPattern {
+        PathPattern { term: Box::new(term), extent, compiled: OnceLock::new() }
     }
 
     /// Returns true if `text` matches.
     pub(super) fn is_match(&self, doc: Doc<'_>, at: NodePlace, text: &[u8]) -> bool {
-        let compiled = |pattern: Node<'_>| match pattern.view() {
-            View::Text(pattern) => {
+        let compiled = |pattern: DocNode<'_>| match pattern.view() {
+            FormView::Text(pattern) => {
                 let pattern = std::str::from_utf8(pattern).ok()?;
                 let whole;
                 let pattern = match self.extent {
@@ -52,7 +52,7 @@ impl Pattern {
             _ => None,
         };
         if let Expression::Literal(node) = &*self.term {
-            let regex = self.compiled.get_or_init(|| compiled(Node::new(Default::default(), node)));
+            let regex = self.compiled.get_or_init(|| compiled(DocNode::new(Default::default(), node)));
             return regex.as_ref().is_some_and(|regex| regex.is_match(text));
         }
         self.term.any(doc, at, |pattern| compiled(pattern).is_some_and(|regex| regex.is_match(text)))

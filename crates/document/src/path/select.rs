@@ -2,26 +2,26 @@
 //!
 //! Each step but `..` leads one level down, and a document has at most 128: the recursion is as deep as that.
 
-use super::Step;
+use super::PathStep;
 use super::trace::{Trace, Tracing};
 use crate::doc::Doc;
 use crate::form;
 use crate::tree::{Child, Children, NodePlace};
 
 /// The places of the nodes that `steps` lead to from the node at `spot`.
-pub(super) fn find(doc: Doc<'_>, spot: NodePlace, steps: &[Step]) -> Vec<NodePlace> {
+pub(super) fn find(doc: Doc<'_>, spot: NodePlace, steps: &[PathStep]) -> Vec<NodePlace> {
     let mut found = Vec::new();
-    Walk { doc, see: &mut |_, spot, _| found.push(spot), way: NodeWay::default(), traces: None }
+    SelectWalk { doc, see: &mut |_, spot, _| found.push(spot), way: NodeWay::default(), traces: None }
         .step(spot, 0, steps);
     found
 }
 
 /// The same nodes, and what leads to them.
-pub(super) fn trace(doc: Doc<'_>, spot: NodePlace, steps: &[Step]) -> Trace {
+pub(super) fn trace(doc: Doc<'_>, spot: NodePlace, steps: &[PathStep]) -> Trace {
     let mut tracing = Tracing::default();
     let mut see =
         |way: &NodeWay, spot: NodePlace, level: usize| tracing.note(spot, level, &way.gates, &way.blocks);
-    Walk { doc, see: &mut see, way: NodeWay::default(), traces: Some(()) }.step(spot, 0, steps);
+    SelectWalk { doc, see: &mut see, way: NodeWay::default(), traces: Some(()) }.step(spot, 0, steps);
     tracing.end()
 }
 
@@ -32,7 +32,7 @@ struct NodeWay {
     blocks: Vec<u32>,
 }
 
-struct Walk<'a, 'f> {
+struct SelectWalk<'a, 'f> {
     doc: Doc<'a>,
     see: &'f mut dyn FnMut(&NodeWay, NodePlace, usize),
     way: NodeWay,
@@ -40,19 +40,19 @@ struct Walk<'a, 'f> {
     traces: Option<()>,
 }
 
-impl<'a> Walk<'a, '_> {
-    fn step(&mut self, at: NodePlace, level: usize, steps: &[Step]) {
+impl<'a> SelectWalk<'a, '_> {
+    fn step(&mut self, at: NodePlace, level: usize, steps: &[PathStep]) {
         let Some((step, rest)) = steps.split_first() else {
             return (self.see)(&self.way, at, level);
         };
         match step {
-            Step::Name(name) => self.name(at, level, name, rest),
-            Step::Names(names) => names.iter().for_each(|name| self.name(at, level, name, rest)),
-            Step::Indexes(indexes) => self.indexes(at, level, indexes, rest),
-            Step::Slice { start, end, step } => self.slice(at, level, (*start, *end, *step), rest),
-            Step::All => self.each(at, &mut |walk, child| walk.step(child.spot, level + 1, rest)),
-            Step::Deep => self.deep(at, level, rest),
-            Step::Filter(filter) => {
+            PathStep::Name(name) => self.name(at, level, name, rest),
+            PathStep::Names(names) => names.iter().for_each(|name| self.name(at, level, name, rest)),
+            PathStep::Indexes(indexes) => self.indexes(at, level, indexes, rest),
+            PathStep::Slice { start, end, step } => self.slice(at, level, (*start, *end, *step), rest),
+            PathStep::All => self.each(at, &mut |walk, child| walk.step(child.spot, level + 1, rest)),
+            PathStep::Deep => self.deep(at, level, rest),
+            PathStep::Filter(filter) => {
                 let doc = self.doc;
                 self.each(at, &mut |walk, child| {
                     if filter.holds(doc, child.spot) {
@@ -84,7 +84,7 @@ impl<'a> Walk<'a, '_> {
         self.way.blocks.truncate(blocks);
     }
 
-    fn name(&mut self, at: NodePlace, level: usize, name: &[u8], rest: &[Step]) {
+    fn name(&mut self, at: NodePlace, level: usize, name: &[u8], rest: &[PathStep]) {
         let wanted = self.doc.names.written(name);
         let mut children = self.doc.children(at);
         while let Some(child) = children.next() {
@@ -97,12 +97,12 @@ impl<'a> Walk<'a, '_> {
     /// Number of items of the array at `at`.
     fn items_len(&self, at: NodePlace) -> Option<i64> {
         match self.doc.node(at).view() {
-            form::View::Array(count) => i64::try_from(count).ok(),
+            form::FormView::Array(count) => i64::try_from(count).ok(),
             _ => None,
         }
     }
 
-    fn indexes(&mut self, at: NodePlace, level: usize, indexes: &[i64], rest: &[Step]) {
+    fn indexes(&mut self, at: NodePlace, level: usize, indexes: &[i64], rest: &[PathStep]) {
         let Some(len) = self.items_len(at) else { return };
         for &index in indexes {
             let Ok(index) = usize::try_from(absolute(index, len)) else { continue };
@@ -118,7 +118,7 @@ impl<'a> Walk<'a, '_> {
         at: NodePlace,
         level: usize,
         (start, end, step): (Option<i64>, Option<i64>, usize),
-        rest: &[Step],
+        rest: &[PathStep],
     ) {
         let Some(len) = self.items_len(at) else { return };
         let place = |index: Option<i64>, otherwise: i64| {
@@ -134,7 +134,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn deep(&mut self, at: NodePlace, level: usize, rest: &[Step]) {
+    fn deep(&mut self, at: NodePlace, level: usize, rest: &[PathStep]) {
         self.step(at, level, rest);
         if form::is_container(self.doc.node(at).bytes()) {
             self.each(at, &mut |walk, child| walk.deep(child.spot, level + 1, rest));

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::filter::is_same;
-use crate::doc::{Names, Node};
-use crate::form::{self, View};
+use crate::doc::{DocNode, Names};
+use crate::form::{self, FormView};
 use crate::number::Number;
 use crate::tree::PieceSource;
 
@@ -14,11 +14,11 @@ pub(super) enum Operand<'v> {
     /// None.
     Nothing,
     /// A node of the document.
-    Node(Node<'v>),
+    Node(DocNode<'v>),
     /// A node that was written into the path or computed.
     Made(Made<'v>),
     /// Several nodes of the document.
-    Nodes(Vec<Node<'v>>),
+    Nodes(Vec<DocNode<'v>>),
     /// A list that was computed.
     List(Vec<Made<'v>>),
 }
@@ -45,7 +45,7 @@ impl<'v> Made<'v> {
     }
 
     /// A node of a document.
-    pub fn of(node: Node<'v>) -> Made<'v> {
+    pub fn of(node: DocNode<'v>) -> Made<'v> {
         Made { names: node.names, source: node.source(), bytes: Cow::Borrowed(node.bytes()) }
     }
 
@@ -65,12 +65,12 @@ impl<'v> Made<'v> {
     }
 
     /// The node.
-    pub fn node(&self) -> Node<'_> {
-        Node::with(self.names, self.source, &self.bytes)
+    pub fn node(&self) -> DocNode<'_> {
+        DocNode::with(self.names, self.source, &self.bytes)
     }
 
     /// Its content.
-    pub fn view(&self) -> View<'_> {
+    pub fn view(&self) -> FormView<'_> {
         form::view(&self.bytes)
     }
 
@@ -83,16 +83,16 @@ impl<'v> Made<'v> {
 }
 
 /// Appends a node without pieces and without the names of its document.
-fn copy(node: Node<'_>, out: &mut Vec<u8>) {
+fn copy(node: DocNode<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     match node.view() {
-        View::Array(count) => {
+        FormView::Array(count) => {
             node.items().for_each(|item| copy(item, out));
             form::close(out, start, form::ARRAY, count);
         }
-        View::Object(count) => {
+        FormView::Object(count) => {
             for (name, value) in node.members() {
-                form::write_name(out, form::Name::Own(name));
+                form::write_name(out, form::MemberName::Own(name));
                 copy(value, out);
             }
             form::close(out, start, form::OBJECT, count);
@@ -102,7 +102,7 @@ fn copy(node: Node<'_>, out: &mut Vec<u8>) {
 }
 
 /// The whole number of a node, with what is behind the point cut off.
-pub(super) fn whole_of(node: Node<'_>) -> Option<i64> {
+pub(super) fn whole_of(node: DocNode<'_>) -> Option<i64> {
     match Number::of(node.view())? {
         Number::Int(value) => Some(value),
         other => whole(other.as_float().trunc()),
@@ -116,10 +116,10 @@ pub(super) fn whole(value: f64) -> Option<i64> {
 }
 
 /// Characters of a text, children of a container.
-pub(super) fn len_of(node: Node<'_>) -> Option<usize> {
+pub(super) fn len_of(node: DocNode<'_>) -> Option<usize> {
     match node.view() {
-        View::Text(text) => Some(String::from_utf8_lossy(text).chars().count()),
-        View::Array(count) | View::Object(count) => Some(count),
+        FormView::Text(text) => Some(String::from_utf8_lossy(text).chars().count()),
+        FormView::Array(count) | FormView::Object(count) => Some(count),
         _ => None,
     }
 }
@@ -134,7 +134,7 @@ impl<'v> Operand<'v> {
     }
 
     /// The node, if it is one.
-    pub fn single(&self) -> Option<Node<'_>> {
+    pub fn single(&self) -> Option<DocNode<'_>> {
         match self {
             Operand::Node(node) => Some(*node),
             Operand::Made(made) => Some(made.node()),
@@ -148,7 +148,7 @@ impl<'v> Operand<'v> {
     }
 
     /// Returns true if `is_such` holds for any of its nodes.
-    pub fn any(&self, mut is_such: impl FnMut(Node<'_>) -> bool) -> bool {
+    pub fn any(&self, mut is_such: impl FnMut(DocNode<'_>) -> bool) -> bool {
         match self {
             Operand::Nothing => false,
             Operand::Node(node) => is_such(*node),
@@ -167,19 +167,19 @@ impl<'v> Operand<'v> {
     }
 
     /// Its elements, if it is an array, several nodes or a list.
-    pub fn elements(&self) -> Option<Box<dyn Iterator<Item = Node<'_>> + '_>> {
+    pub fn elements(&self) -> Option<Box<dyn Iterator<Item = DocNode<'_>> + '_>> {
         match self {
             Operand::Nodes(nodes) => Some(Box::new(nodes.iter().copied())),
             Operand::List(list) => Some(Box::new(list.iter().map(Made::node))),
             Operand::Nothing => None,
             one => match one.single()? {
-                node if matches!(node.view(), View::Array(_)) => Some(Box::new(node.items())),
+                node if matches!(node.view(), FormView::Array(_)) => Some(Box::new(node.items())),
                 _ => None,
             },
         }
     }
 
-    fn has(&self, node: Node<'_>) -> bool {
+    fn has(&self, node: DocNode<'_>) -> bool {
         self.elements().is_some_and(|mut all| all.any(|own| is_same(node, own)))
     }
 

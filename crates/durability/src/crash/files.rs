@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use darter_persist::ReadAt;
 use darter_persist::files::{
-    FileFacts, FileSizes, Files, Layout, OpenFile, OpenMode, PAGE_BYTES, Pushed, RingPusher, RingTaker,
+    FileFacts, FileSizes, Files, OpenFile, OpenMode, PAGE_BYTES, Pushed, RingLayout, RingPusher, RingTaker,
 };
 
 use super::machine::{Machine, MachineState, Mutant, OperationFate};
@@ -135,7 +135,7 @@ impl Files for Machine {
         &self,
         file: &SimulatedFile,
         head: &[u8],
-        layout: Layout,
+        layout: RingLayout,
     ) -> io::Result<(SimulatedPusher, SimulatedTaker)> {
         let len = (layout.data_at + layout.capacity) as u64;
         file.reserve(0, len)?;
@@ -290,7 +290,7 @@ impl OpenFile for SimulatedFile {
 
 struct SimulatedRing {
     file: SimulatedFile,
-    layout: Layout,
+    layout: RingLayout,
     end: AtomicU64,
     taken: AtomicU64,
 }

@@ -12,14 +12,14 @@ use darter_base::crc::crc32c;
 use darter_persist::files::Files;
 use darter_persist::journal::folder;
 use darter_persist::journal::manifest::Manifest;
-use darter_persist::journal::part::{self, Part, Parts};
-use darter_persist::storage::{Directory, Local};
+use darter_persist::journal::part::{self, Parts, RecordPart};
+use darter_persist::storage::{Local, StorageDirectory};
 
 use super::files::FOLDER;
 use super::machine::{Machine, Mutant, lock, wait, with_sequences};
 use super::world::{FoundAtStart, World};
-use crate::base::{self, Claimed, Cut, ReadBack};
-use crate::log::{Held, HeldFor, ThreadLog};
+use crate::base::{self, BaseCut, Claimed, ReadBack};
+use crate::log::{HeldFor, HeldLog, ThreadLog};
 use crate::{Fsync, Journal, JournalHost};
 
 pub const KEYS: usize = 6;
@@ -60,7 +60,7 @@ pub struct Process {
 
 struct Base {
     generation: u64,
-    cut: Cut,
+    cut: BaseCut,
     ids: Vec<usize>,
 }
 
@@ -90,7 +90,7 @@ fn read_base(bytes: &[u8]) -> Option<Vec<usize>> {
 
 /// The number of the change that a record tells.
 fn id_of(body: &[u8]) -> Option<usize> {
-    let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else { return None };
+    let Ok(Some(RecordPart::Command { args, .. })) = Parts::new(body).try_next() else { return None };
     std::str::from_utf8(args.iter().nth(1)?).ok()?.split(':').next()?.parse().ok()
 }
 
@@ -263,7 +263,7 @@ impl Process {
     /// Takes a base's cut, with all shards held.
     fn cut(&self, generation: u64) {
         let _shards: Vec<_> = self.keys.iter().map(lock).collect();
-        let cut = Cut::default();
+        let cut = BaseCut::default();
         self.journal.cut(generation, self.machine.clock_ms(), &cut);
         let world = lock(&self.world);
         let is_there = |id: &usize| {
@@ -292,7 +292,7 @@ impl Process {
         let folder = Local::of(self.machine.clone(), dir());
         let written = folder.create(&name).and_then(|mut file| {
             file.write_all(&bytes)
-                .map_err(|error| darter_persist::storage::Fault::new(name.clone(), error))?;
+                .map_err(|error| darter_persist::storage::StorageFault::new(name.clone(), error))?;
             file.finish()
         });
         let written =
@@ -387,7 +387,7 @@ struct ServingThread<'a> {
 /// A connection's output: an answer is a byte.
 #[derive(Default)]
 struct SimulatedConn {
-    held: Held,
+    held: HeldLog,
     output: VecDeque<usize>,
 }
 

@@ -21,13 +21,13 @@ fn key(n: usize) -> Handle {
     Handle::from_raw(n as u32 + 1)
 }
 
-fn find(index: &Index, hash_of: fn(Handle) -> u64, h: Handle) -> Option<Slot> {
+fn find(index: &Index, hash_of: fn(Handle) -> u64, h: Handle) -> Option<IndexSlot> {
     index.find(hash_of(h), |other| other == h)
 }
 
 /// Chooses once for each segment and removes the chosen entries; returns them.
 fn round(index: &mut Index, hash_of: fn(Handle) -> u64, may_go: impl Fn(Handle) -> bool) -> Vec<Handle> {
-    let (mut gone, mut at) = (Vec::new(), Position::START);
+    let (mut gone, mut at) = (Vec::new(), ScanPosition::START);
     loop {
         let mut chosen = Vec::new();
         at = index.choose(at, &may_go, &mut chosen);
@@ -39,7 +39,7 @@ fn round(index: &mut Index, hash_of: fn(Handle) -> u64, may_go: impl Fn(Handle) 
             assert_eq!(index.remove(slot, hash_of(h)), h);
             gone.push(h);
         }
-        if at == Position::START {
+        if at == ScanPosition::START {
             return gone;
         }
     }

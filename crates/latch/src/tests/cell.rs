@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use shuttle::thread;
 
 use super::{explore, quiet, with_cells};
-use crate::cell::{Cell, Held, Queued};
+use crate::cell::{Cell, Held, QueuedJob};
 use crate::waiter::Waiter;
 
 type JobId = (usize, usize); // thread, sequence
@@ -33,7 +33,7 @@ fn submit(cell: &'static Cell<Shard, JobId>, id: JobId, arrivals: &Arrivals) {
     let outcome = cell.take_or_queue(Waiter::new(id));
     arrivals.lock().unwrap().push(id);
     match outcome {
-        Err(Queued) => {}
+        Err(QueuedJob) => {}
         Ok((held, job)) => serve(held, job),
     }
 }

@@ -10,7 +10,7 @@ use shuttle::thread;
 
 use super::{explore, with_cells};
 use crate::cell::Cell;
-use crate::drive::{Job, Runner, drive, drive_one, queue_for};
+use crate::drive::{LatchJob, Runner, drive, drive_one, queue_for};
 use crate::grant::{Grant, acquire};
 use crate::mailbox::Mailbox;
 use crate::waiter::Waiter;
@@ -29,7 +29,7 @@ struct Task {
     grant: Grant<Shard, Task>,
 }
 
-impl Job for Task {
+impl LatchJob for Task {
     type Shard = Shard;
 
     fn need(&mut self) -> (&[u16], &mut Grant<Shard, Task>) {

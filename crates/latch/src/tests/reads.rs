@@ -12,7 +12,7 @@ use shuttle::thread;
 
 use super::{explore, with_cells};
 use crate::cell::{Cell, Held};
-use crate::drive::{Job, Runner, drive, drive_one, queue_for};
+use crate::drive::{LatchJob, Runner, drive, drive_one, queue_for};
 use crate::grant::Grant;
 use crate::mailbox::Mailbox;
 use crate::waiter::Waiter;
@@ -76,7 +76,7 @@ struct Task {
     is_done: bool,
 }
 
-impl Job for Task {
+impl LatchJob for Task {
     type Shard = Shard;
 
     fn need(&mut self) -> (&[u16], &mut Grant<Shard, Task>) {

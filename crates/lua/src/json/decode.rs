@@ -10,7 +10,7 @@ use mlua::ffi::{
 };
 use mlua::lua_State;
 
-use super::{MARK, Settings, settings};
+use super::{JsonSettings, MARK, settings};
 use crate::{push, read, scratch};
 
 /// Error of a JSON text.
@@ -29,7 +29,8 @@ pub(super) unsafe extern "C-unwind" fn decode(state: *mut lua_State) -> c_int {
         if lua_gettop(state) != 1 || !matches!(lua_type(state, 1), LUA_TSTRING | LUA_TNUMBER) {
             read::complain(state, b"bad argument #1 to 'decode' (expected 1 argument)");
         }
-        let mut decoder = Decoder { state, settings: *settings(state), text: read::text(state, 1), at: 0 };
+        let mut decoder =
+            JsonDecoder { state, settings: *settings(state), text: read::text(state, 1), at: 0 };
         match decoder.whole() {
             Ok(()) => 1,
             Err(BadJson::Depth(depth)) => {
@@ -45,14 +46,14 @@ pub(super) unsafe extern "C-unwind" fn decode(state: *mut lua_State) -> c_int {
 
 type Read<T> = Result<T, BadJson>;
 
-struct Decoder<'a> {
+struct JsonDecoder<'a> {
     state: *mut lua_State,
-    settings: Settings,
+    settings: JsonSettings,
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> JsonDecoder<'a> {
     fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -102,7 +103,7 @@ impl<'a> Decoder<'a> {
     /// Reads one value and pushes it.
     ///
     /// # Safety
-    /// As for [`Decoder::whole`].
+    /// As for [`JsonDecoder::whole`].
     unsafe fn value(&mut self, depth: usize) -> Read<()> {
         self.skip_space();
         let rest = self.rest();
@@ -170,7 +171,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// # Safety
-    /// As for [`Decoder::value`], with room for two values.
+    /// As for [`JsonDecoder::value`], with room for two values.
     unsafe fn array(&mut self, depth: usize) -> Read<()> {
         self.at += 1;
         self.check_depth(depth)?;
@@ -199,7 +200,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// # Safety
-    /// As for [`Decoder::array`].
+    /// As for [`JsonDecoder::array`].
     unsafe fn object(&mut self, depth: usize) -> Read<()> {
         self.at += 1;
         self.check_depth(depth)?;
@@ -233,7 +234,7 @@ impl<'a> Decoder<'a> {
     /// Reads the text between quotes, the first of which is next, and pushes it.
     ///
     /// # Safety
-    /// As for [`Decoder::value`], with room for a value.
+    /// As for [`JsonDecoder::value`], with room for a value.
     unsafe fn string(&mut self) -> Read<()> {
         let start = self.at;
         let invalid = |found| Err(BadJson::Expected { what: "value", found, at: start });

@@ -11,7 +11,7 @@ use mlua::ffi::{
 };
 use mlua::lua_State;
 
-use super::{MARK, Settings, settings};
+use super::{JsonSettings, MARK, settings};
 use crate::{push, read, scratch};
 
 /// What keeps a value from being JSON.
@@ -74,7 +74,7 @@ unsafe fn raise(state: *mut lua_State, fault: Unencodable) -> ! {
 
 struct Encoder<'a> {
     state: *mut lua_State,
-    settings: Settings,
+    settings: JsonSettings,
     out: &'a mut Vec<u8>,
 }
 
@@ -145,7 +145,7 @@ impl Encoder<'_> {
             if count == 0 {
                 return self.object(depth);
             }
-            let Settings { sparse_ratio, sparse_safe, converts_sparse, .. } = self.settings;
+            let JsonSettings { sparse_ratio, sparse_safe, converts_sparse, .. } = self.settings;
             let largest = largest as usize;
             if sparse_ratio > 0 && largest > count.saturating_mul(sparse_ratio) && largest > sparse_safe {
                 return if converts_sparse { self.object(depth) } else { Err(Unencodable::Sparse) };

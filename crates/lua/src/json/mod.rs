@@ -24,7 +24,7 @@ const DEPTH_LIMIT: usize = 1000;
 const PRECISION_MAX: usize = 14;
 
 #[derive(Clone, Copy)]
-struct Settings {
+struct JsonSettings {
     encode_depth_max: usize,
     decode_depth_max: usize,
     encodes_invalid: bool,
@@ -38,7 +38,7 @@ struct Settings {
     precision: usize,
 }
 
-const DEFAULTS: Settings = Settings {
+const DEFAULTS: JsonSettings = JsonSettings {
     encode_depth_max: DEPTH_LIMIT,
     decode_depth_max: DEPTH_LIMIT,
     encodes_invalid: false,
@@ -73,10 +73,10 @@ pub fn json(lua: &Lua, mark: &Table) -> mlua::Result<Table> {
     // and leaves one value. A block of Lua's is aligned for any of its numbers.
     unsafe {
         lua.exec_raw(mark, |state| {
-            const { assert!(align_of::<Settings>() <= align_of::<f64>()) };
+            const { assert!(align_of::<JsonSettings>() <= align_of::<f64>()) };
             push::room(state, 6);
-            let settings: *mut c_void = lua_newuserdata(state, size_of::<Settings>());
-            settings.cast::<Settings>().write(DEFAULTS);
+            let settings: *mut c_void = lua_newuserdata(state, size_of::<JsonSettings>());
+            settings.cast::<JsonSettings>().write(DEFAULTS);
             lua_createtable(state, 0, FUNCTIONS.len() as c_int + 3);
             for (name, function) in FUNCTIONS {
                 push::text(state, name.as_bytes());
@@ -103,10 +103,10 @@ pub fn json(lua: &Lua, mark: &Table) -> mlua::Result<Table> {
 ///
 /// # Safety
 /// `state` is that of a function of [`FUNCTIONS`], which has just been called.
-unsafe fn settings<'a>(state: *mut lua_State) -> &'a mut Settings {
+unsafe fn settings<'a>(state: *mut lua_State) -> &'a mut JsonSettings {
     // SAFETY: the first upvalue is the block that `json` made, which lives as long as the function. No other reference
     // to it is used while one of these functions runs.
-    unsafe { &mut *lua_touserdata(state, lua_upvalueindex(1)).cast::<Settings>() }
+    unsafe { &mut *lua_touserdata(state, lua_upvalueindex(1)).cast::<JsonSettings>() }
 }
 
 unsafe extern "C-unwind" fn encode_max_depth(state: *mut lua_State) -> c_int {

@@ -4,19 +4,19 @@ use darter_slab::BLOCK_BYTES_MAX;
 
 /// The first four bytes of a pack, lowest bit first: `used:16 len:8 depth:6 timed:1 spilled:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head(u32);
+pub(crate) struct PackHead(u32);
 
-impl Head {
+impl PackHead {
     /// The header of an empty pack of `depth` (0..=63).
-    pub fn empty(depth: u32, timed: bool) -> Head {
+    pub fn empty(depth: u32, timed: bool) -> PackHead {
         debug_assert!(depth < 64);
-        Head(depth << 24).with_timed(timed).with_used(Shape { len: 0, timed }.data_at())
+        PackHead(depth << 24).with_timed(timed).with_used(PackShape { len: 0, timed }.data_at())
     }
 
     /// The header of the block that starts with `bytes`.
     #[inline]
-    pub fn read(bytes: &[u8]) -> Head {
-        Head(bytes.first_chunk::<HEAD_BYTES>().map_or(0, |head| u32::from_le_bytes(*head)))
+    pub fn read(bytes: &[u8]) -> PackHead {
+        PackHead(bytes.first_chunk::<HEAD_BYTES>().map_or(0, |head| u32::from_le_bytes(*head)))
     }
 
     /// Makes this the header of `block`.
@@ -59,47 +59,47 @@ impl Head {
 
     /// The same with another number of used bytes.
     #[inline]
-    pub fn with_used(self, used: usize) -> Head {
+    pub fn with_used(self, used: usize) -> PackHead {
         debug_assert!(used <= BLOCK_BYTES_MAX);
-        Head(self.0 & !0xFFFF | used as u32)
+        PackHead(self.0 & !0xFFFF | used as u32)
     }
 
     /// The same with another number of entries.
     #[inline]
-    pub fn with_len(self, len: usize) -> Head {
+    pub fn with_len(self, len: usize) -> PackHead {
         debug_assert!(len <= LEN_MAX);
-        Head(self.0 & !0xFF_0000 | (len as u32) << 16)
+        PackHead(self.0 & !0xFF_0000 | (len as u32) << 16)
     }
 
     /// The same, timed if `timed` or if it was.
     #[inline]
-    pub fn with_timed(self, timed: bool) -> Head {
-        Head(self.0 | if timed { TIMED } else { 0 })
+    pub fn with_timed(self, timed: bool) -> PackHead {
+        PackHead(self.0 | if timed { TIMED } else { 0 })
     }
 
     /// The same, spilled if `spilled` or if it was.
     #[inline]
-    pub fn with_spilled(self, spilled: bool) -> Head {
-        Head(self.0 | if spilled { SPILLED } else { 0 })
+    pub fn with_spilled(self, spilled: bool) -> PackHead {
+        PackHead(self.0 | if spilled { SPILLED } else { 0 })
     }
 
     /// The layout of a block with this header.
     #[inline]
-    pub fn shape(self) -> Shape {
-        Shape { len: self.len(), timed: self.timed() }
+    pub fn shape(self) -> PackShape {
+        PackShape { len: self.len(), timed: self.timed() }
     }
 }
 
 /// Offsets of the parts of a block with this many entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct PackShape {
     /// Number of entries.
     pub len: usize,
     /// True if the earliest expiry time follows the header.
     pub timed: bool,
 }
 
-impl Shape {
+impl PackShape {
     /// Offset of the fingerprints.
     #[inline]
     pub fn fps_at(self) -> usize {
@@ -135,14 +135,14 @@ impl Shape {
 
     /// Moves the parts of a block of `used` bytes to where shape `to` has them.
     #[inline]
-    pub fn convert(self, to: Shape, block: &mut [u8], used: usize) {
+    pub fn convert(self, to: PackShape, block: &mut [u8], used: usize) {
         if self.data_at() != to.data_at() {
             self.move_parts(to, block, used);
         }
     }
 
     #[inline(never)]
-    fn move_parts(self, to: Shape, block: &mut [u8], used: usize) {
+    fn move_parts(self, to: PackShape, block: &mut [u8], used: usize) {
         let offsets = 2 * self.groups().min(to.groups()).saturating_sub(1);
         let fps = self.len.min(to.len);
         let (from_offsets, to_offsets) = (self.fps_at() + self.room(), to.fps_at() + to.room());

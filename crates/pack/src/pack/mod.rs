@@ -18,8 +18,8 @@ mod write;
 
 use darter_slab::{Arena, Handle};
 
-pub(crate) use head::{Head, LEN_MAX, Shape};
-pub(crate) use write::New;
+pub(crate) use head::{LEN_MAX, PackHead, PackShape};
+pub(crate) use write::NewPackItem;
 
 use crate::entry::{self, Coded, EXPIRY_BYTES, Item, TAG_EXPIRY};
 use crate::spill::Spill;
@@ -29,7 +29,7 @@ use search::equal_bytes;
 /// The parts of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum PackKind {
     /// Entries are keys (a set).
     Keys,
     /// Entries are a key and its value (a hash).
@@ -38,13 +38,13 @@ pub enum Kind {
 
 /// The arena is exhausted, or one pack is filled by entries of equal hash; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub struct PackFull;
 
 /// A pack open for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Pack<'a> {
     bytes: &'a View,
-    head: Head,
+    head: PackHead,
 }
 
 /// A block and the bytes behind it in the arena or its guard. Any 16-bit offset, and some bytes more, can be read
@@ -53,7 +53,7 @@ type View = [u8; VIEW_BYTES];
 
 /// The position of an entry in its pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PackPlace {
     /// Number of the entry, 0..len.
     pub index: usize,
     /// Offset of its first byte (the expiry time, if any) from the start of the block.
@@ -67,7 +67,7 @@ pub struct EntryRef<'a> {
     bytes: &'a [u8],
     arena: &'a Arena,
     spill: &'a Spill,
-    kind: Kind,
+    kind: PackKind,
     // 0 = never
     expiry_ms: u64,
 }
@@ -83,8 +83,8 @@ impl<'a> EntryRef<'a> {
     #[inline]
     pub fn value(&self) -> Item<'a> {
         match self.kind {
-            Kind::Keys => Item::Bytes(&[]),
-            Kind::KeysAndValues => {
+            PackKind::Keys => Item::Bytes(&[]),
+            PackKind::KeysAndValues => {
                 let at = entry::size(self.bytes);
                 entry::read(&self.bytes[at..], self.arena, self.spill).0
             }
@@ -105,12 +105,12 @@ impl<'a> Pack<'a> {
         // SAFETY: `tail` starts inside the arena's mapping. The arena maps a guard of 1 MiB behind its last block, to
         // which nobody writes. These bytes are therefore readable as long as the arena is borrowed.
         let bytes = unsafe { &*arena.tail(h).as_ptr().cast::<View>() };
-        Pack { bytes, head: Head::read(bytes) }
+        Pack { bytes, head: PackHead::read(bytes) }
     }
 
     /// The header.
     #[inline]
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> PackHead {
         self.head
     }
 
@@ -126,7 +126,14 @@ impl<'a> Pack<'a> {
 
     /// The entry of place `x` in hash space and of this key.
     #[inline(always)]
-    pub fn find(&self, x: u64, key: &Coded<'_>, kind: Kind, arena: &Arena, spill: &Spill) -> Option<Place> {
+    pub fn find(
+        &self,
+        x: u64,
+        key: &Coded<'_>,
+        kind: PackKind,
+        arena: &Arena,
+        spill: &Spill,
+    ) -> Option<PackPlace> {
         let len = self.head.len();
         if self.head.timed() || len.wrapping_sub(1) >= 64 || key.is_long() {
             return self.find_slowly(x, key, kind, arena, spill);
@@ -136,7 +143,7 @@ impl<'a> Pack<'a> {
             let index = hits.trailing_zeros() as usize;
             let at = self.skip_items(self.group_at(index), (index % GROUP) << kind as u32);
             if key.is_inline_at(&self.bytes[at as usize..]) {
-                return Some(Place { index, at: at as usize });
+                return Some(PackPlace { index, at: at as usize });
             }
             hits &= hits - 1;
         }
@@ -149,22 +156,22 @@ impl<'a> Pack<'a> {
         &self,
         x: u64,
         key: &Coded<'_>,
-        kind: Kind,
+        kind: PackKind,
         arena: &Arena,
         spill: &Spill,
-    ) -> Option<Place> {
+    ) -> Option<PackPlace> {
         let fp = fingerprint(x, self.head.depth());
         let mut indexes = self.fingerprints().iter().enumerate().filter(|&(_, &other)| other == fp);
         indexes.find_map(|(index, _)| {
             let at = self.offset(index, kind);
             let is_it = key.is_at(&self.bytes[at + self.expiry_len(at)..], arena, spill);
-            is_it.then_some(Place { index, at })
+            is_it.then_some(PackPlace { index, at })
         })
     }
 
     /// Offset of entry `index` (0..len) from the start of the block.
     #[inline]
-    pub fn offset(&self, index: usize, kind: Kind) -> usize {
+    pub fn offset(&self, index: usize, kind: PackKind) -> usize {
         let mut at = self.group_at(index);
         if !self.head.timed() {
             return self.skip_items(at, (index % GROUP) << kind as u32) as usize;
@@ -204,13 +211,13 @@ impl<'a> Pack<'a> {
 
     /// Offset behind the entry at offset `at`.
     #[inline(always)]
-    fn entry_end(&self, at: u16, kind: Kind) -> u16 {
+    fn entry_end(&self, at: u16, kind: PackKind) -> u16 {
         let key_at = at.wrapping_add(self.expiry_len(at as usize) as u16);
         self.skip_items(key_at, 1 << kind as u32)
     }
 
     /// Offsets of all entries and of their end from the start of the block.
-    pub fn offsets(&self, kind: Kind, out: &mut [u16; LEN_MAX + 1]) {
+    pub fn offsets(&self, kind: PackKind, out: &mut [u16; LEN_MAX + 1]) {
         let mut at = self.first_at() as u16;
         for out in &mut out[..self.head.len()] {
             *out = at;
@@ -226,7 +233,7 @@ impl<'a> Pack<'a> {
 
     /// The entry at offset `at`.
     #[inline]
-    pub fn entry(&self, at: usize, kind: Kind, arena: &'a Arena, spill: &'a Spill) -> EntryRef<'a> {
+    pub fn entry(&self, at: usize, kind: PackKind, arena: &'a Arena, spill: &'a Spill) -> EntryRef<'a> {
         let skip = self.expiry_len(at);
         let expiry_ms = if skip == 0 { 0 } else { read_ms(&self.bytes[at + 1..]) };
         EntryRef { bytes: &self.bytes[at + skip..], arena, spill, kind, expiry_ms }
@@ -234,7 +241,7 @@ impl<'a> Pack<'a> {
 
     /// Bytes of the entry at offset `at`, expiry time included.
     #[inline]
-    pub fn entry_len(&self, at: usize, kind: Kind) -> usize {
+    pub fn entry_len(&self, at: usize, kind: PackKind) -> usize {
         (self.entry_end(at as u16, kind).wrapping_sub(at as u16)) as usize
     }
 
@@ -258,17 +265,17 @@ impl<'a> Pack<'a> {
     }
 
     /// Copies of the encoded items of the entry at offset `at` that are out of line.
-    pub fn spilled_items(&self, at: usize, kind: Kind) -> [Option<[u8; entry::SPILLED_BYTES]>; 2] {
+    pub fn spilled_items(&self, at: usize, kind: PackKind) -> [Option<[u8; entry::SPILLED_BYTES]>; 2] {
         let key_at = at + self.expiry_len(at);
         let copy = |at: usize| self.bytes[at..at + entry::SPILLED_BYTES].try_into().ok();
         let spilled = |at: usize| if entry::is_spilled(&self.bytes[at..]) { copy(at) } else { None };
-        let value = if kind == Kind::Keys { None } else { spilled(self.value_place(at).0) };
+        let value = if kind == PackKind::Keys { None } else { spilled(self.value_place(at).0) };
         [spilled(key_at), value]
     }
 
     /// Bytes of a block for `len` entries of `content` bytes.
     pub fn block_bytes(len: usize, timed: bool, content: usize) -> usize {
-        Shape { len, timed }.data_at() + content
+        PackShape { len, timed }.data_at() + content
     }
 
     #[inline]

@@ -4,12 +4,13 @@ use darter_slab::{Arena, BLOCK_BYTES_MAX, Handle};
 
 use super::head::{GROUP, HEAD_BYTES, MS_BYTES};
 use super::{
-    Full, Head, Kind, LEN_MAX, NEVER, Pack, Place, Shape, expiry_len, fingerprint, read_ms, read_u16,
+    LEN_MAX, NEVER, Pack, PackFull, PackHead, PackKind, PackPlace, PackShape, expiry_len, fingerprint,
+    read_ms, read_u16,
 };
 use crate::entry::{self, Coded, EXPIRY_BYTES, TAG_EXPIRY, copy_short};
 
 /// An entry about to be written.
-pub(crate) struct New<'a> {
+pub(crate) struct NewPackItem<'a> {
     /// Its key, not long.
     pub key: Coded<'a>,
     /// Its value, not long; none in a pack of keys.
@@ -22,8 +23,8 @@ pub(crate) struct New<'a> {
 
 impl Pack<'_> {
     /// An empty pack of `depth` with room for `bytes` bytes of block.
-    pub fn create(arena: &mut Arena, depth: u32, timed: bool, bytes: usize) -> Result<Handle, Full> {
-        let head = Head::empty(depth, timed);
+    pub fn create(arena: &mut Arena, depth: u32, timed: bool, bytes: usize) -> Result<Handle, PackFull> {
+        let head = PackHead::empty(depth, timed);
         let h = allocate(arena, bytes.max(head.used()))?;
         let block = arena.block_mut(h);
         head.write(block);
@@ -35,7 +36,7 @@ impl Pack<'_> {
 
     /// Returns true if an entry without expiry time can be added without moving the others.
     #[inline]
-    pub fn has_open_group(head: Head) -> bool {
+    pub fn has_open_group(head: PackHead) -> bool {
         !head.timed() && head.len() > GROUP && !head.len().is_multiple_of(GROUP)
     }
 
@@ -48,17 +49,17 @@ impl Pack<'_> {
         x: u64,
         key: &Coded<'_>,
         value: &Coded<'_>,
-        kind: Kind,
-    ) -> Head {
+        kind: PackKind,
+    ) -> PackHead {
         let block = arena.block_mut(h);
-        let head = Head::read(block);
+        let head = PackHead::read(block);
         debug_assert!(Pack::has_open_group(head));
         let index = head.len();
         block[HEAD_BYTES + index] = fingerprint(x, head.depth());
         let out = &mut block[head.used()..];
         key.write_last(out);
         let mut used = head.used() + key.len();
-        if kind == Kind::KeysAndValues {
+        if kind == PackKind::KeysAndValues {
             value.write_last(&mut out[key.len()..]);
             used += value.len();
         }
@@ -69,13 +70,18 @@ impl Pack<'_> {
 
     /// Adds an entry of place `x` in hash space at the end.
     #[inline(never)]
-    pub fn append(arena: &mut Arena, h: Handle, x: u64, new: &New<'_>) -> Result<(Handle, Head), Full> {
-        let head = Head::read(arena.tail(h));
+    pub fn append(
+        arena: &mut Arena,
+        h: Handle,
+        x: u64,
+        new: &NewPackItem<'_>,
+    ) -> Result<(Handle, PackHead), PackFull> {
+        let head = PackHead::read(arena.tail(h));
         let index = head.len();
         let timed = head.timed() || new.expiry_ms.is_some();
-        let (from, to) = (head.shape(), Shape { len: index + 1, timed });
+        let (from, to) = (head.shape(), PackShape { len: index + 1, timed });
         if index == LEN_MAX {
-            return Err(Full);
+            return Err(PackFull);
         }
         let used = head.used() + to.data_at() - from.data_at();
         let len = new.len();
@@ -98,7 +104,7 @@ impl Pack<'_> {
     /// Removes the entry at `place`; items out of line must have been released before. The others stay in order if
     /// the pack is alone in its table.
     #[inline(never)]
-    pub fn remove(arena: &mut Arena, h: Handle, place: Place, kind: Kind) -> Handle {
+    pub fn remove(arena: &mut Arena, h: Handle, place: PackPlace, kind: PackKind) -> Handle {
         let pack = Pack::open(arena, h);
         let (head, len) = (pack.head, pack.entry_len(place.at, kind));
         let from = head.shape();
@@ -111,7 +117,7 @@ impl Pack<'_> {
         } else {
             Pack::close_gap(arena, h, place, len, kind);
         }
-        let to = Shape { len: last, timed: from.timed };
+        let to = PackShape { len: last, timed: from.timed };
         let block = arena.block_mut(h);
         from.convert(to, block, head.used() - len);
         let used = head.used() - len + to.data_at() - from.data_at();
@@ -120,7 +126,7 @@ impl Pack<'_> {
     }
 
     /// Closes the gap of the entry at `place`, which has `len` bytes.
-    fn close_gap(arena: &mut Arena, h: Handle, place: Place, len: usize, kind: Kind) {
+    fn close_gap(arena: &mut Arena, h: Handle, place: PackPlace, len: usize, kind: PackKind) {
         let pack = Pack::open(arena, h);
         let (used, shape) = (pack.head.used(), pack.head.shape());
         // The first entry of each later group moves to the group before.
@@ -148,11 +154,11 @@ impl Pack<'_> {
         at: usize,
         old: usize,
         new: usize,
-    ) -> Result<Handle, Full> {
+    ) -> Result<Handle, PackFull> {
         if old == new {
             return Ok(h);
         }
-        let head = Head::read(arena.tail(h));
+        let head = PackHead::read(arena.tail(h));
         let used = head.used() - old + new;
         let h = reserve(arena, h, head.used(), used)?;
         let block = arena.block_mut(h);
@@ -167,9 +173,9 @@ impl Pack<'_> {
     }
 
     /// Moves the block out of a page that the arena wants to empty, and the blocks its items are in.
-    pub fn compact(arena: &mut Arena, h: Handle, kind: Kind) -> Handle {
+    pub fn compact(arena: &mut Arena, h: Handle, kind: PackKind) -> Handle {
         let h = arena.compact(h).unwrap_or(h);
-        if !Head::read(arena.tail(h)).spilled() {
+        if !PackHead::read(arena.tail(h)).spilled() {
             return h;
         }
         let mut offsets = [0; LEN_MAX + 1];
@@ -179,7 +185,7 @@ impl Pack<'_> {
         for &at in &offsets[..len] {
             let pack = Pack::open(arena, h);
             let key_at = at as usize + pack.expiry_len(at as usize);
-            let value_at = (kind == Kind::KeysAndValues).then(|| pack.value_place(at as usize).0);
+            let value_at = (kind == PackKind::KeysAndValues).then(|| pack.value_place(at as usize).0);
             for at in [Some(key_at), value_at].into_iter().flatten() {
                 if let Some(block) = entry::block(&arena.tail(h)[at..]).and_then(|block| arena.compact(block))
                 {
@@ -191,15 +197,15 @@ impl Pack<'_> {
     }
 
     /// Makes sure that `extra` more bytes fit.
-    pub fn make_room(arena: &mut Arena, h: Handle, extra: usize) -> Result<Handle, Full> {
-        let used = Head::read(arena.tail(h)).used();
+    pub fn make_room(arena: &mut Arena, h: Handle, extra: usize) -> Result<Handle, PackFull> {
+        let used = PackHead::read(arena.tail(h)).used();
         reserve(arena, h, used, used + extra)
     }
 
     /// Overwrites the value of the entry at `place` by one of the same few bytes. Returns false, with nothing
     /// changed, if the length differs or either value is out of line.
     #[inline]
-    pub fn overwrite_same_len(arena: &mut Arena, h: Handle, place: Place, value: &Coded<'_>) -> bool {
+    pub fn overwrite_same_len(arena: &mut Arena, h: Handle, place: PackPlace, value: &Coded<'_>) -> bool {
         let at = Pack::open(arena, h).value_at(place.at);
         let out = &mut arena.tail_mut(h)[at..];
         let fits = value.fits_over(out[0]);
@@ -215,7 +221,7 @@ impl Pack<'_> {
         let block = arena.block_mut(h);
         item.write(&mut block[at..]);
         if spilled {
-            Head::read(block).with_spilled(true).write(block);
+            PackHead::read(block).with_spilled(true).write(block);
         }
     }
 
@@ -223,16 +229,16 @@ impl Pack<'_> {
     pub fn set_expiry(
         arena: &mut Arena,
         h: Handle,
-        place: Place,
+        place: PackPlace,
         expiry_ms: Option<u64>,
-    ) -> Result<Handle, Full> {
-        let head = Head::read(arena.tail(h));
+    ) -> Result<Handle, PackFull> {
+        let head = PackHead::read(arena.tail(h));
         let old = if head.timed() { expiry_len(arena.tail(h)[place.at]) } else { 0 };
         let Some(ms) = expiry_ms else {
             return Pack::resize(arena, h, place.index, place.at, old, 0);
         };
         let from = head.shape();
-        let to = Shape { timed: true, ..from };
+        let to = PackShape { timed: true, ..from };
         let used = head.used() + to.data_at() - from.data_at();
         let h = reserve(arena, h, head.used(), used + EXPIRY_BYTES - old)?;
         let block = arena.block_mut(h);
@@ -248,7 +254,7 @@ impl Pack<'_> {
     /// Sets the bound below which no entry expires; only of a timed pack.
     pub fn set_min_expiry(arena: &mut Arena, h: Handle, ms: u64) {
         let block = arena.block_mut(h);
-        debug_assert!(Head::read(block).timed());
+        debug_assert!(PackHead::read(block).timed());
         write_ms(&mut block[HEAD_BYTES..], ms);
     }
 
@@ -263,9 +269,9 @@ impl Pack<'_> {
         fps: &[u8; LEN_MAX],
     ) {
         let (target, source) = arena.two_mut(into, from);
-        let head = Head::read(target);
+        let head = PackHead::read(target);
         let first = head.len();
-        let to = Shape { len: first + chosen.len(), timed: head.timed() };
+        let to = PackShape { len: first + chosen.len(), timed: head.timed() };
         head.shape().convert(to, target, head.used());
         let mut used = head.used() + to.data_at() - head.shape().data_at();
         let targets = &mut target[to.fps_at() + first..][..chosen.len()];
@@ -281,20 +287,20 @@ impl Pack<'_> {
             copy_entry(&mut target[used..], &source[at..], end - at);
             used += end - at;
         }
-        let spilled = Head::read(source).spilled();
+        let spilled = PackHead::read(source).spilled();
         head.with_used(used).with_len(to.len).with_spilled(spilled).write(target);
     }
 
     /// Lowers the expiry bound of a timed pack to `ms`.
     pub fn note_min_expiry(arena: &mut Arena, h: Handle, ms: u64) {
         let block = arena.block_mut(h);
-        if Head::read(block).timed() {
+        if PackHead::read(block).timed() {
             note_expiry(block, true, ms);
         }
     }
 }
 
-impl New<'_> {
+impl NewPackItem<'_> {
     /// Bytes the entry takes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -342,7 +348,7 @@ fn copy_within(block: &mut [u8], from: usize, to: usize, len: usize) {
 
 /// Moves a pack of `used` bytes to a larger block when `needed` bytes do not fit.
 #[inline]
-fn reserve(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<Handle, Full> {
+fn reserve(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<Handle, PackFull> {
     if needed <= arena.size(h) {
         return Ok(h);
     }
@@ -359,7 +365,7 @@ fn shrink(arena: &mut Arena, h: Handle, used: usize) -> Handle {
 }
 
 #[inline(never)]
-fn relocate(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<Handle, Full> {
+fn relocate(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<Handle, PackFull> {
     let moved = allocate(arena, needed)?;
     let (to, from) = arena.two_mut(moved, h);
     to[..used].copy_from_slice(&from[..used]);
@@ -368,11 +374,11 @@ fn relocate(arena: &mut Arena, h: Handle, used: usize, needed: usize) -> Result<
 }
 
 #[inline]
-fn allocate(arena: &mut Arena, bytes: usize) -> Result<Handle, Full> {
+fn allocate(arena: &mut Arena, bytes: usize) -> Result<Handle, PackFull> {
     if bytes > BLOCK_BYTES_MAX {
-        return Err(Full);
+        return Err(PackFull);
     }
-    arena.alloc(bytes.max(BLOCK_BYTES_MIN)).ok_or(Full)
+    arena.alloc(bytes.max(BLOCK_BYTES_MIN)).ok_or(PackFull)
 }
 
 /// Lowers the pack's expiry bound to `ms`; `was_timed` tells whether it had one.

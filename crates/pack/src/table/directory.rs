@@ -9,13 +9,13 @@
 
 use darter_slab::{Arena, Handle};
 
-use crate::pack::{Full, Pack};
+use crate::pack::{Pack, PackFull};
 
 /// Root of the directory: a pack, a chunk or a top, by level.
 #[derive(Clone, Copy, Debug)]
 // Packed, so that the root of a table takes 32 bytes.
 #[repr(C, packed)]
-pub(super) struct Directory {
+pub(super) struct TableDirectory {
     /// Block of the root; none while the table is empty.
     pub root: Handle,
     /// Nodes above a pack: 0, 1 or 2.
@@ -24,7 +24,7 @@ pub(super) struct Directory {
 
 /// The header of a node.
 #[derive(Clone, Copy)]
-struct Node {
+struct DirectoryNode {
     handle: Handle,
     /// Leading bits its children share.
     prefix: u32,
@@ -32,9 +32,9 @@ struct Node {
     bits: u32,
 }
 
-impl Directory {
+impl TableDirectory {
     /// No packs.
-    pub const EMPTY: Directory = Directory { root: Handle::NONE, level: 0 };
+    pub const EMPTY: TableDirectory = TableDirectory { root: Handle::NONE, level: 0 };
 
     /// The pack that holds place `x`; none while the table is empty.
     #[inline]
@@ -66,10 +66,10 @@ impl Directory {
         x: u64,
         depth: u32,
         halves: [Handle; 2],
-    ) -> Result<(), Full> {
+    ) -> Result<(), PackFull> {
         if self.level == 0 {
             let pack = self.root;
-            self.root = Node::create(arena, bytes, 0, 0)?.fill_one(arena, pack);
+            self.root = DirectoryNode::create(arena, bytes, 0, 0)?.fill_one(arena, pack);
             self.level = 1;
         }
         loop {
@@ -101,7 +101,7 @@ impl Directory {
         if self.level != 0 {
             let chunk = self.chunk(arena, x);
             if let Some(moved) = arena.compact(chunk.handle) {
-                self.place_chunk(arena, x, Node { handle: moved, ..chunk });
+                self.place_chunk(arena, x, DirectoryNode { handle: moved, ..chunk });
             }
         }
         if self.level == 2 {
@@ -117,8 +117,8 @@ impl Directory {
             self.root = Handle::NONE;
             return (!pack.is_none()).then_some(pack);
         }
-        let root = Node::open(arena, self.root);
-        let chunk = if self.level == 2 { Node::open(arena, root.last(arena)) } else { root };
+        let root = DirectoryNode::open(arena, self.root);
+        let chunk = if self.level == 2 { DirectoryNode::open(arena, root.last(arena)) } else { root };
         let pack = chunk.last(arena);
         chunk.drop_last(arena, Pack::open(arena, pack).head().depth());
         if chunk.is_freed(arena) {
@@ -130,33 +130,39 @@ impl Directory {
                 }
                 bytes.free(arena, root.handle);
             }
-            *self = Directory::EMPTY;
+            *self = TableDirectory::EMPTY;
         }
         Some(pack)
     }
 
-    fn chunk(self, arena: &Arena, x: u64) -> Node {
+    fn chunk(self, arena: &Arena, x: u64) -> DirectoryNode {
         let h = if self.level == 2 { slot_of(arena.tail(self.root), x) } else { self.root };
-        Node::open(arena, h)
+        DirectoryNode::open(arena, h)
     }
 
     /// Makes room for one more bit below the chunk that holds `x`: doubles or splits it.
-    fn deepen(&mut self, arena: &mut Arena, bytes: &mut Bytes, x: u64, chunk: Node) -> Result<(), Full> {
+    fn deepen(
+        &mut self,
+        arena: &mut Arena,
+        bytes: &mut Bytes,
+        x: u64,
+        chunk: DirectoryNode,
+    ) -> Result<(), PackFull> {
         if chunk.bits < CHUNK_BITS {
             return self.double_chunk(arena, bytes, x, chunk);
         }
         if self.level == 1 {
-            self.root = Node::create(arena, bytes, 0, 0)?.fill_one(arena, chunk.handle);
+            self.root = DirectoryNode::create(arena, bytes, 0, 0)?.fill_one(arena, chunk.handle);
             self.level = 2;
         }
-        let mut top = Node::open(arena, self.root);
+        let mut top = DirectoryNode::open(arena, self.root);
         if chunk.prefix == top.bits {
             if top.bits == NODE_BITS_MAX {
                 // Past 2^23 slots the chunks grow instead.
                 return if chunk.bits < NODE_BITS_MAX {
                     self.double_chunk(arena, bytes, x, chunk)
                 } else {
-                    Err(Full)
+                    Err(PackFull)
                 };
             }
             top = top.doubled(arena, bytes)?;
@@ -172,16 +178,16 @@ impl Directory {
         arena: &mut Arena,
         bytes: &mut Bytes,
         x: u64,
-        chunk: Node,
-    ) -> Result<(), Full> {
+        chunk: DirectoryNode,
+    ) -> Result<(), PackFull> {
         let doubled = chunk.doubled(arena, bytes)?;
         self.place_chunk(arena, x, doubled);
         Ok(())
     }
 
-    fn place_chunk(&mut self, arena: &mut Arena, x: u64, chunk: Node) {
+    fn place_chunk(&mut self, arena: &mut Arena, x: u64, chunk: DirectoryNode) {
         if self.level == 2 {
-            Node::open(arena, self.root).fill(arena, x, chunk.prefix, chunk.handle);
+            DirectoryNode::open(arena, self.root).fill(arena, x, chunk.prefix, chunk.handle);
         } else {
             self.root = chunk.handle;
         }
@@ -206,7 +212,7 @@ impl Directory {
         }
     }
 
-    fn join_chunks(&mut self, arena: &mut Arena, bytes: &mut Bytes, x: u64, chunk: Node) {
+    fn join_chunks(&mut self, arena: &mut Arena, bytes: &mut Bytes, x: u64, chunk: DirectoryNode) {
         if chunk.prefix == 0 || chunk.bits > JOIN_BITS {
             return;
         }
@@ -215,12 +221,12 @@ impl Directory {
             return;
         }
         let (low, high) = if x & bit(chunk.prefix) == 0 { (chunk, buddy) } else { (buddy, chunk) };
-        let Ok(joined) = Node::join(arena, bytes, low, high) else { return };
+        let Ok(joined) = DirectoryNode::join(arena, bytes, low, high) else { return };
         self.place_chunk(arena, x, joined);
     }
 
     fn contract_top(&mut self, arena: &mut Arena, bytes: &mut Bytes) {
-        let mut top = Node::open(arena, self.root);
+        let mut top = DirectoryNode::open(arena, self.root);
         while top.bits > 0 && top.is_paired(arena) {
             let Ok(halved) = top.halved(arena, bytes) else { return };
             self.root = halved.handle;
@@ -240,8 +246,8 @@ pub(super) struct Bytes(pub usize);
 
 impl Bytes {
     /// Allocates a block and counts it.
-    pub fn alloc(&mut self, arena: &mut Arena, bytes: usize) -> Result<Handle, Full> {
-        let h = arena.alloc(bytes).ok_or(Full)?;
+    pub fn alloc(&mut self, arena: &mut Arena, bytes: usize) -> Result<Handle, PackFull> {
+        let h = arena.alloc(bytes).ok_or(PackFull)?;
         self.0 += arena.size(h);
         Ok(h)
     }
@@ -253,17 +259,22 @@ impl Bytes {
     }
 }
 
-impl Node {
-    fn open(arena: &Arena, handle: Handle) -> Node {
+impl DirectoryNode {
+    fn open(arena: &Arena, handle: Handle) -> DirectoryNode {
         let block = arena.tail(handle);
-        Node { handle, prefix: u32::from(block[0]), bits: u32::from(block[1]) }
+        DirectoryNode { handle, prefix: u32::from(block[0]), bits: u32::from(block[1]) }
     }
 
-    fn create(arena: &mut Arena, bytes: &mut Bytes, prefix: u32, bits: u32) -> Result<Node, Full> {
+    fn create(
+        arena: &mut Arena,
+        bytes: &mut Bytes,
+        prefix: u32,
+        bits: u32,
+    ) -> Result<DirectoryNode, PackFull> {
         debug_assert!(bits <= NODE_BITS_MAX && prefix < 64);
         let handle = bytes.alloc(arena, SLOTS_AT + (4 << bits))?;
         arena.block_mut(handle)[..SLOTS_AT].copy_from_slice(&[prefix as u8, bits as u8, 0, 0, 0, 0, 0, 0]);
-        Ok(Node { handle, prefix, bits })
+        Ok(DirectoryNode { handle, prefix, bits })
     }
 
     /// Fills the only slot of a node without bits; returns the node's handle.
@@ -290,8 +301,8 @@ impl Node {
     }
 
     /// A copy with one bit more in place of this node.
-    fn doubled(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<Node, Full> {
-        let node = Node::create(arena, bytes, self.prefix, self.bits + 1)?;
+    fn doubled(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<DirectoryNode, PackFull> {
+        let node = DirectoryNode::create(arena, bytes, self.prefix, self.bits + 1)?;
         let (to, from) = arena.two_mut(node.handle, self.handle);
         for at in 0..1usize << node.bits {
             write_slot(to, at, read_slot(from, at / 2));
@@ -301,8 +312,8 @@ impl Node {
     }
 
     /// A copy with one bit less in place of this node, whose slots are pairs of equals.
-    fn halved(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<Node, Full> {
-        let node = Node::create(arena, bytes, self.prefix, self.bits - 1)?;
+    fn halved(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<DirectoryNode, PackFull> {
+        let node = DirectoryNode::create(arena, bytes, self.prefix, self.bits - 1)?;
         let (to, from) = arena.two_mut(node.handle, self.handle);
         for at in 0..1usize << node.bits {
             write_slot(to, at, read_slot(from, 2 * at));
@@ -312,9 +323,9 @@ impl Node {
     }
 
     /// Two nodes in place of this one, each with half of the slots.
-    fn halves(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<[Handle; 2], Full> {
-        let low = Node::create(arena, bytes, self.prefix + 1, self.bits - 1)?;
-        let high = match Node::create(arena, bytes, self.prefix + 1, self.bits - 1) {
+    fn halves(self, arena: &mut Arena, bytes: &mut Bytes) -> Result<[Handle; 2], PackFull> {
+        let low = DirectoryNode::create(arena, bytes, self.prefix + 1, self.bits - 1)?;
+        let high = match DirectoryNode::create(arena, bytes, self.prefix + 1, self.bits - 1) {
             Ok(high) => high,
             Err(full) => {
                 bytes.free(arena, low.handle);
@@ -331,9 +342,14 @@ impl Node {
     }
 
     /// One node in place of two buddies.
-    fn join(arena: &mut Arena, bytes: &mut Bytes, low: Node, high: Node) -> Result<Node, Full> {
+    fn join(
+        arena: &mut Arena,
+        bytes: &mut Bytes,
+        low: DirectoryNode,
+        high: DirectoryNode,
+    ) -> Result<DirectoryNode, PackFull> {
         let bits = low.bits.max(high.bits);
-        let node = Node::create(arena, bytes, low.prefix - 1, bits + 1)?;
+        let node = DirectoryNode::create(arena, bytes, low.prefix - 1, bits + 1)?;
         for (half, first) in [(low, 0), (high, 1usize << bits)] {
             let (to, from) = arena.two_mut(node.handle, half.handle);
             for at in 0..1usize << bits {

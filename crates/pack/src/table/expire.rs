@@ -7,11 +7,11 @@ use darter_slab::Arena;
 
 use super::scan::place_after;
 use super::{EntryRef, Table};
-use crate::pack::{Pack, Place};
+use crate::pack::{Pack, PackPlace};
 
 /// Expiry bookkeeping of a table that has, or had, an entry with an expiry time.
 #[derive(Debug)]
-pub(super) struct Times {
+pub(super) struct FieldTimes {
     /// Nothing expires before this; `u64::MAX` when nothing expires.
     bound_ms: u64,
     /// Place from which the running pass continues.
@@ -37,7 +37,7 @@ impl Table {
     }
 
     #[inline]
-    fn times(&self) -> Option<&Times> {
+    fn times(&self) -> Option<&FieldTimes> {
         self.side.as_ref()?.times.as_ref()
     }
 
@@ -83,7 +83,7 @@ impl Table {
     /// Lowers the table's bound to `ms`.
     #[inline]
     pub(super) fn note_expiry(&mut self, ms: u64) {
-        let none = Times { bound_ms: u64::MAX, next: 0, next_bound_ms: u64::MAX };
+        let none = FieldTimes { bound_ms: u64::MAX, next: 0, next_bound_ms: u64::MAX };
         let times = self.side.get_or_insert_default().times.get_or_insert(none);
         times.bound_ms = times.bound_ms.min(ms);
         times.next_bound_ms = times.next_bound_ms.min(ms);
@@ -125,7 +125,7 @@ impl Table {
             let expiry_ms = entry.expiry_ms().unwrap_or(u64::MAX);
             if expiry_ms <= now_ms {
                 emit(entry);
-                self.take_out(arena, x, h, Place { index, at });
+                self.take_out(arena, x, h, PackPlace { index, at });
                 h = self.directory.find(arena, x);
                 removed += 1;
             } else {

@@ -8,10 +8,10 @@ use darter_slab::{Arena, Handle};
 use super::directory::{Bytes, bit};
 use super::{DEPTH_MAX, Table, place_of};
 use crate::decimal::Digits;
-use crate::pack::{Full, Head, LEN_MAX, Pack, WINDOW_STEP, fingerprint, window};
+use crate::pack::{LEN_MAX, Pack, PackFull, PackHead, WINDOW_STEP, fingerprint, window};
 
 /// Two future packs of one.
-struct Plan {
+struct GrowthPlan {
     /// Entries of the low and of the high half, by index.
     chosen: [[u8; LEN_MAX]; 2],
     lens: [usize; 2],
@@ -27,7 +27,7 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        head: Head,
+        head: PackHead,
         hasher: &impl Fn(&[u8]) -> u64,
     ) {
         let is_full = head.len() > SPLIT_LEN || head.used() > SPLIT_BYTES && head.len() > SPLIT_LEN_MIN;
@@ -44,16 +44,16 @@ impl Table {
         x: u64,
         h: Handle,
         hasher: &impl Fn(&[u8]) -> u64,
-    ) -> Result<(), Full> {
+    ) -> Result<(), PackFull> {
         let pack = Pack::open(arena, h);
         let head = pack.head();
         let mut offsets = [0; LEN_MAX + 1];
         pack.offsets(self.kind, &mut offsets);
-        let plan = Plan::new(&pack, &offsets);
+        let plan = GrowthPlan::new(&pack, &offsets);
         // Entries that arrive in the order of their places, for example from another table, are all in one half at
         // first. The other half then starts empty.
         if plan.lens.contains(&0) && head.len() <= ONE_SIDED_LEN {
-            return Err(Full);
+            return Err(PackFull);
         }
         // Every other split keeps the fingerprints.
         let rehash = window(head.depth() + 1) != window(head.depth());
@@ -74,7 +74,7 @@ impl Table {
             let result = self.directory.split(arena, &mut bytes, x, head.depth(), halves);
             match result {
                 Ok(()) => bytes.free(arena, h),
-                Err(Full) => halves.into_iter().for_each(|half| bytes.free(arena, half)),
+                Err(PackFull) => halves.into_iter().for_each(|half| bytes.free(arena, half)),
             }
             result
         });
@@ -157,12 +157,12 @@ impl Table {
     }
 }
 
-impl Plan {
-    fn new(pack: &Pack<'_>, offsets: &[u16; LEN_MAX + 1]) -> Plan {
+impl GrowthPlan {
+    fn new(pack: &Pack<'_>, offsets: &[u16; LEN_MAX + 1]) -> GrowthPlan {
         let head = pack.head();
         // The bit of place that distinguishes the halves, as a bit of the fingerprints.
         let side_bit = 7 - (head.depth() - window(head.depth()));
-        let mut plan = Plan { chosen: [[0; LEN_MAX]; 2], lens: [0; 2], contents: [0; 2] };
+        let mut plan = GrowthPlan { chosen: [[0; LEN_MAX]; 2], lens: [0; 2], contents: [0; 2] };
         for (index, fp) in pack.fingerprints().iter().enumerate() {
             let side = (fp >> side_bit & 1) as usize;
             plan.chosen[side][plan.lens[side]] = index as u8;
@@ -193,13 +193,13 @@ fn create_halves(
     bytes: &mut Bytes,
     depth: u32,
     timed: bool,
-    plan: &Plan,
-) -> Result<[Handle; 2], Full> {
+    plan: &GrowthPlan,
+) -> Result<[Handle; 2], PackFull> {
     let [low, high] = [0, 1].map(|side| Pack::block_bytes(plan.lens[side], timed, plan.contents[side]));
     let low = Pack::create(arena, depth, timed, low)?;
     let Ok(high) = Pack::create(arena, depth, timed, high) else {
         arena.free(low);
-        return Err(Full);
+        return Err(PackFull);
     };
     bytes.0 += arena.size(low) + arena.size(high);
     Ok([low, high])
@@ -231,8 +231,8 @@ const MERGE_BYTES: usize = 1280;
 mod tests {
     use super::*;
     use crate::entry::Item;
-    use crate::pack::Kind;
-    use crate::table::Expiry;
+    use crate::pack::PackKind;
+    use crate::table::FieldExpiry;
 
     fn hash(key: &[u8]) -> u64 {
         let spread = |h: u64, &b: &u8| (h ^ u64::from(b)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
@@ -241,9 +241,9 @@ mod tests {
     }
 
     fn filled(arena: &mut Arena, keys: &[Vec<u8>], value: &[u8]) -> Table {
-        let mut table = Table::new(Kind::KeysAndValues);
+        let mut table = Table::new(PackKind::KeysAndValues);
         for key in keys {
-            table.insert(arena, hash(key), key, Item::of(value), Expiry::Keep, &hash).expect("room");
+            table.insert(arena, hash(key), key, Item::of(value), FieldExpiry::Keep, &hash).expect("room");
         }
         table
     }

@@ -19,44 +19,44 @@ mod write;
 
 use darter_slab::{Arena, Handle};
 
-pub use crate::pack::{EntryRef, Full, Kind};
+pub use crate::pack::{EntryRef, PackFull, PackKind};
 pub use expire::Expired;
 pub use guard::Guarding;
-pub use scan::Iter;
+pub use scan::TableIter;
 
 use crate::entry::{Coded, EXPIRY_MS_MAX, Item};
 use crate::pack::Pack;
 use crate::spill::Spill;
-use directory::{Bytes, Directory};
-use expire::Times;
+use directory::{Bytes, TableDirectory};
+use expire::FieldTimes;
 use guard::Guards;
 
 /// A table of packs. An empty table holds no arena block. Dropping a table that is not empty leaks its blocks until
 /// the arena is cleared, so its owner calls [`Table::clear`] or [`Table::free_step`] first.
 #[derive(Debug)]
 pub struct Table {
-    directory: Directory,
-    kind: Kind,
+    directory: TableDirectory,
+    kind: PackKind,
     len: u32,
     // All blocks of this table in the arena, in granules of 8 bytes.
     granules: u32,
     spill: Spill,
     // The parts that few tables have; a null pointer in all others.
-    side: Option<Box<Side>>,
+    side: Option<Box<TableSide>>,
 }
 
 /// The parts that a table has only for some time.
 #[derive(Debug, Default)]
-struct Side {
+struct TableSide {
     // Present while an entry may have an expiry time.
-    times: Option<Times>,
+    times: Option<FieldTimes>,
     // Not empty while a snapshot or a client reads the table in steps.
     guards: Guards,
 }
 
 /// How a write treats the expiry time of its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Expiry {
+pub enum FieldExpiry {
     /// Leave it unchanged; a new entry has no expiry.
     Keep,
     /// Remove it.
@@ -76,12 +76,12 @@ pub enum Inserted {
 
 impl Table {
     /// An empty table. Costs nothing.
-    pub const fn new(kind: Kind) -> Table {
-        Table { directory: Directory::EMPTY, kind, len: 0, granules: 0, spill: Spill::new(), side: None }
+    pub const fn new(kind: PackKind) -> Table {
+        Table { directory: TableDirectory::EMPTY, kind, len: 0, granules: 0, spill: Spill::new(), side: None }
     }
 
     /// The parts of its entries.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PackKind {
         self.kind
     }
 
@@ -109,7 +109,7 @@ impl Table {
 
     /// The part of [`Table::bytes`] that lies outside the arena.
     pub fn heap_bytes(&self) -> usize {
-        self.spill.bytes() + if self.side.is_some() { size_of::<Side>() } else { 0 }
+        self.spill.bytes() + if self.side.is_some() { size_of::<TableSide>() } else { 0 }
     }
 
     /// Returns true if the table is a single pack: at most a few dozen entries, in the order of their insertion.
@@ -143,7 +143,7 @@ impl Table {
 
     /// Writes `key` with `value` (ignored by a table of keys only); `hasher` gives the hash of any key.
     ///
-    /// Errors: `Full`, and the entry is unchanged. Cost: one pack; sometimes the split of it.
+    /// Errors: `PackFull`, and the entry is unchanged. Cost: one pack; sometimes the split of it.
     #[inline]
     pub fn insert(
         &mut self,
@@ -151,15 +151,15 @@ impl Table {
         hash: u64,
         key: &[u8],
         value: Item<'_>,
-        expiry: Expiry,
+        expiry: FieldExpiry,
         hasher: &impl Fn(&[u8]) -> u64,
-    ) -> Result<Inserted, Full> {
+    ) -> Result<Inserted, PackFull> {
         let x = place_of(hash);
         self.before_change(arena, x);
         let key = Coded::of(key);
         let value = match self.kind {
-            Kind::Keys => Coded::of_item(Item::Int(0)),
-            Kind::KeysAndValues => Coded::of_item(value.canonical()),
+            PackKind::Keys => Coded::of_item(Item::Int(0)),
+            PackKind::KeysAndValues => Coded::of_item(value.canonical()),
         };
         let h = self.directory.find(arena, x);
         if h.is_none() {
@@ -170,9 +170,9 @@ impl Table {
             self.overwrite(arena, x, h, place, value, expiry)?;
             return Ok(Inserted::Replaced);
         }
-        let is_plain = !matches!(expiry, Expiry::At(_)) && !key.is_long() && !value.is_long();
+        let is_plain = !matches!(expiry, FieldExpiry::At(_)) && !key.is_long() && !value.is_long();
         if is_plain && self.len < u32::MAX {
-            let len = key.len() + if self.kind == Kind::Keys { 0 } else { value.len() };
+            let len = key.len() + if self.kind == PackKind::Keys { 0 } else { value.len() };
             if let Some(h) = self.room_within(arena, x, h, len) {
                 let head = Pack::append_within(arena, h, x, &key, &value, self.kind);
                 self.len += 1;
@@ -226,14 +226,14 @@ impl Table {
 
     /// Sets or removes the expiry time of `key`, in Unix milliseconds. Returns true if the key was there.
     ///
-    /// Errors: `Full`, and nothing was changed.
+    /// Errors: `PackFull`, and nothing was changed.
     pub fn set_expiry(
         &mut self,
         arena: &mut Arena,
         hash: u64,
         key: &[u8],
         expiry_ms: Option<u64>,
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, PackFull> {
         let x = place_of(hash);
         self.before_change(arena, x);
         let h = self.directory.find(arena, x);
@@ -243,7 +243,7 @@ impl Table {
         let Some(place) = Pack::open(arena, h).find(x, &Coded::of(key), self.kind, arena, &self.spill) else {
             return Ok(false);
         };
-        let expiry = expiry_ms.map_or(Expiry::Clear, Expiry::At);
+        let expiry = expiry_ms.map_or(FieldExpiry::Clear, FieldExpiry::At);
         self.write_expiry(arena, x, h, place, expiry)?;
         Ok(true)
     }
@@ -284,11 +284,11 @@ impl Table {
 
     /// The table of `kind` whose [`Table::fold`] returned `pack`.
     #[inline]
-    pub fn unfold(kind: Kind, pack: Handle, arena: &Arena) -> Table {
+    pub fn unfold(kind: PackKind, pack: Handle, arena: &Arena) -> Table {
         let len = Pack::open(arena, pack).head().len() as u32;
         let granules = (arena.size(pack) / 8) as u32;
         Table {
-            directory: Directory { root: pack, level: 0 },
+            directory: TableDirectory { root: pack, level: 0 },
             kind,
             len,
             granules,
@@ -330,12 +330,12 @@ impl Table {
     }
 }
 
-impl Expiry {
+impl FieldExpiry {
     /// The time to set, within bounds.
     fn ms(self) -> Option<u64> {
         match self {
-            Expiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
-            Expiry::Keep | Expiry::Clear => None,
+            FieldExpiry::At(ms) => Some(ms.clamp(1, EXPIRY_MS_MAX)),
+            FieldExpiry::Keep | FieldExpiry::Clear => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::decimal::Digits;
 use crate::pack::Pack;
 
 /// All entries of a table, a single pack in the order of insertion, larger ones in no particular order.
-pub struct Iter<'a> {
+pub struct TableIter<'a> {
     table: &'a Table,
     arena: &'a Arena,
     pack: Option<Pack<'a>>,
@@ -21,7 +21,7 @@ pub struct Iter<'a> {
     next: Option<u64>,
 }
 
-impl<'a> Iterator for Iter<'a> {
+impl<'a> Iterator for TableIter<'a> {
     type Item = EntryRef<'a>;
 
     #[inline]
@@ -37,7 +37,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-impl Iter<'_> {
+impl TableIter<'_> {
     fn open(&mut self, x: u64) {
         let pack = Pack::open(self.arena, self.table.directory.find(self.arena, x));
         self.next = place_after(x, pack.head().depth());
@@ -49,9 +49,9 @@ impl Iter<'_> {
 
 impl Table {
     /// All entries.
-    pub fn iter<'a>(&'a self, arena: &'a Arena) -> Iter<'a> {
+    pub fn iter<'a>(&'a self, arena: &'a Arena) -> TableIter<'a> {
         let next = (!self.is_empty()).then_some(0);
-        Iter { table: self, arena, pack: None, left: 0, at: 0, next }
+        TableIter { table: self, arena, pack: None, left: 0, at: 0, next }
     }
 
     /// Emits entries from `cursor` on until `count` were emitted; returns the next cursor, 0 at the end. `hasher`

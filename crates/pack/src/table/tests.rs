@@ -43,12 +43,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(kind: Kind) -> Pair {
+    fn new(kind: PackKind) -> Pair {
         let arena = Arena::with_reserve(1 << 30).expect("reserve");
         Pair { arena, table: Table::new(kind), model: Model::new(), hash }
     }
 
-    fn insert(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+    fn insert(&mut self, key: &[u8], value: &[u8], expiry: FieldExpiry) {
         let h = (self.hash)(key);
         let done = self.table.insert(&mut self.arena, h, key, Item::Bytes(value), expiry, &self.hash);
         let expected = if self.model.contains_key(key) { Inserted::Replaced } else { Inserted::New };
@@ -56,13 +56,13 @@ impl Pair {
         self.remember(key, value, expiry);
     }
 
-    fn remember(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+    fn remember(&mut self, key: &[u8], value: &[u8], expiry: FieldExpiry) {
         let expiry_ms = match expiry {
-            Expiry::Keep => self.model.get(key).and_then(|old| old.1),
-            Expiry::Clear => None,
-            Expiry::At(ms) => Some(ms),
+            FieldExpiry::Keep => self.model.get(key).and_then(|old| old.1),
+            FieldExpiry::Clear => None,
+            FieldExpiry::At(ms) => Some(ms),
         };
-        let value = if self.table.kind() == Kind::Keys { Vec::new() } else { value.to_vec() };
+        let value = if self.table.kind() == PackKind::Keys { Vec::new() } else { value.to_vec() };
         self.model.insert(key.to_vec(), (value, expiry_ms));
     }
 
@@ -77,7 +77,7 @@ impl Pair {
         let sum = was.and_then(|was| canonical_i64(&was)?.checked_add(by));
         assert!(sum.is_some() || !is_done);
         if let (Some(sum), true) = (sum, is_done) {
-            self.remember(key, sum.to_string().as_bytes(), Expiry::Keep);
+            self.remember(key, sum.to_string().as_bytes(), FieldExpiry::Keep);
         }
     }
 
@@ -148,7 +148,7 @@ fn text(rng: &mut Rng, space: u64) -> Vec<u8> {
     }
 }
 
-fn run(kind: Kind, seed: u64, ops: usize, space: u64, removes: u64) {
+fn run(kind: PackKind, seed: u64, ops: usize, space: u64, removes: u64) {
     let (mut pair, mut rng) = (Pair::new(kind), Rng(seed));
     for op in 0..ops {
         let key = text(&mut rng, space);
@@ -166,9 +166,9 @@ fn run(kind: Kind, seed: u64, ops: usize, space: u64, removes: u64) {
             n => {
                 let value = text(&mut rng, 5000);
                 let expiry = match n % 10 {
-                    1 => Expiry::At(1 + rng.below(1000)),
-                    2 => Expiry::Clear,
-                    _ => Expiry::Keep,
+                    1 => FieldExpiry::At(1 + rng.below(1000)),
+                    2 => FieldExpiry::Clear,
+                    _ => FieldExpiry::Keep,
                 };
                 pair.insert(&key, &value, expiry);
             }
@@ -192,7 +192,7 @@ impl Pair {
 #[test]
 fn agrees_with_a_map_at_all_sizes() {
     for (seed, space) in [(1, 10), (2, 60), (3, 300), (4, 3000), (5, 100_000)] {
-        for kind in [Kind::Keys, Kind::KeysAndValues] {
+        for kind in [PackKind::Keys, PackKind::KeysAndValues] {
             run(kind, seed, 20_000, space, 30);
             run(kind, seed + 10, 20_000, space, 60);
         }
@@ -205,14 +205,14 @@ fn key(n: u64) -> Vec<u8> {
 
 #[test]
 fn equal_numbers_are_equal_only_when_their_texts_are() {
-    let mut pair = Pair::new(Kind::KeysAndValues);
+    let mut pair = Pair::new(PackKind::KeysAndValues);
     let texts = [
         "12", "012", "0012", "+12", "12 ", "-12", "-012", "", "0", "-0", "00", "64", "63", "128", "255",
         "-128",
     ];
     for text in texts {
-        pair.insert(text.as_bytes(), format!("v{text}").as_bytes(), Expiry::Keep);
-        pair.insert(text.as_bytes(), text.as_bytes(), Expiry::Keep);
+        pair.insert(text.as_bytes(), format!("v{text}").as_bytes(), FieldExpiry::Keep);
+        pair.insert(text.as_bytes(), text.as_bytes(), FieldExpiry::Keep);
     }
     assert_eq!(pair.table.len(), texts.len());
     pair.check();
@@ -224,11 +224,11 @@ fn equal_numbers_are_equal_only_when_their_texts_are() {
 
 #[test]
 fn small_tables_are_one_block_of_what_they_need_in_order_of_insertion() {
-    let mut pair = Pair::new(Kind::KeysAndValues);
+    let mut pair = Pair::new(PackKind::KeysAndValues);
     for (field, value) in
         [("id", "10000001"), ("name", "Ada"), ("age", "36"), ("city", "London"), ("score", "9000")]
     {
-        pair.insert(field.as_bytes(), value.as_bytes(), Expiry::Keep);
+        pair.insert(field.as_bytes(), value.as_bytes(), FieldExpiry::Keep);
     }
     // Header 4, fingerprints 5, fields 2 + 5 + 4 + 5 + 6 with tag, values 5 + 4 + 1 + 7 + 3.
     assert_eq!(pair.table.arena_bytes(), Arena::fits(4 + 5 + 23 + 20));
@@ -244,9 +244,9 @@ fn small_tables_are_one_block_of_what_they_need_in_order_of_insertion() {
 
 #[test]
 fn growing_and_shrinking_leave_exact_bytes_and_no_leak() {
-    let mut pair = Pair::new(Kind::Keys);
+    let mut pair = Pair::new(PackKind::Keys);
     for n in 0..200_000 {
-        pair.insert(&key(n), b"", Expiry::Keep);
+        pair.insert(&key(n), b"", FieldExpiry::Keep);
     }
     pair.check();
     let full = pair.table.arena_bytes();
@@ -267,9 +267,9 @@ fn growing_and_shrinking_leave_exact_bytes_and_no_leak() {
 
 /// Scans a table that grows, shrinks or both between the calls; every entry that stays must be seen.
 fn scan_under(seed: u64, start: u64, end: u64) {
-    let (mut pair, mut rng) = (Pair::new(Kind::Keys), Rng(seed));
+    let (mut pair, mut rng) = (Pair::new(PackKind::Keys), Rng(seed));
     for n in 0..start.max(1000) {
-        pair.insert(&key(n), b"", Expiry::Keep);
+        pair.insert(&key(n), b"", FieldExpiry::Keep);
     }
     let stays = |n: u64| n.is_multiple_of(16);
     let (mut cursor, mut seen, mut calls) = (0, HashSet::new(), 0);
@@ -286,7 +286,7 @@ fn scan_under(seed: u64, start: u64, end: u64) {
         }
         for _ in 0..rng.below(200) {
             if start < end {
-                pair.insert(&key(current), b"", Expiry::Keep);
+                pair.insert(&key(current), b"", FieldExpiry::Keep);
                 current += 1;
             } else {
                 current = current.saturating_sub(1);
@@ -309,18 +309,18 @@ fn a_scan_gives_every_entry_that_stays() {
         scan_under(seed, 2_000, 0);
     }
     // A cursor that was never returned is harmless.
-    let mut pair = Pair::new(Kind::Keys);
+    let mut pair = Pair::new(PackKind::Keys);
     assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, &hash, |_| ()), 0);
-    pair.insert(b"a", b"", Expiry::Keep);
+    pair.insert(b"a", b"", FieldExpiry::Keep);
     assert_eq!(pair.table.scan(&pair.arena, u64::MAX, 10, &hash, |_| ()), 0);
 }
 
 #[test]
 fn a_scan_gives_as_many_as_asked_for_and_each_once() {
     for (len, count) in [(5u64, 2usize), (72, 50), (100, 10), (100, 1), (1000, 7), (20_000, 100)] {
-        let mut pair = Pair::new(Kind::Keys);
+        let mut pair = Pair::new(PackKind::Keys);
         for n in 0..len {
-            pair.insert(&key(n), b"", Expiry::Keep);
+            pair.insert(&key(n), b"", FieldExpiry::Keep);
         }
         let (mut cursor, mut seen) = (0, HashSet::new());
         loop {
@@ -341,9 +341,9 @@ fn a_scan_gives_as_many_as_asked_for_and_each_once() {
 #[test]
 fn random_entries_are_equally_likely() {
     for len in [1u64, 5, 64, 100, 1000] {
-        let mut pair = Pair::new(Kind::Keys);
+        let mut pair = Pair::new(PackKind::Keys);
         for n in 0..len {
-            pair.insert(&n.to_string().into_bytes(), b"", Expiry::Keep);
+            pair.insert(&n.to_string().into_bytes(), b"", FieldExpiry::Keep);
         }
         let (mut rng, mut hits) = (Rng(len), vec![0u32; len as usize]);
         let draws = 1000 * len;
@@ -354,16 +354,16 @@ fn random_entries_are_equally_likely() {
         // Six standard deviations of a fair draw.
         assert!(hits.iter().all(|&h| (810..1190).contains(&h) || len == 1), "{len}: {hits:?}");
     }
-    let empty = Pair::new(Kind::Keys);
+    let empty = Pair::new(PackKind::Keys);
     assert!(empty.table.random(&empty.arena, 1).is_none());
 }
 
 #[test]
 fn due_entries_go_and_others_stay() {
     for space in [20u64, 3000, 50_000] {
-        let (mut pair, mut rng) = (Pair::new(Kind::KeysAndValues), Rng(space));
+        let (mut pair, mut rng) = (Pair::new(PackKind::KeysAndValues), Rng(space));
         for n in 0..space {
-            let expiry = if n % 3 == 0 { Expiry::At(1 + rng.below(10_000)) } else { Expiry::Keep };
+            let expiry = if n % 3 == 0 { FieldExpiry::At(1 + rng.below(10_000)) } else { FieldExpiry::Keep };
             pair.insert(&key(n), &n.to_string().into_bytes(), expiry);
         }
         for now_ms in (0..11_000).step_by(500) {
@@ -387,7 +387,7 @@ fn due_entries_go_and_others_stay() {
             pair.check();
             // Entries that arrive during a pass are not forgotten.
             let soon = now_ms + 700;
-            pair.insert(&key(space + now_ms), b"late", Expiry::At(soon));
+            pair.insert(&key(space + now_ms), b"late", FieldExpiry::At(soon));
         }
         // The last two late ones are not due yet.
         assert_eq!(pair.model.len() as u64 - 2, space - space.div_ceil(3));
@@ -396,9 +396,9 @@ fn due_entries_go_and_others_stay() {
 
 #[test]
 fn what_arrives_behind_a_pass_is_due_in_the_next() {
-    let mut pair = Pair::new(Kind::Keys);
+    let mut pair = Pair::new(PackKind::Keys);
     for n in 0..20_000 {
-        pair.insert(&key(n), b"", if n % 2 == 0 { Expiry::At(1000) } else { Expiry::Keep });
+        pair.insert(&key(n), b"", if n % 2 == 0 { FieldExpiry::At(1000) } else { FieldExpiry::Keep });
     }
     let late = (20_000..).map(key).find(|key| place_of(hash(key)) < 1 << 60).expect("one of sixteen");
     let mut calls = 0;
@@ -406,7 +406,7 @@ fn what_arrives_behind_a_pass_is_due_in_the_next() {
         calls += 1;
         // By then the pass has left the first sixteenth of hash space behind.
         if calls == 4 {
-            pair.insert(&late, b"", Expiry::At(1001));
+            pair.insert(&late, b"", FieldExpiry::At(1001));
         }
     }
     assert!(calls > 4);
@@ -425,10 +425,10 @@ fn ranges_of_hash_space_empty_one_after_another() {
     // The order in which the quarters are removed: one chunk of the directory then lies beside deeper ones, at either
     // end.
     for order in [[2, 1, 0, 3], [3, 0, 1, 2], [0, 1, 2, 3]] {
-        let mut pair = Pair::new(Kind::Keys);
+        let mut pair = Pair::new(PackKind::Keys);
         let mut keys: Vec<_> = (0..200_000).map(key).collect();
         for key in &keys {
-            pair.insert(key, b"", Expiry::Keep);
+            pair.insert(key, b"", FieldExpiry::Keep);
         }
         keys.sort_by_cached_key(|key| (order[(place_of(hash(key)) >> 62) as usize], rng.next()));
         let (some, rest): (Vec<_>, Vec<_>) = keys.iter().enumerate().partition(|(n, _)| n % 500 == 0);
@@ -444,16 +444,16 @@ fn ranges_of_hash_space_empty_one_after_another() {
 
 #[test]
 fn the_bound_disappears_with_the_last_expiry_time() {
-    let mut pair = Pair::new(Kind::Keys);
+    let mut pair = Pair::new(PackKind::Keys);
     assert_eq!(pair.table.min_expiry_ms(), None);
-    pair.insert(b"a", b"", Expiry::At(50));
-    pair.insert(b"b", b"", Expiry::At(0));
+    pair.insert(b"a", b"", FieldExpiry::At(50));
+    pair.insert(b"b", b"", FieldExpiry::At(0));
     pair.model.insert(b"b".to_vec(), (Vec::new(), Some(1)));
     assert_eq!(pair.table.min_expiry_ms(), Some(1));
-    pair.insert(b"c", b"", Expiry::At(u64::MAX));
+    pair.insert(b"c", b"", FieldExpiry::At(u64::MAX));
     pair.model.insert(b"c".to_vec(), (Vec::new(), Some(EXPIRY_MS_MAX)));
     pair.check();
-    pair.insert(b"b", b"", Expiry::Clear);
+    pair.insert(b"b", b"", FieldExpiry::Clear);
     assert_eq!(pair.table.set_expiry(&mut pair.arena, hash(b"c"), b"c", None), Ok(true));
     pair.model.insert(b"c".to_vec(), (Vec::new(), None));
     let mut gone = 0;
@@ -465,7 +465,7 @@ fn the_bound_disappears_with_the_last_expiry_time() {
 
 #[test]
 fn equal_hashes_fill_one_pack_and_then_say_so() {
-    let mut pair = Pair::new(Kind::KeysAndValues);
+    let mut pair = Pair::new(PackKind::KeysAndValues);
     pair.hash = |_| 0x1234_5678_9ABC_DEF0;
     let mut full_at = None;
     for n in 0..2000 {
@@ -474,12 +474,12 @@ fn equal_hashes_fill_one_pack_and_then_say_so() {
             (pair.hash)(b""),
             &key(n),
             Item::Bytes(b"value"),
-            Expiry::Keep,
+            FieldExpiry::Keep,
             &pair.hash,
         );
         match done {
             Ok(_) => drop(pair.model.insert(key(n), (b"value".to_vec(), None))),
-            Err(Full) => {
+            Err(PackFull) => {
                 full_at.get_or_insert(n);
             }
         }
@@ -494,14 +494,15 @@ fn equal_hashes_fill_one_pack_and_then_say_so() {
 
 #[test]
 fn a_full_arena_is_an_error_that_changes_nothing() {
-    for kind in [Kind::Keys, Kind::KeysAndValues] {
+    for kind in [PackKind::Keys, PackKind::KeysAndValues] {
         let mut pair = Pair::new(kind);
         pair.arena = Arena::with_reserve(1 << 20).expect("reserve");
         let mut rng = Rng(9);
         let mut refused = 0;
         for _ in 0..200_000 {
             let (k, v) = (text(&mut rng, 50_000), text(&mut rng, 50_000));
-            let expiry = if rng.below(4) == 0 { Expiry::At(1 + rng.below(99)) } else { Expiry::Keep };
+            let expiry =
+                if rng.below(4) == 0 { FieldExpiry::At(1 + rng.below(99)) } else { FieldExpiry::Keep };
             match rng.below(10) {
                 0 => pair.remove(&k),
                 _ => {
@@ -509,7 +510,7 @@ fn a_full_arena_is_an_error_that_changes_nothing() {
                     let done = pair.table.insert(&mut pair.arena, h, &k, Item::Bytes(&v), expiry, &hash);
                     match done {
                         Ok(_) => pair.remember(&k, &v, expiry),
-                        Err(Full) => refused += 1,
+                        Err(PackFull) => refused += 1,
                     }
                 }
             }
@@ -524,16 +525,16 @@ fn a_full_arena_is_an_error_that_changes_nothing() {
 
 #[test]
 fn compaction_moves_a_table_that_shrank() {
-    for kind in [Kind::Keys, Kind::KeysAndValues] {
+    for kind in [PackKind::Keys, PackKind::KeysAndValues] {
         let (mut pair, mut rng) = (Pair::new(kind), Rng(3));
         let mut other = Table::new(kind);
         for n in 0..60_000 {
             let (k, v) = (text(&mut rng, 1 << 40), text(&mut rng, 1 << 40));
             // Another table in the same pages, so that they do not empty by themselves.
-            let done = other.insert(&mut pair.arena, hash(&k), &k, Item::Bytes(&v), Expiry::Keep, &hash);
+            let done = other.insert(&mut pair.arena, hash(&k), &k, Item::Bytes(&v), FieldExpiry::Keep, &hash);
             assert!(done.is_ok());
             if n % 10 == 0 {
-                pair.insert(&k, &v, if n % 3 == 0 { Expiry::At(n) } else { Expiry::Keep });
+                pair.insert(&k, &v, if n % 3 == 0 { FieldExpiry::At(n) } else { FieldExpiry::Keep });
             }
         }
         other.clear(&mut pair.arena);

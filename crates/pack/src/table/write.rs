@@ -4,10 +4,10 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::directory::{Bytes, Directory};
-use super::{Expiry, Table};
+use super::directory::{Bytes, TableDirectory};
+use super::{FieldExpiry, Table};
 use crate::entry::{self, Coded};
-use crate::pack::{Full, Head, Kind, New, Pack, Place};
+use crate::pack::{NewPackItem, Pack, PackFull, PackHead, PackKind, PackPlace};
 
 impl Table {
     #[inline(never)]
@@ -17,9 +17,9 @@ impl Table {
         x: u64,
         key: Coded<'_>,
         value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(), Full> {
-        let value_len = if self.kind == Kind::Keys { 0 } else { value.len() };
+        expiry: FieldExpiry,
+    ) -> Result<(), PackFull> {
+        let value_len = if self.kind == PackKind::Keys { 0 } else { value.len() };
         let pack = Pack::create(arena, 0, false, FIRST_PACK_BYTES + key.len() + value_len)?;
         self.count_in(arena, pack);
         self.directory.root = pack;
@@ -28,7 +28,7 @@ impl Table {
             Err(full) => {
                 self.count_out(arena, pack);
                 arena.free(pack);
-                self.directory = Directory::EMPTY;
+                self.directory = TableDirectory::EMPTY;
                 Err(full)
             }
         }
@@ -59,10 +59,10 @@ impl Table {
         h: Handle,
         key: Coded<'_>,
         value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(Handle, Head), Full> {
-        let value = (self.kind == Kind::KeysAndValues).then_some(value);
-        let mut new = New { key, value, expiry_ms: expiry.ms(), spilled: false };
+        expiry: FieldExpiry,
+    ) -> Result<(Handle, PackHead), PackFull> {
+        let value = (self.kind == PackKind::KeysAndValues).then_some(value);
+        let mut new = NewPackItem { key, value, expiry_ms: expiry.ms(), spilled: false };
         if key.is_long() || value.is_some_and(|v| v.is_long()) {
             return self.append_long(arena, x, h, new);
         }
@@ -75,10 +75,10 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        new: &mut New<'_>,
-    ) -> Result<(Handle, Head), Full> {
+        new: &mut NewPackItem<'_>,
+    ) -> Result<(Handle, PackHead), PackFull> {
         if self.len == u32::MAX {
-            return Err(Full);
+            return Err(PackFull);
         }
         let size = arena.size(h);
         let (moved, head) = Pack::append(arena, h, x, new)?;
@@ -96,8 +96,8 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        mut new: New<'_>,
-    ) -> Result<(Handle, Head), Full> {
+        mut new: NewPackItem<'_>,
+    ) -> Result<(Handle, PackHead), PackFull> {
         new.key = self.spill_item(arena, new.key)?;
         if let Some(value) = new.value {
             match self.spill_item(arena, value) {
@@ -124,14 +124,14 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        place: Place,
+        place: PackPlace,
         value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(), Full> {
-        if expiry != Expiry::Keep {
+        expiry: FieldExpiry,
+    ) -> Result<(), PackFull> {
+        if expiry != FieldExpiry::Keep {
             return self.overwrite_both(arena, x, h, place, value, expiry);
         }
-        if self.kind == Kind::KeysAndValues && !Pack::overwrite_same_len(arena, h, place, &value) {
+        if self.kind == PackKind::KeysAndValues && !Pack::overwrite_same_len(arena, h, place, &value) {
             self.write_value(arena, x, h, place, value)?;
         }
         Ok(())
@@ -144,10 +144,10 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         mut h: Handle,
-        mut place: Place,
+        mut place: PackPlace,
         value: Coded<'_>,
-        expiry: Expiry,
-    ) -> Result<(), Full> {
+        expiry: FieldExpiry,
+    ) -> Result<(), PackFull> {
         let value = self.spill_item(arena, value)?;
         if expiry.ms().is_some() {
             // Reserves all room first, so that nothing is half done if there is none.
@@ -157,10 +157,10 @@ impl Table {
             self.moved(arena, x, h, size, moved);
             (h, place) = self.write_expiry(arena, x, moved, place, expiry)?;
         }
-        if self.kind == Kind::KeysAndValues {
+        if self.kind == PackKind::KeysAndValues {
             h = self.write_value(arena, x, h, place, value)?;
         }
-        if expiry == Expiry::Clear {
+        if expiry == FieldExpiry::Clear {
             self.write_expiry(arena, x, h, place, expiry)?;
         }
         Ok(())
@@ -171,9 +171,9 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        place: Place,
+        place: PackPlace,
         value: Coded<'_>,
-    ) -> Result<Handle, Full> {
+    ) -> Result<Handle, PackFull> {
         let value = self.spill_item(arena, value)?;
         let (at, old) = Pack::open(arena, h).value_place(place.at);
         let mut freed = [0; entry::SPILLED_BYTES];
@@ -202,9 +202,9 @@ impl Table {
         arena: &mut Arena,
         x: u64,
         h: Handle,
-        place: Place,
-        expiry: Expiry,
-    ) -> Result<(Handle, Place), Full> {
+        place: PackPlace,
+        expiry: FieldExpiry,
+    ) -> Result<(Handle, PackPlace), PackFull> {
         let expiry_ms = expiry.ms();
         let size = arena.size(h);
         let moved = Pack::set_expiry(arena, h, place, expiry_ms)?;
@@ -213,11 +213,11 @@ impl Table {
             self.note_expiry(ms);
         }
         let at = Pack::open(arena, moved).offset(place.index, self.kind);
-        Ok((moved, Place { at, ..place }))
+        Ok((moved, PackPlace { at, ..place }))
     }
 
     /// Removes the entry at `place` of pack `h`, with its parts out of line.
-    pub(super) fn take_out(&mut self, arena: &mut Arena, x: u64, h: Handle, place: Place) {
+    pub(super) fn take_out(&mut self, arena: &mut Arena, x: u64, h: Handle, place: PackPlace) {
         if Pack::open(arena, h).head().spilled() {
             let mut bytes = self.take_bytes();
             self.release_entry(arena, &mut bytes, h, place.at);
@@ -240,11 +240,15 @@ impl Table {
         }
     }
 
-    pub(super) fn spill_item<'k>(&mut self, arena: &mut Arena, item: Coded<'k>) -> Result<Coded<'k>, Full> {
+    pub(super) fn spill_item<'k>(
+        &mut self,
+        arena: &mut Arena,
+        item: Coded<'k>,
+    ) -> Result<Coded<'k>, PackFull> {
         if !item.is_long() {
             return Ok(item);
         }
-        let item = item.spill(arena, &mut self.spill).ok_or(Full)?;
+        let item = item.spill(arena, &mut self.spill).ok_or(PackFull)?;
         if let Some(h) = item.block() {
             self.count_in(arena, h);
         }

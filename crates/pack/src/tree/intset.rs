@@ -4,15 +4,15 @@
 
 use darter_slab::Arena;
 
-use super::rows::Rows;
-use super::window::{Seen, Windows, readable};
-use super::{Direction, Full};
+use super::rows::RowTree;
+use super::window::{SeenLeaf, Windows, readable};
+use super::{Direction, TreeFull};
 use crate::entry::Item;
 
 /// A set of integers: 32 bytes and blocks in the arena. [`IntSet::clear`] must run before it is dropped, or the blocks are lost.
 #[derive(Debug)]
 pub struct IntSet {
-    rows: Rows<1, 1>,
+    rows: RowTree<1, 1>,
     windows: Windows,
 }
 
@@ -27,7 +27,7 @@ impl Default for IntSet {
 impl IntSet {
     /// An empty set, which owns no block.
     pub const fn new() -> IntSet {
-        IntSet { rows: Rows::EMPTY, windows: Windows::NONE }
+        IntSet { rows: RowTree::EMPTY, windows: Windows::NONE }
     }
 
     /// A copy of the set in its present state, for a reader that looks back while the arena keeps pre-images. It must
@@ -112,9 +112,16 @@ impl IntSet {
         0
     }
 
-    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
+    fn each(
+        &self,
+        arena: &Arena,
+        first: u64,
+        len: u64,
+        direction: Direction,
+        see: &mut dyn FnMut(SeenLeaf<'_>),
+    ) {
         let members = self.iter(arena, first, direction).take(len as usize);
-        members.for_each(|value| see(Seen::Item(Item::Int(value))));
+        members.for_each(|value| see(SeenLeaf::Item(Item::Int(value))));
     }
 
     fn windows_mut(&mut self) -> &mut Windows {
@@ -131,7 +138,7 @@ impl IntSet {
 
     /// Adds `value`; returns whether it was not there. Errors: nothing is changed. Cost: O(log n), one leaf.
     #[inline]
-    pub fn insert(&mut self, arena: &mut Arena, value: i64) -> Result<bool, Full> {
+    pub fn insert(&mut self, arena: &mut Arena, value: i64) -> Result<bool, TreeFull> {
         let is_new = self.rows.put(arena, [order(value)])?;
         if is_new && !self.windows.is_none() {
             let rank = self.rank(arena, value);
@@ -341,7 +348,7 @@ mod tests {
             let n = rng.next_u64() as i64;
             match set.insert(&mut arena, n) {
                 Ok(added) => assert_eq!(added, model.insert(n)),
-                Err(Full) => {
+                Err(TreeFull) => {
                     refused += 1;
                     if refused % 500 == 1 {
                         check(&set, &arena, &model);

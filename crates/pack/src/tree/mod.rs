@@ -24,15 +24,15 @@ pub use zset::Zset;
 
 /// The arena's reservation is used up; the collection is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub struct TreeFull;
 
-impl std::fmt::Display for Full {
+impl std::fmt::Display for TreeFull {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the shard's memory reservation is used up")
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for TreeFull {}
 
 /// The direction of a walk over an ordered collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

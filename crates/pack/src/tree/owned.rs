@@ -2,7 +2,7 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::Full;
+use super::TreeFull;
 use crate::entry::{self, Coded};
 use crate::spill::Spill;
 
@@ -28,11 +28,11 @@ impl Far {
 
 /// The arena bytes of one collection: every block of the tree is taken and given back through here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Owned(u64);
+pub(super) struct OwnedEntry(u64);
 
-impl Owned {
+impl OwnedEntry {
     /// Nothing held.
-    pub(super) const NONE: Owned = Owned(0);
+    pub(super) const NONE: OwnedEntry = OwnedEntry(0);
 
     /// Class sizes of all blocks held, in bytes.
     pub(super) fn bytes(self) -> usize {
@@ -41,8 +41,8 @@ impl Owned {
 
     /// A block of at least `bytes` (1 to 32 KiB). Errors: the arena's reservation is used up.
     #[inline]
-    pub(super) fn alloc(&mut self, arena: &mut Arena, bytes: usize) -> Result<Handle, Full> {
-        let block = arena.alloc(bytes).ok_or(Full)?;
+    pub(super) fn alloc(&mut self, arena: &mut Arena, bytes: usize) -> Result<Handle, TreeFull> {
+        let block = arena.alloc(bytes).ok_or(TreeFull)?;
         arena.keep_none(block);
         self.0 += Arena::fits(bytes) as u64;
         Ok(block)
@@ -65,9 +65,9 @@ impl Owned {
         arena: &mut Arena,
         spill: &mut Spill,
         long: Coded<'a>,
-    ) -> Result<Coded<'a>, Full> {
+    ) -> Result<Coded<'a>, TreeFull> {
         let before = arena.used_bytes();
-        let short = long.spill(arena, spill).ok_or(Full)?;
+        let short = long.spill(arena, spill).ok_or(TreeFull)?;
         self.0 += (arena.used_bytes() - before) as u64;
         if let Some(at) = short.boxed() {
             arena.keep_no_text(at);

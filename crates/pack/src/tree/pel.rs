@@ -4,9 +4,9 @@
 
 use darter_slab::Arena;
 
-use super::rows::Rows;
+use super::rows::RowTree;
 use super::stream::StreamId;
-use super::{Direction, Full};
+use super::{Direction, TreeFull};
 
 /// An entry that was delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub struct Pending {
 /// lost.
 #[derive(Debug)]
 pub struct Pel {
-    rows: Rows<5, 2>,
+    rows: RowTree<5, 2>,
 }
 
 impl Default for Pel {
@@ -35,7 +35,7 @@ impl Default for Pel {
 impl Pel {
     /// Nothing pending, no block.
     pub const fn new() -> Pel {
-        Pel { rows: Rows::EMPTY }
+        Pel { rows: RowTree::EMPTY }
     }
 
     /// A second list on the same blocks. Only one of the two may be changed or cleared. The other is for a reader
@@ -91,7 +91,7 @@ impl Pel {
     }
 
     /// Writes a pending entry. Returns true if the id is new. Errors: nothing is changed. Cost: O(log n).
-    pub fn put(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<bool, Full> {
+    pub fn put(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<bool, TreeFull> {
         self.rows
             .put(arena, [id.ms, id.seq, pending.consumer.into(), pending.delivered_ms, pending.deliveries])
     }

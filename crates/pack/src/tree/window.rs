@@ -10,11 +10,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Direction;
-use super::stream::Entry;
+use super::stream::StreamEntry;
 use crate::entry::Item;
 
 /// A member as a reader of the collection sees it.
-pub enum Seen<'a> {
+pub enum SeenLeaf<'a> {
     /// A member of a set, an item of a list.
     Item(Item<'a>),
     /// A field and its value.
@@ -22,19 +22,19 @@ pub enum Seen<'a> {
     /// A member and its score.
     Scored(Item<'a>, f64),
     /// An entry of a stream.
-    Logged(Entry<'a>),
+    Logged(StreamEntry<'a>),
 }
 
 /// Encodes a member. Called with the shard held, so it must be quick.
-pub type Tell = Arc<dyn Fn(Seen<'_>, &mut Vec<u8>) + Send + Sync>;
+pub type Tell = Arc<dyn Fn(SeenLeaf<'_>, &mut Vec<u8>) + Send + Sync>;
 
 /// One stretch that is being read.
-pub struct Window {
+pub struct TreeWindow {
     number: u32,
     direction: Direction,
     tell: Tell,
     // By rank, rising.
-    spans: VecDeque<Span>,
+    spans: VecDeque<WindowSpan>,
     // The rank after the last span: the sum of all their members.
     end: u64,
     kept_bytes: usize,
@@ -43,20 +43,20 @@ pub struct Window {
 /// Members outside the stretch or read already; then members that were removed, encoded; then members still to be
 /// read.
 #[derive(Default)]
-struct Span {
+struct WindowSpan {
     skip: u64,
     kept: VecDeque<Box<[u8]>>,
     live: u64,
 }
 
 /// Emits the given number of members from a rank on, in a direction.
-pub(super) type Each<'e> = &'e dyn Fn(u64, u64, Direction, &mut dyn FnMut(Seen<'_>));
+pub(super) type Each<'e> = &'e dyn Fn(u64, u64, Direction, &mut dyn FnMut(SeenLeaf<'_>));
 
-impl Window {
+impl TreeWindow {
     /// The `len` members from rank `first` on, to be read in `direction`.
-    fn new(number: u32, first: u64, len: u64, direction: Direction, tell: Tell) -> Window {
-        let spans = VecDeque::from([Span { skip: first, kept: VecDeque::new(), live: len }]);
-        Window { number, direction, tell, spans, end: first + len, kept_bytes: 0 }
+    fn new(number: u32, first: u64, len: u64, direction: Direction, tell: Tell) -> TreeWindow {
+        let spans = VecDeque::from([WindowSpan { skip: first, kept: VecDeque::new(), live: len }]);
+        TreeWindow { number, direction, tell, spans, end: first + len, kept_bytes: 0 }
     }
 
     /// Notes that `count` members were inserted and are now at `rank` and after it.
@@ -72,7 +72,7 @@ impl Window {
             }
             if rank < at + span.live {
                 let before = rank - at;
-                let rest = Span { skip: count, kept: VecDeque::new(), live: span.live - before };
+                let rest = WindowSpan { skip: count, kept: VecDeque::new(), live: span.live - before };
                 span.live = before;
                 self.spans.insert(i + 1, rest);
                 self.end += count;
@@ -124,7 +124,7 @@ impl Window {
             kept.into_iter().rev().for_each(|text| next.kept.push_front(text));
             return 0;
         }
-        self.spans.insert(i + 1, Span { skip: 0, kept, live: rest });
+        self.spans.insert(i + 1, WindowSpan { skip: 0, kept, live: rest });
         1
     }
 
@@ -196,7 +196,7 @@ impl Window {
     }
 }
 
-impl fmt::Debug for Window {
+impl fmt::Debug for TreeWindow {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Window").field("number", &self.number).field("spans", &self.spans.len()).finish()
     }
@@ -204,11 +204,11 @@ impl fmt::Debug for Window {
 
 /// All windows of one collection; 8 bytes if there is none.
 #[derive(Debug, Default)]
-pub(crate) struct Windows(Option<Box<Open>>);
+pub(crate) struct Windows(Option<Box<OpenWindow>>);
 
 #[derive(Debug, Default)]
-struct Open {
-    windows: Vec<Window>,
+struct OpenWindow {
+    windows: Vec<TreeWindow>,
 }
 
 /// The amount that a reader holds, beside the members it has received.
@@ -228,12 +228,12 @@ impl Windows {
         self.0.is_none()
     }
 
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut TreeWindow> {
         self.0.iter_mut().flat_map(|open| &mut open.windows)
     }
 
     pub(super) fn open(&mut self, number: u32, first: u64, len: u64, direction: Direction, tell: Tell) {
-        let window = Window::new(number, first, len, direction, tell);
+        let window = TreeWindow::new(number, first, len, direction, tell);
         self.0.get_or_insert_default().windows.push(window);
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use darter_reactor::ring::{self, Layout, Pushed, Pusher, Taker};
+use darter_reactor::ring::{self, Pushed, Pusher, RingLayout, Taker};
 
 use super::{FileFacts, FileSizes, Files, OpenFile, OpenMode, RingPusher, RingTaker};
 
@@ -73,7 +73,7 @@ impl Files for Disk {
         File::open(dir)?.sync_all()
     }
 
-    fn ring(&self, file: &File, head: &[u8], layout: Layout) -> io::Result<(Pusher, Taker)> {
+    fn ring(&self, file: &File, head: &[u8], layout: RingLayout) -> io::Result<(Pusher, Taker)> {
         ring::create(file, head, layout)
     }
 

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Instant;
 
-pub use darter_reactor::ring::{Layout, Pushed};
+pub use darter_reactor::ring::{Pushed, RingLayout};
 pub use disk::Disk;
 
 use crate::read_at::ReadAt;
@@ -67,8 +67,12 @@ pub trait Files: Clone + Debug + Send + Sync + 'static {
     /// Makes an open file a ring that begins with `head`, with all its blocks. The head is on disk when this returns.
     ///
     /// Errors: there is no room, or the system cannot map files.
-    fn ring(&self, file: &Self::File, head: &[u8], layout: Layout)
-    -> io::Result<(Self::Pusher, Self::Taker)>;
+    fn ring(
+        &self,
+        file: &Self::File,
+        head: &[u8],
+        layout: RingLayout,
+    ) -> io::Result<(Self::Pusher, Self::Taker)>;
 
     /// The id of the machine's boot: with the same one, what a killed process left in memory is in its files. `None` if the
     /// system does not say.
@@ -148,7 +152,7 @@ pub trait RingPusher: Send + 'static {
     /// Appends all of `bytes`, or nothing. A process that is killed has done all or nothing, too.
     fn push(&mut self, bytes: &[u8]) -> Pushed;
 
-    /// Stores the word [`Layout::begun_at`] in the file.
+    /// Stores the word [`RingLayout::begun_at`] in the file.
     fn announce(&self, word: u64);
 
     /// All that was ever pushed, in bytes.

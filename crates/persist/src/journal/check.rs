@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use super::Damage;
 use super::ending::{Ending, Torn};
-use super::folder::{self, Broken, Fault};
+use super::folder::{self, BrokenFile, FolderFault};
 use super::manifest::Manifest;
-use super::part::{Part, Parts};
-use super::segment::{FileHead, Next};
+use super::part::{Parts, RecordPart};
+use super::segment::{FileHead, NextRecordAt};
 use crate::files::Files;
 
 /// What a journal or a segment holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct CheckCounts {
     /// Records.
     pub records: u64,
     /// Commands in them.
@@ -35,11 +35,11 @@ pub struct Checked {
     /// What the manifest says.
     pub manifest: Manifest,
     /// What can be replayed.
-    pub counts: Counts,
+    pub counts: CheckCounts,
     /// What cannot.
     pub torn: Vec<Torn>,
     /// Files that are missing or damaged beside these.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenFile>,
     /// Records whose body makes no sense, by sequence.
     pub senseless: Vec<(u64, Damage)>,
     /// Old segments that nothing refers to.
@@ -83,9 +83,9 @@ impl fmt::Display for Checked {
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for CheckCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { records, commands, gone, bytes, first, last } = self;
+        let CheckCounts { records, commands, gone, bytes, first, last } = self;
         write!(
             f,
             "{records} records ({first}..{last}), {commands} commands, {gone} keys expired or evicted, {bytes} bytes"
@@ -96,7 +96,7 @@ impl fmt::Display for Counts {
 /// At most this many senseless records are listed.
 const LISTED_MAX: usize = 100;
 
-impl Counts {
+impl CheckCounts {
     fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), Damage> {
         if self.records == 0 {
             self.first = sequence;
@@ -107,9 +107,12 @@ impl Counts {
         let mut parts = Parts::new(body);
         while let Some(part) = parts.try_next()? {
             match part {
-                Part::Command { .. } | Part::Value { .. } => self.commands += 1,
-                Part::Gone { .. } | Part::Members { .. } => self.gone += 1,
-                Part::Message { .. } | Part::Position { .. } | Part::Stream(_) | Part::Uncommitted(_) => {}
+                RecordPart::Command { .. } | RecordPart::Value { .. } => self.commands += 1,
+                RecordPart::Gone { .. } | RecordPart::Members { .. } => self.gone += 1,
+                RecordPart::Message { .. }
+                | RecordPart::Position { .. }
+                | RecordPart::Stream(_)
+                | RecordPart::Uncommitted(_) => {}
             }
         }
         Ok(())
@@ -119,15 +122,18 @@ impl Counts {
 /// Reads the whole journal in `dir`; `None` when there is none.
 ///
 /// Errors: the manifest or a file cannot be read.
-pub fn check_dir(files: &impl Files, dir: &Path) -> Result<Option<Checked>, Fault> {
-    let at_dir = |error: io::Error| Fault::Io(dir.to_owned(), error);
+pub fn check_dir(files: &impl Files, dir: &Path) -> Result<Option<Checked>, FolderFault> {
+    let at_dir = |error: io::Error| FolderFault::Io(dir.to_owned(), error);
     let Some(mut journal) = folder::open(files, dir)? else {
         if let Some(base) = folder::orphaned_bases(files, dir).map_err(at_dir)?.pop() {
-            return Err(Fault::Damaged(base, Damage { offset: 0, what: "no manifest names this base" }));
+            return Err(FolderFault::Damaged(
+                base,
+                Damage { offset: 0, what: "no manifest names this base" },
+            ));
         }
         return Ok(None);
     };
-    let (mut counts, mut senseless) = (Counts::default(), Vec::new());
+    let (mut counts, mut senseless) = (CheckCounts::default(), Vec::new());
     while let Some((head, body)) = journal.next_record().map_err(at_dir)? {
         if let Err(damage) = counts.add(head.sequence, body)
             && senseless.len() < LISTED_MAX
@@ -149,21 +155,21 @@ pub fn check_dir(files: &impl Files, dir: &Path) -> Result<Option<Checked>, Faul
 /// Reads one segment to its end.
 ///
 /// Errors: the file cannot be read or a record is damaged; the place is named.
-pub fn check_segment(files: &impl Files, path: &Path) -> Result<(FileHead, Counts), Fault> {
-    let at_path = |error: io::Error| Fault::Io(path.to_owned(), error);
-    let damaged = |damage: Damage| Fault::Damaged(path.to_owned(), damage);
+pub fn check_segment(files: &impl Files, path: &Path) -> Result<(FileHead, CheckCounts), FolderFault> {
+    let at_path = |error: io::Error| FolderFault::Io(path.to_owned(), error);
+    let damaged = |damage: Damage| FolderFault::Damaged(path.to_owned(), damage);
     let (_, opened) = folder::open_segment(files, path).map_err(at_path)?;
     let mut segment = opened.map_err(damaged)?;
     if let Some(broken) = folder::broken_tail(files, path, &segment.head).map_err(at_path)? {
         let missing = Damage { offset: 0, what: "the tail is missing" };
-        return Err(Fault::Damaged(broken.path, broken.damage.unwrap_or(missing)));
+        return Err(FolderFault::Damaged(broken.path, broken.damage.unwrap_or(missing)));
     }
-    let mut counts = Counts::default();
+    let mut counts = CheckCounts::default();
     loop {
         match segment.next() {
-            Next::Record(head) => counts.add(head.sequence, segment.body()).map_err(damaged)?,
-            Next::End => return Ok((segment.head, counts)),
-            Next::Damaged(damage) => return Err(damaged(damage.clone())),
+            NextRecordAt::Record(head) => counts.add(head.sequence, segment.body()).map_err(damaged)?,
+            NextRecordAt::End => return Ok((segment.head, counts)),
+            NextRecordAt::Damaged(damage) => return Err(damaged(damage.clone())),
         }
         segment.advance().map_err(at_path)?;
     }

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Damage;
-use super::folder::{Broken, SegmentFile};
+use super::folder::{BrokenFile, SegmentFile};
 use super::manifest::Manifest;
-use super::segment::{FileHead, Kind, Next};
-use super::tail::{self, Rest};
+use super::segment::{FileHead, NextRecordAt, SegmentKind};
+use super::tail::{self, TailRest};
 use crate::files::{Files, OpenFile, OpenMode};
 use crate::read_at::ReadAt;
 
@@ -25,7 +25,7 @@ pub struct Ending<F: Files> {
     /// Ends of segments that do not belong to the row of records; none after a clean stop.
     pub torn: Vec<Torn>,
     /// Files that are missing or damaged beside these.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenFile>,
     pub(super) files: Vec<(Unsettled, u64)>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Unsettled {
     /// Bytes, with what its tail adds.
     pub len: u64,
     pub head: FileHead,
-    pub rest: Option<Rest>,
+    pub rest: Option<TailRest>,
 }
 
 /// The end of a segment that does not belong to the row of records.
@@ -81,13 +81,13 @@ impl<F: Files> Ending<F> {
     pub(super) fn add(&mut self, mut segment: SegmentFile<F>, file: Unsettled) -> io::Result<()> {
         let offset = segment.offset();
         let (mut records, mut clock_max_ms) = (0, 0);
-        while let Next::Record(head) = *segment.next() {
+        while let NextRecordAt::Record(head) = *segment.next() {
             records += 1;
             clock_max_ms = clock_max_ms.max(head.clock_ms);
             segment.advance()?;
         }
         let damage = match segment.next() {
-            Next::Damaged(damage) => Some(damage.clone()),
+            NextRecordAt::Damaged(damage) => Some(damage.clone()),
             _ => None,
         };
         let (path, bytes) = (file.path.clone(), file.len.saturating_sub(offset));
@@ -181,7 +181,7 @@ impl<F: Files> Ending<F> {
 impl Unsettled {
     /// Moves what only the tail has into the segment.
     fn unite(&self, files: &impl Files) -> io::Result<()> {
-        let Some(Rest { offset, bytes }) = &self.rest else { return Ok(()) };
+        let Some(TailRest { offset, bytes }) = &self.rest else { return Ok(()) };
         let segment = files.open(&self.path, OpenMode::Write)?;
         segment.write_at(*offset, bytes)?;
         segment.set_len(offset + bytes.len() as u64)?;
@@ -198,7 +198,7 @@ impl Unsettled {
 
     /// Says in the segment that it has `len` bytes and no tail.
     fn close(&self, files: &impl Files, len: u64) -> io::Result<()> {
-        if self.head.kind != Kind::Unknown && self.head.closed != Some(len) && files.has(&self.path) {
+        if self.head.kind != SegmentKind::Unknown && self.head.closed != Some(len) && files.has(&self.path) {
             let segment = files.open(&self.path, OpenMode::Write)?;
             close_segment(&segment, self.head, len)?;
         }

@@ -10,9 +10,9 @@ use super::Damage;
 use super::ending::{Ending, Unsettled};
 use super::manifest::{self, Manifest};
 use super::merge::{Gaps, Merge};
-use super::record::Head;
-use super::segment::{FileHead, Kind, Next, Segment};
-use super::tail::{self, Mark, Reading};
+use super::record::RecordHead;
+use super::segment::{FileHead, NextRecordAt, SegmentKind, SegmentReader};
+use super::tail::{self, Mark, TailReading};
 use crate::files::{FileReader, Files, OpenMode};
 use crate::read_at::ReadAt;
 
@@ -22,23 +22,23 @@ const READ_BYTES: usize = 256 << 10;
 /// Why a journal cannot be read at all.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum FolderFault {
     /// The system refuses.
     Io(PathBuf, io::Error),
     /// The file is not what it should be.
     Damaged(PathBuf, Damage),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FolderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            Fault::Damaged(path, damage) => write!(f, "{}: {damage}", path.display()),
+            FolderFault::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            FolderFault::Damaged(path, damage) => write!(f, "{}: {damage}", path.display()),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FolderFault {}
 
 /// The file name of a thread's segment.
 pub fn segment_name(generation: u64, thread: u16) -> String {
@@ -57,7 +57,7 @@ pub fn generation_of_base(name: &str) -> Option<u64> {
 
 /// A segment in a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Found {
+pub struct FoundFiles {
     /// Its generation, by its name.
     pub generation: u64,
     /// Its thread, by its name.
@@ -69,7 +69,7 @@ pub struct Found {
 /// The segments in `dir`, oldest first; an empty list when there is no such folder.
 ///
 /// Errors: of the folder.
-pub fn segments(files: &impl Files, dir: &Path) -> io::Result<Vec<Found>> {
+pub fn segments(files: &impl Files, dir: &Path) -> io::Result<Vec<FoundFiles>> {
     let names = match files.names(dir) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -78,7 +78,7 @@ pub fn segments(files: &impl Files, dir: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for name in names {
         if let Some((generation, thread)) = parse_name(&name) {
-            found.push(Found { generation, thread, path: dir.join(name) });
+            found.push(FoundFiles { generation, thread, path: dir.join(name) });
         }
     }
     found.sort();
@@ -94,7 +94,7 @@ pub(super) fn parse_name(name: &OsStr) -> Option<(u64, u16)> {
 }
 
 /// A journal opened to be read.
-pub struct Journal<F: Files> {
+pub struct JournalFolder<F: Files> {
     /// What it continues.
     pub manifest: Manifest,
     /// The largest generation of which there is a segment, or the manifest's.
@@ -104,7 +104,7 @@ pub struct Journal<F: Files> {
     /// Segments of no base: the journal was switched on while the server ran, and none was complete. They are not read.
     pub baseless: Vec<PathBuf>,
     /// Files that are missing, or damaged tails.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenFile>,
     files: F,
     merge: Merge<Source<F>>,
     // as the segments of `merge`
@@ -114,14 +114,14 @@ pub struct Journal<F: Files> {
 
 /// A file of a journal that is missing, or that has not what it should.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenFile {
     /// The file.
     pub path: PathBuf,
     /// Its damage; `None` if the file is missing.
     pub damage: Option<Damage>,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.damage {
             Some(damage) => write!(f, "{}: {damage}", self.path.display()),
@@ -134,17 +134,17 @@ impl fmt::Display for Broken {
 ///
 /// Errors: the manifest or a file cannot be read; segments hold records and the manifest is missing. A segment that is
 /// damaged is no error: the row of records ends there.
-pub fn open<F: Files>(files: &F, dir: &Path) -> Result<Option<Journal<F>>, Fault> {
-    let in_dir = |error| Fault::Io(dir.to_owned(), error);
+pub fn open<F: Files>(files: &F, dir: &Path) -> Result<Option<JournalFolder<F>>, FolderFault> {
+    let in_dir = |error| FolderFault::Io(dir.to_owned(), error);
     let manifest_path = dir.join(manifest::NAME);
     let found = segments(files, dir).map_err(in_dir)?;
     let manifest = match Manifest::load(files, dir).map_err(in_dir)? {
         None if has_records(files, &found)? => {
             let what = "the manifest is missing, and there are segments with records";
-            return Err(Fault::Damaged(manifest_path, Damage { offset: 0, what }));
+            return Err(FolderFault::Damaged(manifest_path, Damage { offset: 0, what }));
         }
         None => return Ok(None),
-        Some(manifest) => manifest.map_err(|damage| Fault::Damaged(manifest_path, damage))?,
+        Some(manifest) => manifest.map_err(|damage| FolderFault::Damaged(manifest_path, damage))?,
     };
     let generation_max = found.iter().map(|found| found.generation).fold(manifest.generation, u64::max);
     let mut opening = Opening::new(files.clone());
@@ -152,23 +152,23 @@ pub fn open<F: Files>(files: &F, dir: &Path) -> Result<Option<Journal<F>>, Fault
         let path = dir.join(segment_name(generation, thread));
         if !found.iter().any(|found| found.path == path) {
             let tail = tail::path_of(&path);
-            opening.broken.push(Broken { path, damage: None });
+            opening.broken.push(BrokenFile { path, damage: None });
             if files.has(&tail) {
                 let damage = Damage { offset: 0, what: "the segment of this tail is missing" };
-                opening.broken.push(Broken { path: tail, damage: Some(damage) });
+                opening.broken.push(BrokenFile { path: tail, damage: Some(damage) });
             }
         }
     }
     for found in found.into_iter().filter(|found| found.generation >= manifest.generation) {
         let path = found.path.clone();
-        opening.add(&manifest, found).map_err(|error| Fault::Io(path, error))?;
+        opening.add(&manifest, found).map_err(|error| FolderFault::Io(path, error))?;
     }
     let gaps =
         Gaps { known: manifest.gaps.clone(), begun: opening.begun(), waits_from: opening.waits_from() };
     let Opening { segments, unsettled, headless, baseless, broken, .. } = opening;
     let bytes = unsettled.iter().map(|file| file.len).sum();
     let merge = Merge::new(segments, manifest.sequence).map_err(in_dir)?.with_gaps(gaps);
-    Ok(Some(Journal {
+    Ok(Some(JournalFolder {
         manifest,
         generation_max,
         bytes,
@@ -190,7 +190,7 @@ impl<F: Files> RecordsFrom<F> {
     /// The next record and its body; `None`: the files have no more that follows, or had not when they were opened.
     ///
     /// Errors: a file cannot be read.
-    pub fn next_record(&mut self) -> io::Result<Option<(Head, &[u8])>> {
+    pub fn next_record(&mut self) -> io::Result<Option<(RecordHead, &[u8])>> {
         self.merge.next_record()
     }
 }
@@ -202,14 +202,14 @@ impl<F: Files> RecordsFrom<F> {
 pub fn records_from<F: Files>(files: &F, dir: &Path, first: u64) -> io::Result<RecordsFrom<F>> {
     let known = Manifest::load(files, dir)?.and_then(Result::ok).map_or_else(Vec::new, |one| one.gaps);
     let mut chosen: Vec<(u16, SegmentFile<F>)> = Vec::new();
-    for Found { generation, thread, path } in segments(files, dir)? {
+    for FoundFiles { generation, thread, path } in segments(files, dir)? {
         let segment = match open_segment(files, &path) {
             Ok((_, Ok(segment))) if segment.head.generation == generation => segment,
             Ok(_) => continue,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        if matches!(segment.next(), Next::Record(head) if head.sequence <= first) {
+        if matches!(segment.next(), NextRecordAt::Record(head) if head.sequence <= first) {
             // Nothing in its older ones is wanted.
             chosen.retain(|(of, _)| *of != thread);
         }
@@ -221,13 +221,19 @@ pub fn records_from<F: Files>(files: &F, dir: &Path, first: u64) -> io::Result<R
 }
 
 /// Whether a segment that continues any base has a record, or is damaged.
-fn has_records(files: &impl Files, found: &[Found]) -> Result<bool, Fault> {
-    for Found { path, .. } in found {
-        let (len, opened) = open_segment(files, path).map_err(|error| Fault::Io(path.clone(), error))?;
+fn has_records(files: &impl Files, found: &[FoundFiles]) -> Result<bool, FolderFault> {
+    for FoundFiles { path, .. } in found {
+        let (len, opened) =
+            open_segment(files, path).map_err(|error| FolderFault::Io(path.clone(), error))?;
         match opened {
-            Ok(segment) if segment.head.since.is_none() && *segment.next() != Next::End => return Ok(true),
+            Ok(segment) if segment.head.since.is_none() && *segment.next() != NextRecordAt::End => {
+                return Ok(true);
+            }
             // One that was being made when the power went may have its length and nothing else.
-            Err(_) if len > 0 && !is_zero(files, path).map_err(|error| Fault::Io(path.clone(), error))? => {
+            Err(_)
+                if len > 0
+                    && !is_zero(files, path).map_err(|error| FolderFault::Io(path.clone(), error))? =>
+            {
                 return Ok(true);
             }
             _ => {}
@@ -275,7 +281,7 @@ struct Opening<F: Files> {
     unsettled: Vec<Unsettled>,
     headless: Vec<(PathBuf, Damage)>,
     baseless: Vec<PathBuf>,
-    broken: Vec<Broken>,
+    broken: Vec<BrokenFile>,
     // how far threads were that were killed
     marks: Vec<(u16, Mark)>,
 }
@@ -294,8 +300,8 @@ impl<F: Files> Opening<F> {
         }
     }
 
-    fn add(&mut self, manifest: &Manifest, found: Found) -> io::Result<()> {
-        let Found { generation, thread, path } = found;
+    fn add(&mut self, manifest: &Manifest, found: FoundFiles) -> io::Result<()> {
+        let FoundFiles { generation, thread, path } = found;
         let head = head_of(&self.files, &path)?;
         let reading = tail::read(&self.files, &path, head.as_ref().ok(), self.boot)?;
         let (len, opened) = open_with(&self.files, &path, &reading)?;
@@ -311,7 +317,7 @@ impl<F: Files> Opening<F> {
                 return Ok(());
             }
             // It was made ahead, and the process ended before the manifest named it.
-            Ok(segment) if !is_listed && *segment.next() == Next::End => return Ok(()),
+            Ok(segment) if !is_listed && *segment.next() == NextRecordAt::End => return Ok(()),
             Err(_) if !is_listed => return Ok(()),
             Ok(segment) => segment,
             // One that was made and never written to, when the power went.
@@ -323,7 +329,7 @@ impl<F: Files> Opening<F> {
         };
         if !is_listed {
             let what = "the manifest does not name this segment, which has records";
-            self.broken.push(Broken { path: path.clone(), damage: Some(Damage { offset: 0, what }) });
+            self.broken.push(BrokenFile { path: path.clone(), damage: Some(Damage { offset: 0, what }) });
         }
         self.broken.extend(what_is_broken(&path, &segment.head, &reading));
         self.marks.extend(reading.mark.map(|mark| (thread, mark)));
@@ -365,13 +371,13 @@ impl<F: Files> Opening<F> {
 /// The tail of a segment if it is missing or damaged.
 ///
 /// Errors: a file cannot be read.
-pub fn broken_tail(files: &impl Files, path: &Path, head: &FileHead) -> io::Result<Option<Broken>> {
+pub fn broken_tail(files: &impl Files, path: &Path, head: &FileHead) -> io::Result<Option<BrokenFile>> {
     Ok(what_is_broken(path, head, &tail::read(files, path, Some(head), files.boot_id())?))
 }
 
-fn what_is_broken(path: &Path, head: &FileHead, reading: &Reading) -> Option<Broken> {
-    let is_missing = head.kind == Kind::Ringed && head.closed.is_none() && !reading.is_there;
-    let broken = |damage| Broken { path: tail::path_of(path), damage };
+fn what_is_broken(path: &Path, head: &FileHead, reading: &TailReading) -> Option<BrokenFile> {
+    let is_missing = head.kind == SegmentKind::Ringed && head.closed.is_none() && !reading.is_there;
+    let broken = |damage| BrokenFile { path: tail::path_of(path), damage };
     reading.damage.clone().map(|damage| broken(Some(damage))).or(is_missing.then(|| broken(None)))
 }
 
@@ -379,7 +385,7 @@ fn what_is_broken(path: &Path, head: &FileHead, reading: &Reading) -> Option<Bro
 type Source<F> = io::Chain<io::Take<BufReader<FileReader<<F as Files>::File>>>, io::Cursor<Arc<[u8]>>>;
 
 /// A segment of a folder.
-pub type SegmentFile<F> = Segment<Source<F>>;
+pub type SegmentFile<F> = SegmentReader<Source<F>>;
 
 /// The length of a segment, and the segment; a damaged head is an `Err`.
 type Opened<F> = (u64, Result<SegmentFile<F>, Damage>);
@@ -396,7 +402,7 @@ pub fn open_segment<F: Files>(files: &F, path: &Path) -> io::Result<Opened<F>> {
 ///
 /// Errors: as [`open_segment`].
 pub(super) fn open_alone<F: Files>(files: &F, path: &Path) -> io::Result<Opened<F>> {
-    open_with(files, path, &Reading::default())
+    open_with(files, path, &TailReading::default())
 }
 
 /// The head of a segment by itself.
@@ -408,23 +414,23 @@ pub(super) fn head_of(files: &impl Files, path: &Path) -> io::Result<Result<File
     Ok(FileHead::read(&bytes).map(|(head, _)| head))
 }
 
-fn open_with<F: Files>(files: &F, path: &Path, reading: &Reading) -> io::Result<Opened<F>> {
+fn open_with<F: Files>(files: &F, path: &Path, reading: &TailReading) -> io::Result<Opened<F>> {
     let file = files.open(path, OpenMode::Read)?;
     let (own, rest) = match &reading.rest {
-        Some(tail::Rest { offset, bytes }) => (*offset, bytes.clone()),
+        Some(tail::TailRest { offset, bytes }) => (*offset, bytes.clone()),
         None => (file.len()?, Arc::default()),
     };
     let len = own + rest.len() as u64;
     let source =
         BufReader::with_capacity(READ_BYTES, FileReader::new(file)?).take(own).chain(io::Cursor::new(rest));
-    Ok((len, Segment::open(source, len)?))
+    Ok((len, SegmentReader::open(source, len)?))
 }
 
-impl<F: Files> Journal<F> {
+impl<F: Files> JournalFolder<F> {
     /// The next record and its body; `None` at the end of the row.
     ///
     /// Errors: a file cannot be read.
-    pub fn next_record(&mut self) -> io::Result<Option<(Head, &[u8])>> {
+    pub fn next_record(&mut self) -> io::Result<Option<(RecordHead, &[u8])>> {
         self.merge.next_record()
     }
 
@@ -435,7 +441,7 @@ impl<F: Files> Journal<F> {
 
     /// Bytes of segments that have been read so far.
     pub fn bytes_read(&self) -> u64 {
-        self.merge.segments().iter().map(Segment::offset).sum()
+        self.merge.segments().iter().map(SegmentReader::offset).sum()
     }
 
     /// What the row of records leaves out, and what is to be done before a server may go on from here. Reads the rest of
@@ -443,7 +449,7 @@ impl<F: Files> Journal<F> {
     ///
     /// Errors: a file cannot be read.
     pub fn end(self) -> io::Result<Ending<F>> {
-        let Journal { manifest, mut broken, files, merge, unsettled, headless, .. } = self;
+        let JournalFolder { manifest, mut broken, files, merge, unsettled, headless, .. } = self;
         let sequence = merge.expected();
         // An earlier start may have read further, and the power was lost before that was on disk. The sequences from here on
         // are taken again, by records that must not be missing.

@@ -8,12 +8,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read};
 
-use super::record::Head;
-use super::segment::{Next, Segment};
+use super::record::RecordHead;
+use super::segment::{NextRecordAt, SegmentReader};
 
 /// The segments of a journal, read together.
 pub struct Merge<R> {
-    segments: Vec<Segment<R>>,
+    segments: Vec<SegmentReader<R>>,
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     at_hand: Option<usize>,
     expected: u64,
@@ -62,9 +62,9 @@ impl<R: Read> Merge<R> {
     /// Begins at `first`, the sequence of the first record after the base.
     ///
     /// Errors: of the input.
-    pub fn new(mut segments: Vec<Segment<R>>, first: u64) -> io::Result<Merge<R>> {
+    pub fn new(mut segments: Vec<SegmentReader<R>>, first: u64) -> io::Result<Merge<R>> {
         for segment in &mut segments {
-            while matches!(segment.next(), Next::Record(head) if head.sequence < first) {
+            while matches!(segment.next(), NextRecordAt::Record(head) if head.sequence < first) {
                 segment.advance()?;
             }
         }
@@ -72,7 +72,7 @@ impl<R: Read> Merge<R> {
             .iter()
             .enumerate()
             .filter_map(|(at, segment)| match segment.next() {
-                Next::Record(head) => Some(Reverse((head.sequence, at))),
+                NextRecordAt::Record(head) => Some(Reverse((head.sequence, at))),
                 _ => None,
             })
             .collect();
@@ -88,12 +88,12 @@ impl<R: Read> Merge<R> {
     /// The next record and its body; `None` when no segment has the one that is next.
     ///
     /// Errors: of the input.
-    pub fn next_record(&mut self) -> io::Result<Option<(Head, &[u8])>> {
+    pub fn next_record(&mut self) -> io::Result<Option<(RecordHead, &[u8])>> {
         if let Some(at) = self.at_hand.take()
             && let Some(segment) = self.segments.get_mut(at)
         {
             segment.advance()?;
-            if let Next::Record(head) = segment.next() {
+            if let NextRecordAt::Record(head) = segment.next() {
                 self.heads.push(Reverse((head.sequence, at)));
             }
         }
@@ -105,14 +105,14 @@ impl<R: Read> Merge<R> {
         self.at_hand = Some(at);
         self.expected = sequence.saturating_add(1);
         let Some(segment) = self.segments.get(at) else { return Ok(None) };
-        let Next::Record(head) = *segment.next() else { return Ok(None) };
+        let NextRecordAt::Record(head) = *segment.next() else { return Ok(None) };
         Ok(Some((head, segment.body())))
     }
 
     #[cold]
     fn is_explained(&mut self, sequence: u64) -> bool {
         // A damaged segment may have what is missing.
-        if self.segments.iter().any(|segment| matches!(segment.next(), Next::Damaged(_))) {
+        if self.segments.iter().any(|segment| matches!(segment.next(), NextRecordAt::Damaged(_))) {
             self.gaps.begun.clear();
         }
         sequence > self.expected && self.gaps.explain(self.expected, sequence)
@@ -129,14 +129,14 @@ impl<R: Read> Merge<R> {
     }
 
     /// The segments, to be asked where they stand once the row has ended.
-    pub fn segments(&self) -> &[Segment<R>] {
+    pub fn segments(&self) -> &[SegmentReader<R>] {
         &self.segments
     }
 }
 
 impl<R> Merge<R> {
     /// The segments, each where the row of records left it.
-    pub fn into_segments(self) -> Vec<Segment<R>> {
+    pub fn into_segments(self) -> Vec<SegmentReader<R>> {
         self.segments
     }
 }

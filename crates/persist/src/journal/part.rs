@@ -23,7 +23,7 @@ const UNCOMMITTED: u8 = 12;
 
 /// One step of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part<'a> {
+pub enum RecordPart<'a> {
     /// A command.
     Command {
         /// Selected database.
@@ -267,7 +267,7 @@ pub fn write_uncommitted<'a>(
 /// The records of a leader that a body holds, if it is such a body.
 pub fn uncommitted(body: &[u8]) -> Option<UncommittedPart<'_>> {
     match Parts::new(body.starts_with(&[UNCOMMITTED]).then_some(body)?).try_next() {
-        Ok(Some(Part::Uncommitted(part))) => Some(part),
+        Ok(Some(RecordPart::Uncommitted(part))) => Some(part),
         _ => None,
     }
 }
@@ -276,7 +276,7 @@ pub fn uncommitted(body: &[u8]) -> Option<UncommittedPart<'_>> {
 #[inline]
 pub fn stream_place(body: &[u8]) -> Option<StreamPlace<'_>> {
     match Parts::new(body.starts_with(&[STREAM]).then_some(body)?).try_next() {
-        Ok(Some(Part::Stream(place))) => Some(place),
+        Ok(Some(RecordPart::Stream(place))) => Some(place),
         _ => None,
     }
 }
@@ -313,7 +313,7 @@ impl<'a> Parts<'a> {
     /// The next part.
     ///
     /// Errors: the bytes are no part; the offset is the one in the body.
-    pub fn try_next(&mut self) -> Result<Option<Part<'a>>, Damage> {
+    pub fn try_next(&mut self) -> Result<Option<RecordPart<'a>>, Damage> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -323,48 +323,48 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn take_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
+fn take_part<'a>(rest: &mut &'a [u8]) -> Option<RecordPart<'a>> {
     let (kind, after) = rest.split_first()?;
     *rest = after;
     match *kind {
         COMMAND => {
             let (db, args) = take_args(rest)?;
-            Some(Part::Command { db, only_key: None, args })
+            Some(RecordPart::Command { db, only_key: None, args })
         }
         SERVED => {
             let only_key = take_text(rest)?;
             let (db, args) = take_args(rest)?;
-            Some(Part::Command { db, only_key: Some(only_key), args })
+            Some(RecordPart::Command { db, only_key: Some(only_key), args })
         }
         GONE => take_gone(rest, Loss::Removed),
         EXPIRED => take_gone(rest, Loss::Expired),
         EVICTED => take_gone(rest, Loss::Evicted),
-        VALUE => Some(Part::Value { db: varint::take(rest)?, entry: take_text(rest)? }),
-        MEMBERS => Some(Part::Members { db: varint::take(rest)?, key: take_text(rest)? }),
+        VALUE => Some(RecordPart::Value { db: varint::take(rest)?, entry: take_text(rest)? }),
+        MEMBERS => Some(RecordPart::Members { db: varint::take(rest)?, key: take_text(rest)? }),
         MESSAGE => {
             let (bytes, args) = take_args(rest)?;
-            Some(Part::Message { args, bytes })
+            Some(RecordPart::Message { args, bytes })
         }
         STREAM => {
             let (journal, stream) = (varint::take(rest)?, varint::take(rest)?);
             let (offset, histories) = take_args(rest)?;
-            Some(Part::Stream(StreamPlace { journal, stream, offset, histories }))
+            Some(RecordPart::Stream(StreamPlace { journal, stream, offset, histories }))
         }
         POSITION => {
             let (db, offset) = (varint::take(rest)?, varint::take(rest)?);
-            Some(Part::Position { id: take_text(rest)?, offset, db })
+            Some(RecordPart::Position { id: take_text(rest)?, offset, db })
         }
         UNCOMMITTED => {
             let id = take_text(rest)?;
             let (offset, applied) = (varint::take(rest)?, varint::take(rest)?);
-            Some(Part::Uncommitted(UncommittedPart { id, offset, applied, records: take_text(rest)? }))
+            Some(RecordPart::Uncommitted(UncommittedPart { id, offset, applied, records: take_text(rest)? }))
         }
         _ => None,
     }
 }
 
-fn take_gone<'a>(rest: &mut &'a [u8], loss: Loss) -> Option<Part<'a>> {
-    Some(Part::Gone { db: varint::take(rest)?, key: take_text(rest)?, loss })
+fn take_gone<'a>(rest: &mut &'a [u8], loss: Loss) -> Option<RecordPart<'a>> {
+    Some(RecordPart::Gone { db: varint::take(rest)?, key: take_text(rest)?, loss })
 }
 
 fn take_args<'a>(rest: &mut &'a [u8]) -> Option<(u64, ArgList<'a>)> {

@@ -10,16 +10,16 @@ pub const HEAD_BYTES: usize = 28;
 
 /// A record being written at the end of a buffer.
 #[must_use = "a record that is not finished is damaged"]
-pub struct Draft {
+pub struct RecordDraft {
     start: usize,
 }
 
-impl Draft {
+impl RecordDraft {
     /// Begins a record in `out`; the parts of its body are appended next.
-    pub fn begin(out: &mut Vec<u8>) -> Draft {
+    pub fn begin(out: &mut Vec<u8>) -> RecordDraft {
         let start = out.len();
         out.extend_from_slice(&[0; HEAD_BYTES]);
-        Draft { start }
+        RecordDraft { start }
     }
 
     /// Ends the record, but for its checksum: its place in the order is `sequence`, its commands ran at `clock_ms`. Before it
@@ -68,7 +68,8 @@ pub fn count(record: &mut [u8], resp_bytes: u64) {
 /// the processor need not wait for what it has just stored.
 pub fn seal(mut records: &mut [u8]) {
     while let Some(head) = records.first_chunk::<HEAD_BYTES>() {
-        let len = usize::try_from(Head::read(head).body_len).unwrap_or(usize::MAX).saturating_add(HEAD_BYTES);
+        let len =
+            usize::try_from(RecordHead::read(head).body_len).unwrap_or(usize::MAX).saturating_add(HEAD_BYTES);
         let Some((record, after)) = records.split_at_mut_checked(len) else { return };
         if let Some((place, summed)) = record.split_first_chunk_mut() {
             *place = darter_base::crc::crc32c(summed).to_le_bytes();
@@ -89,7 +90,7 @@ fn head_of(crc: u32, body_len: u64, sequence: u64, clock_ms: u64) -> [u8; HEAD_B
 
 /// The head of a record as it was read; its checksum is not known to be right yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Head {
+pub struct RecordHead {
     crc: u32,
     /// Bytes of the body.
     pub body_len: u64,
@@ -99,14 +100,14 @@ pub struct Head {
     pub clock_ms: u64,
 }
 
-impl Head {
+impl RecordHead {
     /// Takes the fields apart.
-    pub fn read(bytes: &[u8; HEAD_BYTES]) -> Head {
+    pub fn read(bytes: &[u8; HEAD_BYTES]) -> RecordHead {
         let field = |at: usize| {
             bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u64::from_le_bytes(*field))
         };
         let crc = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        Head { crc, body_len: field(4), sequence: field(12), clock_ms: field(20) }
+        RecordHead { crc, body_len: field(4), sequence: field(12), clock_ms: field(20) }
     }
 
     /// Bytes of the RESP form of a record that never was in a file ([`count`]); 0: not known.

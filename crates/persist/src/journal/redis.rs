@@ -18,7 +18,7 @@ pub enum Role {
 
 /// A line of a Redis manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
+pub struct ListedFile {
     /// File name.
     pub name: String,
     /// Its number among those of its role.
@@ -30,7 +30,7 @@ pub struct Listed {
 /// Reads the text of `appendonly.aof.manifest`; the files come in the order in which they are to be loaded.
 ///
 /// Errors: a line is not what it should be.
-pub fn parse_manifest(text: &[u8]) -> Result<Vec<Listed>, Damage> {
+pub fn parse_manifest(text: &[u8]) -> Result<Vec<ListedFile>, Damage> {
     let mut files = Vec::new();
     let mut offset = 0_u64;
     for line in text.split_inclusive(|&byte| byte == b'\n') {
@@ -47,7 +47,7 @@ pub fn parse_manifest(text: &[u8]) -> Result<Vec<Listed>, Damage> {
     Ok(files)
 }
 
-fn parse_line(line: &str) -> Option<Listed> {
+fn parse_line(line: &str) -> Option<ListedFile> {
     let (mut name, mut number, mut role) = (None, None, None);
     let mut words = line.split_ascii_whitespace();
     while let Some(word) = words.next() {
@@ -67,7 +67,7 @@ fn parse_line(line: &str) -> Option<Listed> {
             _ => {}
         }
     }
-    Some(Listed { name: name?.to_owned(), number: number?, role: role? })
+    Some(ListedFile { name: name?.to_owned(), number: number?, role: role? })
 }
 
 /// Commands of an incremental file, one by one.

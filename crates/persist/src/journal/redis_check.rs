@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::redis::{Commands, Listed, Role, parse_manifest};
-use crate::check::{Report, check_at};
+use super::redis::{Commands, ListedFile, Role, parse_manifest};
+use crate::check::{CheckReport, check_at};
 
 /// How files are, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// All of it can be loaded.
     Good,
     /// The end of the last file is cut off, as a crash leaves it: it loads without that (`aof-load-truncated`).
@@ -20,13 +20,13 @@ pub enum Verdict {
     Damaged,
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::Good => "good",
-            Verdict::CutOff => "cut off",
-            Verdict::Damaged => "damaged",
+            CheckVerdict::Good => "good",
+            CheckVerdict::CutOff => "cut off",
+            CheckVerdict::Damaged => "damaged",
         }
     }
 }
@@ -39,7 +39,7 @@ pub struct CheckedFile {
     /// What it is for.
     pub role: Role,
     /// The RDB file that it is or begins with.
-    pub snapshot: Option<Report>,
+    pub snapshot: Option<CheckReport>,
     /// Commands in it.
     pub commands: u64,
     /// Transactions among them.
@@ -61,14 +61,14 @@ pub struct CheckedFiles {
 
 impl CheckedFiles {
     /// How they are together.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> CheckVerdict {
         let last = self.files.len().saturating_sub(1);
         let of = |(at, file): (usize, &CheckedFile)| match (&file.damage, file.cut_at) {
-            (None, _) => Verdict::Good,
-            (Some(_), Some(_)) if at == last => Verdict::CutOff,
-            (Some(_), _) => Verdict::Damaged,
+            (None, _) => CheckVerdict::Good,
+            (Some(_), Some(_)) if at == last => CheckVerdict::CutOff,
+            (Some(_), _) => CheckVerdict::Damaged,
         };
-        self.files.iter().enumerate().map(of).max().unwrap_or(Verdict::Damaged)
+        self.files.iter().enumerate().map(of).max().unwrap_or(CheckVerdict::Damaged)
     }
 }
 
@@ -96,7 +96,8 @@ pub fn check_manifest(path: &Path) -> Result<CheckedFiles, String> {
         return Err("the manifest names no file".to_owned());
     }
     let dir = path.parent().unwrap_or(Path::new(""));
-    let files = listed.into_iter().map(|Listed { name, role, .. }| check_one(dir.join(&name), name, role));
+    let files =
+        listed.into_iter().map(|ListedFile { name, role, .. }| check_one(dir.join(&name), name, role));
     Ok(CheckedFiles { files: files.collect() })
 }
 
@@ -230,7 +231,7 @@ impl fmt::Display for CheckedFiles {
         let verdict = self.verdict();
         write!(out, "result     {}", verdict.name())?;
         match verdict {
-            Verdict::CutOff => {
+            CheckVerdict::CutOff => {
                 writeln!(out, ": loads without its end, with aof-load-truncated yes (the default)")
             }
             _ => writeln!(out),
@@ -244,7 +245,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::name::Format;
+    use crate::storage::name::NameFormat;
     use crate::testing;
 
     const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
@@ -272,14 +273,14 @@ mod tests {
         let good = checked("good", &[SET, MULTI, SET, SET, EXEC, b"#TS:1\r\n", SET]);
         assert_eq!(
             (good.verdict(), good.files[0].commands, good.files[0].transactions),
-            (Verdict::Good, 4, 1)
+            (CheckVerdict::Good, 4, 1)
         );
         for (parts, verdict, whole) in [
-            (&[SET, &SET[..20]][..], Verdict::CutOff, Some(SET.len() as u64)),
-            (&[SET, MULTI, SET], Verdict::CutOff, Some(SET.len() as u64)),
-            (&[SET, b"garbage\r\n", SET], Verdict::Damaged, None),
-            (&[SET, EXEC], Verdict::Damaged, None),
-            (&[MULTI, MULTI, EXEC], Verdict::Damaged, None),
+            (&[SET, &SET[..20]][..], CheckVerdict::CutOff, Some(SET.len() as u64)),
+            (&[SET, MULTI, SET], CheckVerdict::CutOff, Some(SET.len() as u64)),
+            (&[SET, b"garbage\r\n", SET], CheckVerdict::Damaged, None),
+            (&[SET, EXEC], CheckVerdict::Damaged, None),
+            (&[MULTI, MULTI, EXEC], CheckVerdict::Damaged, None),
         ] {
             let found = checked("bad", parts);
             assert_eq!((found.verdict(), found.files[0].cut_at), (verdict, whole), "{found}");
@@ -288,12 +289,12 @@ mod tests {
 
     #[test]
     fn a_snapshot_may_stand_before_commands() {
-        let rdb = testing::file_of(&testing::sample(3, &[1, 5]), Format::Rdb);
+        let rdb = testing::file_of(&testing::sample(3, &[1, 5]), NameFormat::Rdb);
         let found = checked("preamble", &[&rdb, SET, SET]);
-        assert_eq!((found.verdict(), found.files[0].commands), (Verdict::Good, 2), "{found}");
+        assert_eq!((found.verdict(), found.files[0].commands), (CheckVerdict::Good, 2), "{found}");
         assert!(found.files[0].snapshot.is_some());
         let cut = checked("preamble-cut", &[&rdb[..rdb.len() - 20]]);
-        assert_eq!(cut.verdict(), Verdict::Damaged, "{cut}");
+        assert_eq!(cut.verdict(), CheckVerdict::Damaged, "{cut}");
     }
 
     #[test]
@@ -302,20 +303,20 @@ mod tests {
         let manifest = dir.join("a.manifest");
         std::fs::write(&manifest, "file b seq 1 type b\nfile i1 seq 1 type i\nfile i2 seq 2 type i\n")
             .expect("written");
-        std::fs::write(dir.join("b"), testing::file_of(&testing::sample(3, &[1]), Format::Rdb))
+        std::fs::write(dir.join("b"), testing::file_of(&testing::sample(3, &[1]), NameFormat::Rdb))
             .expect("written");
         std::fs::write(dir.join("i1"), SET).expect("written");
         std::fs::write(dir.join("i2"), &SET[..9]).expect("written");
         assert_eq!(manifest_in(&dir).as_deref(), Some(&*manifest));
         let verdict = || check_manifest(&manifest).expect("a manifest").verdict();
-        assert_eq!(verdict(), Verdict::CutOff);
+        assert_eq!(verdict(), CheckVerdict::CutOff);
         std::fs::write(dir.join("i2"), b"").expect("written");
-        assert_eq!(verdict(), Verdict::Good);
+        assert_eq!(verdict(), CheckVerdict::Good);
         // Only the last file may be cut off, and none may be missing.
         std::fs::write(dir.join("i1"), &SET[..9]).expect("written");
-        assert_eq!(verdict(), Verdict::Damaged);
+        assert_eq!(verdict(), CheckVerdict::Damaged);
         std::fs::remove_file(dir.join("i1")).expect("removed");
-        assert_eq!(verdict(), Verdict::Damaged);
+        assert_eq!(verdict(), CheckVerdict::Damaged);
         std::fs::write(&manifest, "file b seq one type b\n").expect("written");
         assert!(check_manifest(&manifest).is_err());
         std::fs::remove_dir_all(&dir).expect("removed");

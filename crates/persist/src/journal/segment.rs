@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use darter_base::crc::crc32c;
 
 use super::Damage;
-use super::record::{HEAD_BYTES, Head};
+use super::record::{HEAD_BYTES, RecordHead};
 
 /// Bytes of a segment's head.
 pub const FILE_HEAD_BYTES: usize = 64;
@@ -22,7 +22,7 @@ const VERSION: u16 = 2;
 
 /// How records come into a segment, as its head says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Kind {
+pub enum SegmentKind {
     /// Written by a version that did not say.
     #[default]
     Unknown,
@@ -34,22 +34,22 @@ pub enum Kind {
     Direct,
 }
 
-impl Kind {
+impl SegmentKind {
     fn code(self) -> u32 {
         match self {
-            Kind::Unknown => 0,
-            Kind::Plain => 1,
-            Kind::Ringed => 2,
-            Kind::Direct => 3,
+            SegmentKind::Unknown => 0,
+            SegmentKind::Plain => 1,
+            SegmentKind::Ringed => 2,
+            SegmentKind::Direct => 3,
         }
     }
 
-    fn of(code: u64) -> Option<Kind> {
+    fn of(code: u64) -> Option<SegmentKind> {
         Some(match code {
-            0 => Kind::Unknown,
-            1 => Kind::Plain,
-            2 => Kind::Ringed,
-            3 => Kind::Direct,
+            0 => SegmentKind::Unknown,
+            1 => SegmentKind::Plain,
+            2 => SegmentKind::Ringed,
+            3 => SegmentKind::Direct,
             _ => return None,
         })
     }
@@ -68,7 +68,7 @@ pub struct FileHead {
     /// When it was made, Unix milliseconds.
     pub made_ms: u64,
     /// How records come into it.
-    pub kind: Kind,
+    pub kind: SegmentKind,
     /// Its length when it was closed; `None` while records may follow.
     pub closed: Option<u64>,
     /// The smallest sequence of a record that the thread may have kept in memory of its process. A killed process loses
@@ -127,7 +127,7 @@ impl FileHead {
         if version != 1 {
             head.closed = Some(word_at(fields, 40)).filter(|len| *len != 0);
             head.waits_from = Some(word_at(fields, 48)).filter(|sequence| *sequence != 0);
-            let Some(kind) = Kind::of(word_at(fields, 32)) else {
+            let Some(kind) = SegmentKind::of(word_at(fields, 32)) else {
                 return damage(32, "the segment was written by a later version");
             };
             head.kind = kind;
@@ -150,9 +150,9 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
 
 /// What stands next in a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum NextRecordAt {
     /// A record with this sequence; its body is at hand.
-    Record(Head),
+    Record(RecordHead),
     /// Nothing more.
     End,
     /// Bytes that are no whole record.
@@ -160,23 +160,23 @@ pub enum Next {
 }
 
 /// A segment being read, one record at hand.
-pub struct Segment<R> {
+pub struct SegmentReader<R> {
     input: R,
     left: u64,
     // offset of the record at hand
     at: u64,
     after: u64,
     body: Vec<u8>,
-    next: Next,
+    next: NextRecordAt,
     /// What the segment says about itself.
     pub head: FileHead,
 }
 
-impl<R: Read> Segment<R> {
+impl<R: Read> SegmentReader<R> {
     /// Reads the head and the first record of a segment of `len` bytes.
     ///
     /// Errors: of `input` only; a head that is cut off or damaged is an `Err` inside.
-    pub fn open(mut input: R, len: u64) -> io::Result<Result<Segment<R>, Damage>> {
+    pub fn open(mut input: R, len: u64) -> io::Result<Result<SegmentReader<R>, Damage>> {
         let mut bytes = [0; FILE_HEAD_BYTES];
         let cut_off = || Ok(Err(Damage { offset: 0, what: "the head of the segment is cut off" }));
         let (first, more) = bytes.split_at_mut(FILE_HEAD_BYTES_1);
@@ -195,14 +195,21 @@ impl<R: Read> Segment<R> {
             Err(damage) => return Ok(Err(damage)),
         };
         let at = at as u64;
-        let mut segment =
-            Segment { input, left: len - at, at, after: at, body: Vec::new(), next: Next::End, head };
+        let mut segment = SegmentReader {
+            input,
+            left: len - at,
+            at,
+            after: at,
+            body: Vec::new(),
+            next: NextRecordAt::End,
+            head,
+        };
         segment.advance()?;
         Ok(Ok(segment))
     }
 
     /// What stands next.
-    pub fn next(&self) -> &Next {
+    pub fn next(&self) -> &NextRecordAt {
         &self.next
     }
 
@@ -221,16 +228,16 @@ impl<R: Read> Segment<R> {
     /// Errors: of the input.
     pub fn advance(&mut self) -> io::Result<()> {
         let before = match self.next {
-            Next::Record(head) => Some(head.sequence),
-            Next::End => None,
-            Next::Damaged(_) => return Ok(()),
+            NextRecordAt::Record(head) => Some(head.sequence),
+            NextRecordAt::End => None,
+            NextRecordAt::Damaged(_) => return Ok(()),
         };
         self.at = self.after;
         self.next = match self.read_record()? {
-            Next::Record(head) if before.is_some_and(|before| head.sequence <= before) => {
+            NextRecordAt::Record(head) if before.is_some_and(|before| head.sequence <= before) => {
                 self.damaged("records are out of order")
             }
-            Next::End if self.head.closed.is_some_and(|closed| self.at < closed) => {
+            NextRecordAt::End if self.head.closed.is_some_and(|closed| self.at < closed) => {
                 self.damaged("the segment ends before the length it was closed with")
             }
             next => next,
@@ -238,13 +245,13 @@ impl<R: Read> Segment<R> {
         Ok(())
     }
 
-    fn damaged(&self, what: &'static str) -> Next {
-        Next::Damaged(Damage { offset: self.at, what })
+    fn damaged(&self, what: &'static str) -> NextRecordAt {
+        NextRecordAt::Damaged(Damage { offset: self.at, what })
     }
 
-    fn read_record(&mut self) -> io::Result<Next> {
+    fn read_record(&mut self) -> io::Result<NextRecordAt> {
         if self.left == 0 {
-            return Ok(Next::End);
+            return Ok(NextRecordAt::End);
         }
         let mut bytes = [0; HEAD_BYTES];
         let left = usize::try_from(self.left).unwrap_or(HEAD_BYTES).min(HEAD_BYTES);
@@ -254,12 +261,12 @@ impl<R: Read> Segment<R> {
         }
         if bytes == [0; HEAD_BYTES] && self.is_empty_from_here()? {
             self.left = 0;
-            return Ok(Next::End);
+            return Ok(NextRecordAt::End);
         }
         if left < HEAD_BYTES {
             return Ok(self.damaged("a record is cut off"));
         }
-        let head = Head::read(&bytes);
+        let head = RecordHead::read(&bytes);
         let left = self.left - HEAD_BYTES as u64;
         if head.body_len > left {
             return Ok(self.damaged("a record is cut off or its length is wrong"));
@@ -275,7 +282,7 @@ impl<R: Read> Segment<R> {
         }
         self.left = left - head.body_len;
         self.after = self.at + HEAD_BYTES as u64 + head.body_len;
-        Ok(Next::Record(head))
+        Ok(NextRecordAt::Record(head))
     }
 
     /// Whether nothing but zeros follows, which a server writes ahead of its records.

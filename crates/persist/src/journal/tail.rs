@@ -18,8 +18,8 @@ use darter_base::crc::crc32c;
 
 use super::Damage;
 use super::folder;
-use super::record::{HEAD_BYTES, Head};
-use super::segment::{FileHead, Kind, Next};
+use super::record::{HEAD_BYTES, RecordHead};
+use super::segment::{FileHead, NextRecordAt, SegmentKind};
 use crate::files::{Files, OpenMode};
 use crate::read_at::ReadAt;
 
@@ -72,7 +72,7 @@ fn with_crc(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Whole records that continue a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rest {
+pub struct TailRest {
     /// Bytes of the segment that stay as they are.
     pub offset: u64,
     /// What comes after these.
@@ -90,11 +90,11 @@ pub struct Mark {
 
 /// The tail of a segment, as it was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reading {
+pub struct TailReading {
     /// There is a tail.
     pub is_there: bool,
     /// What continues the segment's whole records, if that is known.
-    pub rest: Option<Rest>,
+    pub rest: Option<TailRest>,
     /// How far the thread was; `None` after a loss of power, or without a tail.
     pub mark: Option<Mark>,
     /// Damage of the tail.
@@ -110,26 +110,28 @@ pub fn read(
     segment: &Path,
     head: Option<&FileHead>,
     boot: Option<[u8; 16]>,
-) -> io::Result<Reading> {
+) -> io::Result<TailReading> {
     let file = match files.open(&path_of(segment), OpenMode::Read) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Reading::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TailReading::default()),
         Err(error) => return Err(error),
     };
-    let mut reading = Reading { is_there: true, ..Reading::default() };
+    let mut reading = TailReading { is_there: true, ..TailReading::default() };
     // It was removed when the segment was closed, or written as records come from then on, or is about to be. Or it is of a
     // segment that had this name, and that a loss of power took.
-    let has_none = |head: &FileHead| head.closed.is_some() || matches!(head.kind, Kind::Plain | Kind::Direct);
+    let has_none = |head: &FileHead| {
+        head.closed.is_some() || matches!(head.kind, SegmentKind::Plain | SegmentKind::Direct)
+    };
     if head.is_some_and(has_none) {
         return Ok(reading);
     }
     let Some(name) = segment.file_name().and_then(folder::parse_name) else { return Ok(reading) };
     let (offset, last) = whole_of(files, segment)?;
-    let ring = match Ring::read(&file, name)? {
+    let ring = match TailRing::read(&file, name)? {
         Ok(ring) => ring,
         Err(damage) => {
             // A version before this one made the file first and its head last.
-            let is_unborn = last.is_none() && head.is_none_or(|head| head.kind == Kind::Unknown);
+            let is_unborn = last.is_none() && head.is_none_or(|head| head.kind == SegmentKind::Unknown);
             reading.damage = (!is_unborn).then_some(damage);
             return Ok(reading);
         }
@@ -149,7 +151,7 @@ pub fn read(
     }
     // What is behind the end, by a process that was killed before it had counted it, is nothing.
     let is_all = is_same_boot && reading.damage.is_none();
-    reading.rest = (!bytes.is_empty() || is_all).then(|| Rest { offset, bytes: bytes.into() });
+    reading.rest = (!bytes.is_empty() || is_all).then(|| TailRest { offset, bytes: bytes.into() });
     Ok(reading)
 }
 
@@ -158,7 +160,7 @@ fn whole_of(files: &impl Files, segment: &Path) -> io::Result<(u64, Option<u64>)
     let (_, opened) = folder::open_alone(files, segment)?;
     let Ok(mut opened) = opened else { return Ok((0, None)) };
     let mut last = None;
-    while let Next::Record(head) = *opened.next() {
+    while let NextRecordAt::Record(head) = *opened.next() {
         last = Some(head.sequence);
         opened.advance()?;
     }
@@ -174,7 +176,7 @@ fn whole_records(bytes: &[u8], offset: u64, mut last: Option<u64>) -> (usize, Op
         at = len;
     }
     while let Some(head) = bytes.get(at..).and_then(|rest| rest.first_chunk::<HEAD_BYTES>()) {
-        let head = Head::read(head);
+        let head = RecordHead::read(head);
         let body_at = at + HEAD_BYTES;
         let end = usize::try_from(head.body_len).ok().and_then(|len| body_at.checked_add(len));
         let Some((end, body)) = end.and_then(|end| Some((end, bytes.get(body_at..end)?))) else { break };
@@ -187,7 +189,7 @@ fn whole_records(bytes: &[u8], offset: u64, mut last: Option<u64>) -> (usize, Op
 }
 
 /// A ring as its file has it.
-struct Ring {
+struct TailRing {
     end: u64,
     taken: u64,
     begun: u64,
@@ -195,11 +197,11 @@ struct Ring {
     data: Vec<u8>,
 }
 
-impl Ring {
+impl TailRing {
     /// Reads it.
     ///
     /// Errors: of the file; one that is damaged, of a later version, or another segment's is an `Err` inside.
-    fn read(file: &impl ReadAt, (generation, thread): (u64, u16)) -> io::Result<Result<Ring, Damage>> {
+    fn read(file: &impl ReadAt, (generation, thread): (u64, u16)) -> io::Result<Result<TailRing, Damage>> {
         let damage = |offset, what| Ok(Err(Damage { offset, what }));
         let mut page = [0; DATA_AT];
         match file.read_at(0, &mut page) {
@@ -236,7 +238,7 @@ impl Ring {
         }
         let boot = boot.filter(|boot| *boot != [0; 16]);
         let begun = if is_first { 0 } else { word(BEGUN_AT) };
-        Ok(Ok(Ring { end: word(END_AT), taken: word(TAKEN_AT), begun, boot, data }))
+        Ok(Ok(TailRing { end: word(END_AT), taken: word(TAKEN_AT), begun, boot, data }))
     }
 
     /// Bytes of the stream from `offset` on, where whole records of the segment end: what of a record is in the segment,

@@ -10,10 +10,10 @@ use super::check::{check_dir, check_segment};
 use super::folder::{self, segment_name};
 use super::manifest::Manifest;
 use super::merge::Merge;
-use super::part::{self, Part, Parts, UncommittedPart};
-use super::record::{self, Draft};
+use super::part::{self, Parts, RecordPart, UncommittedPart};
+use super::record::{self, RecordDraft};
 use super::redis::{Commands, Role, parse_manifest};
-use super::segment::{FILE_HEAD_BYTES, FileHead, Next, Segment};
+use super::segment::{FILE_HEAD_BYTES, FileHead, NextRecordAt, SegmentReader};
 use crate::files::Disk;
 
 struct Dir(PathBuf);
@@ -40,7 +40,7 @@ impl Dir {
         let mut words = Vec::new();
         while let Some((head, body)) = journal.next_record().expect("readable") {
             assert_eq!(head.clock_ms, head.sequence * 10);
-            let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else {
+            let Ok(Some(RecordPart::Command { args, .. })) = Parts::new(body).try_next() else {
                 panic!("a command")
             };
             words.push(args.iter().nth(1).expect("a word").to_vec());
@@ -60,7 +60,7 @@ fn head(generation: u64, thread: u16) -> Vec<u8> {
 }
 
 fn push(out: &mut Vec<u8>, sequence: u64, word: &[u8]) {
-    let draft = Draft::begin(out);
+    let draft = RecordDraft::begin(out);
     part::write_command(out, 0, 2, [b"set".as_slice(), word].into_iter());
     draft.finish(out, sequence, sequence * 10);
 }
@@ -122,17 +122,19 @@ fn parts_are_read_as_they_were_written() {
     part::write_members(&mut body, 2, b"members");
     part::write_uncommitted(&mut body, b"id", (300, 7), [b"one".as_slice(), b"two"].into_iter());
     let mut parts = Parts::new(&body);
-    let Ok(Some(Part::Command { db: 3, only_key: None, args })) = parts.try_next() else { panic!() };
+    let Ok(Some(RecordPart::Command { db: 3, only_key: None, args })) = parts.try_next() else { panic!() };
     assert_eq!(
         (args.len(), args.iter().collect::<Vec<_>>()),
         (3, vec![b"set".as_slice(), b"", &[0xff; 300]])
     );
-    let Ok(Some(Part::Command { db: 0, only_key: Some(b"key"), args })) = parts.try_next() else { panic!() };
+    let Ok(Some(RecordPart::Command { db: 0, only_key: Some(b"key"), args })) = parts.try_next() else {
+        panic!()
+    };
     assert_eq!(args.len(), 2);
-    assert_eq!(parts.try_next(), Ok(Some(Part::Gone { db: 1, key: b"gone", loss: Loss::Evicted })));
-    assert_eq!(parts.try_next(), Ok(Some(Part::Members { db: 2, key: b"members" })));
+    assert_eq!(parts.try_next(), Ok(Some(RecordPart::Gone { db: 1, key: b"gone", loss: Loss::Evicted })));
+    assert_eq!(parts.try_next(), Ok(Some(RecordPart::Members { db: 2, key: b"members" })));
     let received = UncommittedPart { id: b"id", offset: 300, applied: 7, records: b"onetwo" };
-    assert_eq!(parts.try_next(), Ok(Some(Part::Uncommitted(received))));
+    assert_eq!(parts.try_next(), Ok(Some(RecordPart::Uncommitted(received))));
     assert_eq!(parts.try_next(), Ok(None));
     for len in 1..body.len() {
         let mut parts = Parts::new(&body[..len]);
@@ -285,16 +287,18 @@ fn ten_thousand_mutations_of_segments_give_a_prefix_and_a_report() {
 fn merged(files: &[Vec<u8>]) -> (Vec<Vec<u8>>, bool) {
     let opened: Vec<_> = files
         .iter()
-        .map(|bytes| Segment::open(bytes.as_slice(), bytes.len() as u64).expect("memory"))
+        .map(|bytes| SegmentReader::open(bytes.as_slice(), bytes.len() as u64).expect("memory"))
         .collect();
     let is_headless = files.iter().zip(&opened).any(|(bytes, segment)| !bytes.is_empty() && segment.is_err());
     let mut merge = Merge::new(opened.into_iter().flatten().collect(), 1).expect("memory");
     let mut words = Vec::new();
     while let Some((_, body)) = merge.next_record().expect("memory") {
-        let Ok(Some(Part::Command { args, .. })) = Parts::new(body).try_next() else { panic!("a command") };
+        let Ok(Some(RecordPart::Command { args, .. })) = Parts::new(body).try_next() else {
+            panic!("a command")
+        };
         words.push(args.iter().nth(1).expect("a word").to_vec());
     }
-    (words, is_headless || merge.segments().iter().any(|segment| *segment.next() != Next::End))
+    (words, is_headless || merge.segments().iter().any(|segment| *segment.next() != NextRecordAt::End))
 }
 
 #[test]
@@ -382,10 +386,10 @@ fn records_may_be_sealed_together() {
     let (mut each, mut all) = (Vec::new(), Vec::new());
     for (sequence, len) in (1..).zip([0, 1, 255, 70_000, 3]) {
         let body = vec![sequence as u8; len];
-        let draft = Draft::begin(&mut each);
+        let draft = RecordDraft::begin(&mut each);
         each.extend_from_slice(&body);
         draft.finish(&mut each, sequence, 7);
-        let draft = Draft::begin(&mut all);
+        let draft = RecordDraft::begin(&mut all);
         all.extend_from_slice(&body);
         draft.end(&mut all, sequence, 7);
     }

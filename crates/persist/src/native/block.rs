@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use darter_base::crc::Crc32c;
 
-use crate::error::Error;
+use crate::error::PersistError;
 
 /// Bytes of a head.
 pub const HEAD_LEN: usize = 32;
@@ -24,7 +24,7 @@ const GAIN_MAX: u64 = 255;
 /// The content of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum BlockKind {
     /// Facts about the writer, functions, sizes of databases.
     Facts = 1,
     /// Keys.
@@ -33,18 +33,18 @@ pub enum Kind {
     Index = 3,
 }
 
-impl Kind {
+impl BlockKind {
     /// The kind of number `byte`.
-    pub fn of(byte: u64) -> Option<Kind> {
-        [Kind::Facts, Kind::Entries, Kind::Index].into_iter().find(|kind| *kind as u64 == byte)
+    pub fn of(byte: u64) -> Option<BlockKind> {
+        [BlockKind::Facts, BlockKind::Entries, BlockKind::Index].into_iter().find(|kind| *kind as u64 == byte)
     }
 }
 
 /// The position of a block, and its row in the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct BlockPlace {
     /// Its content.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// Its number, from 0.
     pub number: u32,
     /// Offset of its head, in bytes from the start of the file.
@@ -61,9 +61,9 @@ pub struct Place {
 
 /// A head, read and checked as far as it can be alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Head {
+pub struct SnapshotBlockHead {
     /// The content of the block.
-    pub kind: Kind,
+    pub kind: BlockKind,
     codec: u8,
     /// True if it must be read in order.
     pub is_ordered: bool,
@@ -80,12 +80,12 @@ pub struct Head {
     crc: u32,
 }
 
-impl Head {
+impl SnapshotBlockHead {
     /// Reads the head at byte `offset` of a file.
     ///
     /// Errors: not a head, or one that contradicts itself.
-    pub fn read(bytes: &[u8; HEAD_LEN], offset: u64) -> Result<Head, Error> {
-        let bad = |what: &str| Error::corrupt(offset, format!("the head of a block: {what}"));
+    pub fn read(bytes: &[u8; HEAD_LEN], offset: u64) -> Result<SnapshotBlockHead, PersistError> {
+        let bad = |what: &str| PersistError::corrupt(offset, format!("the head of a block: {what}"));
         let u32_at = |at: usize| {
             bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |four| u32::from_le_bytes(*four))
         };
@@ -94,8 +94,8 @@ impl Head {
             return Err(bad("its mark is missing"));
         }
         let flags = u16::from_le_bytes([flag_low, flag_high]);
-        let head = Head {
-            kind: Kind::of(u64::from(kind)).ok_or_else(|| bad("an unknown kind"))?,
+        let head = SnapshotBlockHead {
+            kind: BlockKind::of(u64::from(kind)).ok_or_else(|| bad("an unknown kind"))?,
             codec,
             is_ordered: flags & ORDERED != 0,
             shard: u32_at(8),
@@ -152,7 +152,7 @@ impl Head {
 #[derive(Clone, Copy, Debug)]
 pub struct Label {
     /// Its content.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// True if it must be read in order.
     pub is_ordered: bool,
     /// The shard its entries are from.
@@ -165,13 +165,16 @@ pub struct Label {
 
 /// The length of the block that `bytes` begin with, if it holds facts or keys.
 pub fn block_len(bytes: &[u8]) -> Option<usize> {
-    let head = Head::read(bytes.first_chunk()?, 0).ok()?;
-    usize::try_from(head.len()).ok().filter(|_| head.kind != Kind::Index)
+    let head = SnapshotBlockHead::read(bytes.first_chunk()?, 0).ok()?;
+    usize::try_from(head.len()).ok().filter(|_| head.kind != BlockKind::Index)
 }
 
 /// Returns true if `bytes` begin with a block that is to be read after those before it.
 pub fn is_ordered_block(bytes: &[u8]) -> bool {
-    bytes.first_chunk().and_then(|head| Head::read(head, 0).ok()).is_some_and(|head| head.is_ordered)
+    bytes
+        .first_chunk()
+        .and_then(|head| SnapshotBlockHead::read(head, 0).ok())
+        .is_some_and(|head| head.is_ordered)
 }
 
 /// Builds a block in `out`, which is overwritten. The content is compressed if that makes it shorter.

@@ -18,9 +18,9 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use block::{Kind, Place, block_len, is_ordered_block};
-pub use reader::{Block, File, Segment, id_of, walk};
-pub use writer::{Totals, Writer};
+pub use block::{BlockKind, BlockPlace, block_len, is_ordered_block};
+pub use reader::{SnapshotBlock, SnapshotFile, SnapshotSegment, id_of, walk};
+pub use writer::{SnapshotWriter, WrittenTotals};
 
 /// The end of a file's name.
 pub const SUFFIX: &str = ".darter";

@@ -4,35 +4,35 @@ use std::borrow::Cow;
 
 use darter_base::crc::crc32c;
 
-use super::block::{HEAD_LEN, Head, Kind, Place};
+use super::block::{BlockKind, BlockPlace, HEAD_LEN, SnapshotBlockHead};
 use super::{AUX, FUNCTION, HEADER_LEN, MAGIC, MAGIC_END, SIZES, TRAILER_LEN, VERSION};
-use crate::cursor::{Cursor, Stop};
+use crate::cursor::{Cursor, CursorStop};
 use crate::entry::Chunk;
-use crate::error::Error;
-use crate::item::Item;
+use crate::error::PersistError;
+use crate::item::RdbItem;
 use crate::read_at::ReadAt;
 
 /// A file whose header, trailer and index are right.
 #[derive(Debug)]
-pub struct File<R> {
+pub struct SnapshotFile<R> {
     source: R,
     id: u64,
     made_ms: u64,
     len: u64,
-    places: Vec<Place>,
+    places: Vec<BlockPlace>,
 }
 
 /// The content of a block.
 #[derive(Debug)]
-pub struct Block {
+pub struct SnapshotBlock {
     /// The position.
-    pub place: Place,
+    pub place: BlockPlace,
     raw: Vec<u8>,
 }
 
 /// Entries of one database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment<'a> {
+pub struct SnapshotSegment<'a> {
     /// The database.
     pub db: u32,
     /// Number of entries.
@@ -41,23 +41,23 @@ pub struct Segment<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Segment<'_> {
+impl SnapshotSegment<'_> {
     /// A copy that outlives its block, which is at `place`.
-    pub fn to_chunk(&self, place: &Place) -> Chunk {
+    pub fn to_chunk(&self, place: &BlockPlace) -> Chunk {
         Chunk { db: self.db, entries: self.entries, bytes: self.bytes.to_vec(), offset: place.offset }
     }
 }
 
-impl<R: ReadAt> File<R> {
+impl<R: ReadAt> SnapshotFile<R> {
     /// Opens a file.
     ///
     /// Errors: not a file of ours, cut off, or its header, trailer or index is damaged.
-    pub fn open(source: R) -> Result<File<R>, Error> {
+    pub fn open(source: R) -> Result<SnapshotFile<R>, PersistError> {
         let len = source.len()?;
         let header: [u8; HEADER_LEN] = piece(&source, 0, len, "the header")?;
         let (id, made_ms) = read_header(&header)?;
         let trailer_at = len.checked_sub(TRAILER_LEN as u64).filter(|&at| at >= HEADER_LEN as u64);
-        let cut_off = || Error::CutOff { len, what: "the index at its end".to_owned() };
+        let cut_off = || PersistError::CutOff { len, what: "the index at its end".to_owned() };
         let trailer: [u8; TRAILER_LEN] = piece(&source, trailer_at.ok_or_else(cut_off)?, len, "the trailer")?;
         let (index_at, rest) =
             trailer.split_first_chunk().map_or(([0; 8], &[][..]), |(at, rest)| (*at, rest));
@@ -68,12 +68,12 @@ impl<R: ReadAt> File<R> {
         let trailer_at = len - TRAILER_LEN as u64;
         let crc = super::trailer_crc(id, index_at).to_le_bytes();
         if rest.get(..8) != Some(&[crc, [0; 4]].concat()[..]) {
-            return Err(Error::corrupt(trailer_at, "the trailer: its checksum is wrong"));
+            return Err(PersistError::corrupt(trailer_at, "the trailer: its checksum is wrong"));
         }
-        let mut file = File { source, id, made_ms, len, places: Vec::new() };
+        let mut file = SnapshotFile { source, id, made_ms, len, places: Vec::new() };
         let index = file.content_at(index_at)?;
         if index_at + index.place.len != trailer_at {
-            return Err(Error::corrupt(trailer_at, "the trailer does not follow the index"));
+            return Err(PersistError::corrupt(trailer_at, "the trailer does not follow the index"));
         }
         file.places = read_index(&index)?;
         Ok(file)
@@ -95,7 +95,7 @@ impl<R: ReadAt> File<R> {
     }
 
     /// The blocks, in the order of the file.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[BlockPlace] {
         &self.places
     }
 
@@ -104,10 +104,10 @@ impl<R: ReadAt> File<R> {
         self.places.iter().map(|place| u64::from(place.entries)).sum()
     }
 
-    /// Reads one of [`File::places`]. Any number of threads may do so concurrently.
+    /// Reads one of [`SnapshotFile::places`]. Any number of threads may do so concurrently.
     ///
     /// Errors: the source failed, or the block is damaged or not the one that the index names.
-    pub fn read(&self, place: &Place) -> Result<Block, Error> {
+    pub fn read(&self, place: &BlockPlace) -> Result<SnapshotBlock, PersistError> {
         let block = self.content_at(place.offset)?;
         if block.place != *place {
             return Err(damaged(place, "its head is not as the index says"));
@@ -116,25 +116,25 @@ impl<R: ReadAt> File<R> {
     }
 
     /// The facts, functions and sizes of all blocks that hold such.
-    pub fn facts(&self) -> Result<Vec<Item>, Error> {
+    pub fn facts(&self) -> Result<Vec<RdbItem>, PersistError> {
         let mut items = Vec::new();
-        for place in self.places.iter().filter(|place| place.kind == Kind::Facts) {
+        for place in self.places.iter().filter(|place| place.kind == BlockKind::Facts) {
             let block = self.read(place)?;
             items.append(&mut block.facts()?);
         }
         Ok(items)
     }
 
-    fn content_at(&self, offset: u64) -> Result<Block, Error> {
+    fn content_at(&self, offset: u64) -> Result<SnapshotBlock, PersistError> {
         block_at(&self.source, self.id, offset, self.len)
     }
 }
 
 /// Reads the block that begins at `offset` in a file of `len` bytes.
-fn block_at<R: ReadAt>(source: &R, id: u64, offset: u64, len: u64) -> Result<Block, Error> {
+fn block_at<R: ReadAt>(source: &R, id: u64, offset: u64, len: u64) -> Result<SnapshotBlock, PersistError> {
     let bytes: [u8; HEAD_LEN] = piece(source, offset, len, "the head of a block")?;
-    let head = Head::read(&bytes, offset)?;
-    let place = Place {
+    let head = SnapshotBlockHead::read(&bytes, offset)?;
+    let place = BlockPlace {
         kind: head.kind,
         number: head.number,
         offset,
@@ -146,7 +146,7 @@ fn block_at<R: ReadAt>(source: &R, id: u64, offset: u64, len: u64) -> Result<Blo
     // the length is checked against the file before anything is allocated
     if offset.checked_add(head.len()).is_none_or(|end| end > len) {
         let what = format!("block {} that begins at byte {offset}", head.number);
-        return Err(Error::CutOff { len, what });
+        return Err(PersistError::CutOff { len, what });
     }
     let mut stored = vec![0; head.packed_len as usize];
     source.read_at(offset + HEAD_LEN as u64, &mut stored)?;
@@ -154,17 +154,22 @@ fn block_at<R: ReadAt>(source: &R, id: u64, offset: u64, len: u64) -> Result<Blo
         Cow::Owned(raw) => raw,
         Cow::Borrowed(_) => stored,
     };
-    Ok(Block { place, raw })
+    Ok(SnapshotBlock { place, raw })
 }
 
-fn damaged(place: &Place, what: &str) -> Error {
-    Error::corrupt(place.offset, format!("block {}: {what}", place.number))
+fn damaged(place: &BlockPlace, what: &str) -> PersistError {
+    PersistError::corrupt(place.offset, format!("block {}: {what}", place.number))
 }
 
-fn piece<R: ReadAt, const N: usize>(source: &R, offset: u64, len: u64, what: &str) -> Result<[u8; N], Error> {
+fn piece<R: ReadAt, const N: usize>(
+    source: &R,
+    offset: u64,
+    len: u64,
+    what: &str,
+) -> Result<[u8; N], PersistError> {
     let mut bytes = [0; N];
     if offset.checked_add(N as u64).is_none_or(|end| end > len) {
-        return Err(Error::CutOff { len, what: what.to_owned() });
+        return Err(PersistError::CutOff { len, what: what.to_owned() });
     }
     source.read_at(offset, &mut bytes)?;
     Ok(bytes)
@@ -177,13 +182,13 @@ pub fn id_of(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Id and time in a header.
-fn read_header(header: &[u8; HEADER_LEN]) -> Result<(u64, u64), Error> {
+fn read_header(header: &[u8; HEADER_LEN]) -> Result<(u64, u64), PersistError> {
     let [magic @ .., _, _, _, _] = header;
     if !header.starts_with(MAGIC) {
-        return Err(Error::corrupt(0, "no snapshot file: it does not begin with DARTERDB"));
+        return Err(PersistError::corrupt(0, "no snapshot file: it does not begin with DARTERDB"));
     }
     if !header.ends_with(&crc32c(magic).to_le_bytes()) {
-        return Err(Error::corrupt(0, "the header: its checksum is wrong"));
+        return Err(PersistError::corrupt(0, "the header: its checksum is wrong"));
     }
     let mut cursor = Cursor::new(header);
     let mut read = || {
@@ -192,9 +197,10 @@ fn read_header(header: &[u8; HEADER_LEN]) -> Result<(u64, u64), Error> {
         cursor.array::<2>()?;
         Ok((version, u64::from_le_bytes(cursor.array()?), u64::from_le_bytes(cursor.array()?)))
     };
-    let (version, id, made_ms) = read().map_err(|stop: Stop| Error::of_stop(0, stop, "the header"))?;
+    let (version, id, made_ms) =
+        read().map_err(|stop: CursorStop| PersistError::of_stop(0, stop, "the header"))?;
     if version != VERSION {
-        return Err(Error::Unknown {
+        return Err(PersistError::Unknown {
             offset: 8,
             what: format!("version {version} of snapshot files is not known"),
         });
@@ -202,9 +208,9 @@ fn read_header(header: &[u8; HEADER_LEN]) -> Result<(u64, u64), Error> {
     Ok((id, made_ms))
 }
 
-fn read_index(index: &Block) -> Result<Vec<Place>, Error> {
+fn read_index(index: &SnapshotBlock) -> Result<Vec<BlockPlace>, PersistError> {
     let bad = |what: &str| damaged(&index.place, what);
-    if index.place.kind != Kind::Index {
+    if index.place.kind != BlockKind::Index {
         return Err(bad("it is no index"));
     }
     let mut cursor = Cursor::new(&index.raw);
@@ -215,8 +221,8 @@ fn read_index(index: &Block) -> Result<Vec<Place>, Error> {
         let mut field = || cursor.number().map_err(|_| bad("a row is cut off"));
         let (kind, flags, shard, entries, len) = (field()?, field()?, field()?, field()?, field()?);
         let small = |number: u64| u32::try_from(number).map_err(|_| bad("a row with a number past 2^32"));
-        places.push(Place {
-            kind: Kind::of(kind).ok_or_else(|| bad("a row of an unknown kind"))?,
+        places.push(BlockPlace {
+            kind: BlockKind::of(kind).ok_or_else(|| bad("a row of an unknown kind"))?,
             number: small(number)?,
             offset,
             len,
@@ -232,19 +238,19 @@ fn read_index(index: &Block) -> Result<Vec<Place>, Error> {
     Ok(places)
 }
 
-impl Block {
+impl SnapshotBlock {
     /// Reads a block that came without its file, whose id is `id`.
     ///
     /// Errors: it is cut off, longer than it says, or damaged.
-    pub fn alone(id: u64, bytes: &[u8]) -> Result<Block, Error> {
+    pub fn alone(id: u64, bytes: &[u8]) -> Result<SnapshotBlock, PersistError> {
         let len = bytes.len() as u64;
-        let cut_off = || Error::CutOff { len, what: "a block".to_owned() };
+        let cut_off = || PersistError::CutOff { len, what: "a block".to_owned() };
         let (head_bytes, stored) = bytes.split_first_chunk::<HEAD_LEN>().ok_or_else(cut_off)?;
-        let head = Head::read(head_bytes, 0)?;
+        let head = SnapshotBlockHead::read(head_bytes, 0)?;
         if head.len() != len {
             return Err(cut_off());
         }
-        let place = Place {
+        let place = BlockPlace {
             kind: head.kind,
             number: head.number,
             offset: 0,
@@ -254,15 +260,15 @@ impl Block {
             is_ordered: head.is_ordered,
         };
         let raw = head.unpack(id, head_bytes, stored).map_err(|what| damaged(&place, &what))?;
-        Ok(Block { place, raw: raw.into_owned() })
+        Ok(SnapshotBlock { place, raw: raw.into_owned() })
     }
 
     /// Its items besides keys; empty for a block of entries.
     ///
     /// Errors: the content makes no sense, which only a faulty writer can cause.
-    pub fn facts(&self) -> Result<Vec<Item>, Error> {
+    pub fn facts(&self) -> Result<Vec<RdbItem>, PersistError> {
         let mut items = Vec::new();
-        let mut cursor = Cursor::new(if self.place.kind == Kind::Facts { &self.raw } else { &[] });
+        let mut cursor = Cursor::new(if self.place.kind == BlockKind::Facts { &self.raw } else { &[] });
         while !cursor.is_done() {
             let item = read_fact(&mut cursor).map_err(|_| damaged(&self.place, "a damaged fact"))?;
             items.push(item);
@@ -272,10 +278,10 @@ impl Block {
 
     /// Its entries, by database; empty for a block of facts.
     ///
-    /// Errors: as [`Block::facts`].
-    pub fn segments(&self) -> Result<Vec<Segment<'_>>, Error> {
+    /// Errors: as [`SnapshotBlock::facts`].
+    pub fn segments(&self) -> Result<Vec<SnapshotSegment<'_>>, PersistError> {
         let mut segments = Vec::new();
-        let mut cursor = Cursor::new(if self.place.kind == Kind::Entries { &self.raw } else { &[] });
+        let mut cursor = Cursor::new(if self.place.kind == BlockKind::Entries { &self.raw } else { &[] });
         let mut entries = 0u64;
         while !cursor.is_done() {
             let segment = read_segment(&mut cursor).map_err(|_| damaged(&self.place, "damaged segments"))?;
@@ -294,34 +300,37 @@ impl Block {
     }
 }
 
-fn read_fact(cursor: &mut Cursor<'_>) -> Result<Item, Stop> {
+fn read_fact(cursor: &mut Cursor<'_>) -> Result<RdbItem, CursorStop> {
     let text = |cursor: &mut Cursor<'_>| cursor.text().map(|text| text.into_owned());
     Ok(match cursor.byte()? {
-        AUX => Item::Aux { name: text(cursor)?, value: text(cursor)? },
-        FUNCTION => Item::Function(text(cursor)?),
+        AUX => RdbItem::Aux { name: text(cursor)?, value: text(cursor)? },
+        FUNCTION => RdbItem::Function(text(cursor)?),
         SIZES => {
             let db = u32::try_from(cursor.number()?).map_err(|_| cursor.bad("a database past 2^32"))?;
-            Item::Sizes { db, keys: cursor.number()?, expiring: cursor.number()? }
+            RdbItem::Sizes { db, keys: cursor.number()?, expiring: cursor.number()? }
         }
         _ => return Err(cursor.bad("an unknown kind of fact")),
     })
 }
 
-fn read_segment<'a>(cursor: &mut Cursor<'a>) -> Result<Segment<'a>, Stop> {
+fn read_segment<'a>(cursor: &mut Cursor<'a>) -> Result<SnapshotSegment<'a>, CursorStop> {
     let db = u32::try_from(cursor.number()?).map_err(|_| cursor.bad("a database past 2^32"))?;
     let entries = cursor.number()?;
-    let len = usize::try_from(cursor.number()?).map_err(|_| Stop::More)?;
+    let len = usize::try_from(cursor.number()?).map_err(|_| CursorStop::More)?;
     // so that a caller that reserves room by this number reserves no more than the content needs
     if entries > len as u64 {
         return Err(cursor.bad("more entries than bytes"));
     }
-    Ok(Segment { db, entries, bytes: cursor.take(len)? })
+    Ok(SnapshotSegment { db, entries, bytes: cursor.take(len)? })
 }
 
 /// Reads the blocks of a file from its front as far as they are complete, with or without an index.
 ///
 /// Shows each to `visit`. Errors: the header, or the first incomplete block.
-pub fn walk<R: ReadAt>(source: &R, mut visit: impl FnMut(&Block) -> Result<(), Error>) -> Result<(), Error> {
+pub fn walk<R: ReadAt>(
+    source: &R,
+    mut visit: impl FnMut(&SnapshotBlock) -> Result<(), PersistError>,
+) -> Result<(), PersistError> {
     let len = source.len()?;
     let header: [u8; HEADER_LEN] = piece(source, 0, len, "the header")?;
     let (id, _) = read_header(&header)?;
@@ -329,7 +338,7 @@ pub fn walk<R: ReadAt>(source: &R, mut visit: impl FnMut(&Block) -> Result<(), E
     loop {
         let block = block_at(source, id, offset, len)?;
         visit(&block)?;
-        if block.place.kind == Kind::Index {
+        if block.place.kind == BlockKind::Index {
             return Ok(());
         }
         offset += block.place.len;

@@ -2,15 +2,15 @@ use darter_base::rng::Rng;
 use darter_store::Shard;
 use darter_store::rdb as values;
 
-use super::{BLOCK_BYTES, File, Kind, Writer, walk};
-use crate::error::Error;
-use crate::item::Item;
+use super::{BLOCK_BYTES, BlockKind, SnapshotFile, SnapshotWriter, walk};
+use crate::error::PersistError;
+use crate::item::RdbItem;
 use crate::testing::{self, Contents, contents, entries_of, load_all};
 
 const ID: u64 = 0x1234_5678_9abc;
 
 fn file_of(shard: &Shard, compresses: bool) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), ID, testing::NOW, compresses).expect("memory");
+    let mut writer = SnapshotWriter::new(Vec::new(), ID, testing::NOW, compresses).expect("memory");
     writer.aux(b"darter-ver", b"1").expect("memory");
     writer.function(b"#!lua name=lib\nreturn 1").expect("memory");
     for db in 0..shard.dbs_len() {
@@ -24,8 +24,8 @@ fn file_of(shard: &Shard, compresses: bool) -> Vec<u8> {
     writer.finish().expect("memory").0
 }
 
-fn read_all(bytes: &[u8]) -> Result<(Vec<Item>, Contents), Error> {
-    let file = File::open(bytes)?;
+fn read_all(bytes: &[u8]) -> Result<(Vec<RdbItem>, Contents), PersistError> {
+    let file = SnapshotFile::open(bytes)?;
     let mut shard = testing::shard();
     // in any order
     for place in file.places().iter().rev() {
@@ -45,9 +45,9 @@ fn a_file_reads_back_as_it_was_written() {
         let (facts, again) = read_all(&bytes).expect("a good file");
         assert_eq!(again, contents(&shard));
         assert_eq!(facts.len(), 6);
-        assert!(matches!(&facts[1], Item::Function(code) if code.ends_with(b"return 1")));
-        assert!(matches!(&facts[2], Item::Sizes { db: 0, keys: 20, expiring: 0 }));
-        let file = File::open(&bytes[..]).expect("a good file");
+        assert!(matches!(&facts[1], RdbItem::Function(code) if code.ends_with(b"return 1")));
+        assert!(matches!(&facts[2], RdbItem::Sizes { db: 0, keys: 20, expiring: 0 }));
+        let file = SnapshotFile::open(&bytes[..]).expect("a good file");
         assert_eq!((file.made_ms(), file.entries()), (testing::NOW, again.len() as u64));
         assert!(file.places().len() > 3);
         let long = file.places().iter().filter(|place| {
@@ -60,14 +60,15 @@ fn a_file_reads_back_as_it_was_written() {
 
 #[test]
 fn an_empty_file_is_one() {
-    let (bytes, totals) = Writer::new(Vec::new(), ID, 5, true).expect("memory").finish().expect("memory");
+    let (bytes, totals) =
+        SnapshotWriter::new(Vec::new(), ID, 5, true).expect("memory").finish().expect("memory");
     assert_eq!(bytes.len() as u64, totals.bytes);
-    assert!(File::open(&bytes[..]).expect("a good file").is_empty());
+    assert!(SnapshotFile::open(&bytes[..]).expect("a good file").is_empty());
 }
 
 #[test]
 fn lists_in_parts_stand_in_ordered_blocks() {
-    let mut writer = Writer::new(Vec::new(), ID, 5, true).expect("memory");
+    let mut writer = SnapshotWriter::new(Vec::new(), ID, 5, true).expect("memory");
     for start in 0..4u64 {
         let mut part = vec![0xd2];
         values::write_length(&mut part, start * 2);
@@ -84,7 +85,7 @@ fn lists_in_parts_stand_in_ordered_blocks() {
         writer.entries(0, 0, 1, &other).expect("memory");
     }
     let (bytes, totals) = writer.finish().expect("memory");
-    let file = File::open(&bytes[..]).expect("a good file");
+    let file = SnapshotFile::open(&bytes[..]).expect("a good file");
     assert_eq!(totals.entries, 8);
     let mut shard = testing::shard();
     for place in file.places() {
@@ -104,7 +105,10 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
         for len in 0..file.len() {
             assert!(read_all(&file[..len]).is_err(), "cut to {len} bytes");
             let Err(error) = walk(&&file[..len], |_| Ok(())) else { continue };
-            assert!(matches!(error, Error::CutOff { len: said, .. } if said == len as u64), "{len}: {error}");
+            assert!(
+                matches!(error, PersistError::CutOff { len: said, .. } if said == len as u64),
+                "{len}: {error}"
+            );
         }
         for at in 0..file.len() {
             for bit in 0..8 {
@@ -120,13 +124,13 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 fn a_damaged_block_is_named_and_the_others_read() {
     let shard = testing::sample(3, &[1000, 6000]);
     let good = file_of(&shard, true);
-    let file = File::open(&good[..]).expect("a good file");
+    let file = SnapshotFile::open(&good[..]).expect("a good file");
     let mut rng = Rng::new(4);
     for place in file.places() {
         let mut changed = good.clone();
         let at = place.offset as usize + rng.below(place.len) as usize;
         changed[at] ^= 0x40;
-        let file = File::open(&changed[..]).expect("the index is good");
+        let file = SnapshotFile::open(&changed[..]).expect("the index is good");
         for other in file.places() {
             match file.read(other) {
                 Ok(_) => assert_ne!(other, place),
@@ -142,15 +146,15 @@ fn a_damaged_block_is_named_and_the_others_read() {
 #[test]
 fn a_block_of_another_file_is_none_of_this_one() {
     let shard = testing::sample(3, &[3]);
-    let mut other = Writer::new(Vec::new(), ID + 1, 5, true).expect("memory");
+    let mut other = SnapshotWriter::new(Vec::new(), ID + 1, 5, true).expect("memory");
     other.entries(0, 0, shard.db(0).len() as u32, &entries_of(&shard, 0)).expect("memory");
     let (other, _) = other.finish().expect("memory");
-    let mut one = Writer::new(Vec::new(), ID, 5, true).expect("memory");
+    let mut one = SnapshotWriter::new(Vec::new(), ID, 5, true).expect("memory");
     one.entries(0, 0, shard.db(0).len() as u32, &entries_of(&shard, 0)).expect("memory");
     let (mut one, _) = one.finish().expect("memory");
-    let place = File::open(&one[..]).expect("a good file").places()[0];
-    assert_eq!(place.kind, Kind::Entries);
+    let place = SnapshotFile::open(&one[..]).expect("a good file").places()[0];
+    assert_eq!(place.kind, BlockKind::Entries);
     let range = place.offset as usize..(place.offset + place.len) as usize;
     one[range.clone()].copy_from_slice(&other[range]);
-    assert!(File::open(&one[..]).expect("a good index").read(&place).is_err());
+    assert!(SnapshotFile::open(&one[..]).expect("a good index").read(&place).is_err());
 }

@@ -5,15 +5,15 @@ use std::io::Write;
 use darter_base::crc::crc32c;
 use darter_store::rdb as values;
 
-use super::block::{self, Kind, Label, Place};
+use super::block::{self, BlockKind, BlockPlace, Label};
 use super::{AUX, BLOCK_BYTES, FUNCTION, HEADER_LEN, MAGIC, MAGIC_END, SIZES, VERSION};
-use crate::cursor::Stop;
+use crate::cursor::CursorStop;
 use crate::entry::Entries;
-use crate::error::Error;
+use crate::error::PersistError;
 
 /// The totals of a written file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
+pub struct WrittenTotals {
     /// Bytes of the file.
     pub bytes: u64,
     /// Bytes of its content before compression.
@@ -29,27 +29,32 @@ const DIRECT_BYTES_MIN: usize = 128 << 10;
 ///
 /// Memory: 1 MiB of content and as much compressed, or the longest entry.
 #[derive(Debug)]
-pub struct Writer<W: Write> {
+pub struct SnapshotWriter<W: Write> {
     out: W,
     id: u64,
     compresses: bool,
     raw: Vec<u8>,
     packed: Vec<u8>,
     // the kind of `raw`
-    kind: Kind,
+    kind: BlockKind,
     is_ordered: bool,
     shard: u32,
     entries: u32,
-    places: Vec<Place>,
+    places: Vec<BlockPlace>,
     offset: u64,
-    totals: Totals,
+    totals: WrittenTotals,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> SnapshotWriter<W> {
     /// Starts a file at `now_ms`, Unix milliseconds; `id` is a random number.
     ///
     /// Errors: the disk failed.
-    pub fn new(mut out: W, id: u64, now_ms: u64, compresses: bool) -> Result<Writer<W>, Error> {
+    pub fn new(
+        mut out: W,
+        id: u64,
+        now_ms: u64,
+        compresses: bool,
+    ) -> Result<SnapshotWriter<W>, PersistError> {
         let mut header = Vec::with_capacity(HEADER_LEN);
         header.extend_from_slice(MAGIC);
         header.extend_from_slice(&VERSION.to_le_bytes());
@@ -59,19 +64,19 @@ impl<W: Write> Writer<W> {
         let crc = crc32c(&header);
         header.extend_from_slice(&crc.to_le_bytes());
         out.write_all(&header)?;
-        Ok(Writer {
+        Ok(SnapshotWriter {
             out,
             id,
             compresses,
             raw: Vec::new(),
             packed: Vec::new(),
-            kind: Kind::Facts,
+            kind: BlockKind::Facts,
             is_ordered: false,
             shard: 0,
             entries: 0,
             places: Vec::new(),
             offset: HEADER_LEN as u64,
-            totals: Totals::default(),
+            totals: WrittenTotals::default(),
         })
     }
 
@@ -81,25 +86,25 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a fact about the writer.
-    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), PersistError> {
         self.fact(AUX, &[name, value])
     }
 
     /// Writes a library of functions: its code.
-    pub fn function(&mut self, code: &[u8]) -> Result<(), Error> {
+    pub fn function(&mut self, code: &[u8]) -> Result<(), PersistError> {
         self.fact(FUNCTION, &[code])
     }
 
-    fn fact(&mut self, opcode: u8, texts: &[&[u8]]) -> Result<(), Error> {
-        self.turn_to(Kind::Facts, false, 0, texts.iter().map(|text| text.len()).sum())?;
+    fn fact(&mut self, opcode: u8, texts: &[&[u8]]) -> Result<(), PersistError> {
+        self.turn_to(BlockKind::Facts, false, 0, texts.iter().map(|text| text.len()).sum())?;
         self.raw.push(opcode);
         texts.iter().for_each(|text| values::write_text(&mut self.raw, text));
         Ok(())
     }
 
     /// Announces the number of keys of database `db`.
-    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
-        self.turn_to(Kind::Facts, false, 0, 0)?;
+    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), PersistError> {
+        self.turn_to(BlockKind::Facts, false, 0, 0)?;
         self.raw.push(SIZES);
         [u64::from(db), keys, expiring].into_iter().for_each(|n| values::write_length(&mut self.raw, n));
         Ok(())
@@ -108,12 +113,18 @@ impl<W: Write> Writer<W> {
     /// Writes the `entries` entries in `bytes`, of database `db` and from shard `shard`.
     ///
     /// Errors: the disk failed, or `bytes` is longer than a block and holds no entries.
-    pub fn entries(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
+    pub fn entries(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), PersistError> {
         self.chunk(db, shard, entries, bytes, false)
     }
 
     /// The same for parts that must be read in the order in which they are written: those of lists.
-    pub fn entries_in_order(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), Error> {
+    pub fn entries_in_order(
+        &mut self,
+        db: u32,
+        shard: u32,
+        entries: u32,
+        bytes: &[u8],
+    ) -> Result<(), PersistError> {
         self.chunk(db, shard, entries, bytes, true)
     }
 
@@ -124,7 +135,7 @@ impl<W: Write> Writer<W> {
         entries: u32,
         bytes: &[u8],
         is_ordered: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PersistError> {
         if bytes.len() <= BLOCK_BYTES {
             return self.segment(db, shard, entries, bytes, is_ordered);
         }
@@ -134,7 +145,7 @@ impl<W: Write> Writer<W> {
         loop {
             let before = rest.at();
             let Some(entry) = rest.next() else { break };
-            entry.map_err(|fault| Error::of_stop(0, Stop::Bad(fault), ""))?;
+            entry.map_err(|fault| PersistError::of_stop(0, CursorStop::Bad(fault), ""))?;
             if rest.at() - start > BLOCK_BYTES && count > 0 {
                 self.segment(db, shard, count, bytes.get(start..before).unwrap_or_default(), is_ordered)?;
                 (start, count) = (before, 0);
@@ -151,11 +162,11 @@ impl<W: Write> Writer<W> {
         entries: u32,
         bytes: &[u8],
         is_ordered: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PersistError> {
         if entries == 0 {
             return Ok(());
         }
-        self.turn_to(Kind::Entries, is_ordered, shard, bytes.len())?;
+        self.turn_to(BlockKind::Entries, is_ordered, shard, bytes.len())?;
         for number in [u64::from(db), u64::from(entries), bytes.len() as u64] {
             values::write_length(&mut self.raw, number);
         }
@@ -169,9 +180,9 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the block, whose content is what is gathered and these bytes, which are not copied.
-    fn write_out(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    fn write_out(&mut self, bytes: &[u8]) -> Result<(), PersistError> {
         if u32::try_from(self.raw.len() + bytes.len()).is_err() {
-            return Err(Error::corrupt(self.offset, "an entry of 4 GiB or more"));
+            return Err(PersistError::corrupt(self.offset, "an entry of 4 GiB or more"));
         }
         let label = self.label()?;
         let head = block::head_of_parts(self.id, label, &[&self.raw, bytes]);
@@ -184,20 +195,20 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn label(&self) -> Result<Label, Error> {
+    fn label(&self) -> Result<Label, PersistError> {
         Ok(Label {
             kind: self.kind,
             is_ordered: self.is_ordered,
             shard: self.shard,
             entries: self.entries,
             number: u32::try_from(self.places.len())
-                .map_err(|_| Error::corrupt(self.offset, "more than 2^32 blocks"))?,
+                .map_err(|_| PersistError::corrupt(self.offset, "more than 2^32 blocks"))?,
         })
     }
 
     /// Notes that the block is written, and begins another.
     fn note_block(&mut self, label: Label, raw_len: usize, len: usize) {
-        self.places.push(Place {
+        self.places.push(BlockPlace {
             kind: self.kind,
             number: label.number,
             offset: self.offset,
@@ -216,7 +227,13 @@ impl<W: Write> Writer<W> {
     }
 
     /// Makes the current block one of `kind` with room for `len` bytes.
-    fn turn_to(&mut self, kind: Kind, is_ordered: bool, shard: u32, len: usize) -> Result<(), Error> {
+    fn turn_to(
+        &mut self,
+        kind: BlockKind,
+        is_ordered: bool,
+        shard: u32,
+        len: usize,
+    ) -> Result<(), PersistError> {
         const HEADS: usize = 32;
         let is_same = (self.kind, self.is_ordered) == (kind, is_ordered);
         if !is_same || self.raw.len() + len + HEADS > BLOCK_BYTES {
@@ -228,12 +245,12 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<(), PersistError> {
         if self.raw.is_empty() {
             return Ok(());
         }
         if u32::try_from(self.raw.len()).is_err() {
-            return Err(Error::corrupt(self.offset, "an entry of 4 GiB or more"));
+            return Err(PersistError::corrupt(self.offset, "an entry of 4 GiB or more"));
         }
         let label = self.label()?;
         block::pack(self.id, label, &self.raw, self.compresses, &mut self.packed);
@@ -245,7 +262,7 @@ impl<W: Write> Writer<W> {
     /// Ends the file: the index and the trailer. Returns the underlying writer, flushed.
     ///
     /// Errors: the disk failed.
-    pub fn finish(mut self) -> Result<(W, Totals), Error> {
+    pub fn finish(mut self) -> Result<(W, WrittenTotals), PersistError> {
         self.flush()?;
         let index_at = self.offset;
         values::write_length(&mut self.raw, self.places.len() as u64);
@@ -255,7 +272,7 @@ impl<W: Write> Writer<W> {
                 [place.kind as u64, flags, u64::from(place.shard), u64::from(place.entries), place.len];
             fields.into_iter().for_each(|field| values::write_length(&mut self.raw, field));
         }
-        (self.kind, self.is_ordered, self.shard) = (Kind::Index, false, 0);
+        (self.kind, self.is_ordered, self.shard) = (BlockKind::Index, false, 0);
         self.flush()?;
         let mut trailer = index_at.to_le_bytes().to_vec();
         trailer.extend_from_slice(&super::trailer_crc(self.id, index_at).to_le_bytes());

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use darter_base::hash::KeyHasher;
-use darter_store::rdb::{self as values, Pieces, Source, TYPE_STREAM_5};
+use darter_store::rdb::{self as values, ObjectPieces, RdbSource, TYPE_STREAM_5};
 use darter_store::{Arena, Object};
 
 use super::rewrite::{split_hash, split_members};
-use crate::cursor::{Cursor, Stop};
-use crate::entry::{Entry, Part};
+use crate::cursor::{Cursor, CursorStop};
+use crate::entry::{EntryPart, KeyEntry};
 use crate::layout;
 
 const LIST: u8 = 1;
@@ -20,7 +20,7 @@ const ZSET: u8 = 5;
 /// Values with missing parts. Memory: the present parts.
 #[derive(Default)]
 pub struct Gatherer {
-    begun: BTreeMap<(u32, Vec<u8>), Gathered>,
+    begun: BTreeMap<(u32, Vec<u8>), GatheredItem>,
     // streams, and values of modules
     built: BTreeMap<(u32, Vec<u8>), Object>,
     // where they are built
@@ -35,7 +35,7 @@ impl fmt::Debug for Gatherer {
 
 /// The present parts of a value.
 #[derive(Debug)]
-struct Gathered {
+struct GatheredItem {
     // elements, without the number of them
     body: Vec<u8>,
     count: u64,
@@ -46,7 +46,7 @@ struct Gathered {
 
 /// A value that is complete.
 #[derive(Debug)]
-pub struct Whole {
+pub struct WholeObject {
     /// Its type byte.
     pub kind: u8,
     /// The number of elements and the elements.
@@ -64,13 +64,18 @@ impl Gatherer {
     /// Adds a part; returns the whole value with the last one.
     ///
     /// Errors: damaged, more elements than the value has, or a list's part out of order.
-    pub fn add(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
+    pub fn add(
+        &mut self,
+        db: u32,
+        entry: &KeyEntry<'_>,
+        part: EntryPart,
+    ) -> Result<Option<WholeObject>, CursorStop> {
         if matches!(entry.kind, TYPE_STREAM_5 | layout::MODULE_2) {
             return self.add_to_built(db, entry, part);
         }
         let bad = |what| Cursor::new(&[]).bad(what);
         let place = (db, entry.key.to_vec());
-        let begun = self.begun.entry(place.clone()).or_insert_with(|| Gathered {
+        let begun = self.begun.entry(place.clone()).or_insert_with(|| GatheredItem {
             body: Vec::new(),
             count: 0,
             deadlines: Vec::new(),
@@ -104,14 +109,19 @@ impl Gatherer {
         Ok(self.begun.remove(&place).map(|done| done.finish(kind)))
     }
 
-    fn add_to_built(&mut self, db: u32, entry: &Entry<'_>, part: Part) -> Result<Option<Whole>, Stop> {
+    fn add_to_built(
+        &mut self,
+        db: u32,
+        entry: &KeyEntry<'_>,
+        part: EntryPart,
+    ) -> Result<Option<WholeObject>, CursorStop> {
         let bad = |what| Cursor::new(&[]).bad(what);
         if self.arena.is_none() {
             self.arena = Some(Box::new(Arena::new().map_err(|_| bad("no room to build a value in"))?));
         }
         let arena = self.arena.as_mut().ok_or_else(|| bad("no room to build a value in"))?;
         let (place, hasher) = ((db, entry.key.to_vec()), KeyHasher::new(0));
-        let mut source = Source::new(entry.value);
+        let mut source = RdbSource::new(entry.value);
         let read = match self.built.get_mut(&place) {
             Some(Object::Stream(stream)) => stream.read_more(entry.kind, &mut source, arena, hasher),
             Some(object) => object.read_piece(&mut source, arena),
@@ -128,12 +138,12 @@ impl Gatherer {
         let (kind, mut value) = (values::type_of(&object), Vec::new());
         values::write_object(&object, arena, &mut value);
         object.clear(arena);
-        Ok(Some(Whole { kind, value, deadlines: Vec::new() }))
+        Ok(Some(WholeObject { kind, value, deadlines: Vec::new() }))
     }
 }
 
-impl Gathered {
-    fn finish(self, kind: u8) -> Whole {
+impl GatheredItem {
+    fn finish(self, kind: u8) -> WholeObject {
         let mut value = Vec::with_capacity(self.body.len() + 9);
         values::write_length(&mut value, self.count);
         value.extend_from_slice(&self.body);
@@ -142,6 +152,6 @@ impl Gathered {
             values::write_length(&mut deadlines, self.timed);
             deadlines.extend_from_slice(&self.deadlines);
         }
-        Whole { kind, value, deadlines }
+        WholeObject { kind, value, deadlines }
     }
 }

@@ -112,7 +112,7 @@ fn push_reference(out: &mut Vec<u8>, back: usize, len: usize) {
 #[cfg(test)]
 mod tests {
     use darter_base::rng::Rng;
-    use darter_store::rdb::{Source, write_length};
+    use darter_store::rdb::{RdbSource, write_length};
 
     use super::*;
 
@@ -121,7 +121,7 @@ mod tests {
         write_length(&mut written, packed.len() as u64);
         write_length(&mut written, len as u64);
         written.extend_from_slice(packed);
-        Source::new(&written).text().expect("what was packed unpacks").into_owned()
+        RdbSource::new(&written).text().expect("what was packed unpacks").into_owned()
     }
 
     #[test]

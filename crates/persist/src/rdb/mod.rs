@@ -8,8 +8,8 @@
 //! 0xff CRC64           the end; 0 without a checksum
 //! ```
 //!
-//! [`Writer`] writes version 10, which Redis 7.0 reads. Marks that this version cannot express are in facts named
-//! [`NEXT`] before the entry. Other readers skip them, and [`Reader`] restores them.
+//! [`RdbWriter`] writes version 10, which Redis 7.0 reads. Marks that this version cannot express are in facts named
+//! [`NEXT`] before the entry. Other readers skip them, and [`RdbReader`] restores them.
 
 mod gather;
 pub mod lzf;
@@ -21,10 +21,10 @@ mod scan;
 mod tests;
 mod writer;
 
-pub use reader::Reader;
+pub use reader::RdbReader;
 pub(crate) use reader::shown;
 pub use rewrite::Rewriter;
-pub use writer::{Options, Writer};
+pub use writer::{RdbOptions, RdbWriter};
 
 /// The version that is written.
 pub const VERSION_WRITTEN: u32 = 10;

@@ -1,7 +1,7 @@
 //! Values of modules: they can be skipped, and the module named. Those of known modules are read by `store`.
 
-use crate::cursor::{Cursor, Stop};
-use crate::layout::Token;
+use crate::cursor::{Cursor, CursorStop};
+use crate::layout::LayoutToken;
 
 const END: u64 = 0;
 const TEXT: u64 = 5;
@@ -9,19 +9,22 @@ const TEXT: u64 = 5;
 /// Passes over a module's fields, including their end.
 ///
 /// Errors: incomplete, or damaged.
-pub fn pass(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+pub fn pass(cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
     fields(cursor, &mut |_| {})
 }
 
 /// Like [`pass`], and shows each field to `visit`.
 ///
 /// Errors: incomplete, or damaged.
-pub fn fields<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) -> Result<(), Stop> {
+pub fn fields<'a>(
+    cursor: &mut Cursor<'a>,
+    visit: &mut impl FnMut(LayoutToken<'a>),
+) -> Result<(), CursorStop> {
     loop {
         let start = cursor.at();
         match cursor.number()? {
             END => {
-                visit(Token::Plain(cursor.since(start)));
+                visit(LayoutToken::Plain(cursor.since(start)));
                 return Ok(());
             }
             // integers
@@ -30,18 +33,18 @@ pub fn fields<'a>(cursor: &mut Cursor<'a>, visit: &mut impl FnMut(Token<'a>)) ->
             3 => drop(cursor.array::<4>()?),
             4 => drop(cursor.array::<8>()?),
             TEXT => {
-                visit(Token::Plain(cursor.since(start)));
-                visit(Token::Text(cursor.pass_text()?));
+                visit(LayoutToken::Plain(cursor.since(start)));
+                visit(LayoutToken::Text(cursor.pass_text()?));
                 continue;
             }
             _ => return Err(cursor.bad("an unknown kind of part in a module's value")),
         }
-        visit(Token::Plain(cursor.since(start)));
+        visit(LayoutToken::Plain(cursor.since(start)));
     }
 }
 
 /// The number that names the module whose value begins at `cursor`.
-pub fn next(mut cursor: Cursor<'_>) -> Result<u64, Stop> {
+pub fn next(mut cursor: Cursor<'_>) -> Result<u64, CursorStop> {
     cursor.number()
 }
 
@@ -72,7 +75,7 @@ mod tests {
         let mut cursor = Cursor::new(&bytes);
         assert_eq!(pass(&mut cursor), Ok(()));
         assert_eq!(cursor.byte(), Ok(77));
-        assert!(matches!(pass(&mut Cursor::new(&[9])), Err(Stop::Bad(_))));
-        assert_eq!(pass(&mut Cursor::new(&[2, 5])), Err(Stop::More));
+        assert!(matches!(pass(&mut Cursor::new(&[9])), Err(CursorStop::Bad(_))));
+        assert_eq!(pass(&mut Cursor::new(&[2, 5])), Err(CursorStop::More));
     }
 }

@@ -7,18 +7,18 @@ use std::io::Read;
 use std::ops::Range;
 
 use darter_base::crc::Crc64;
-use darter_store::rdb::{Source, VALKEY_VERSIONS, VERSION_MAX};
+use darter_store::rdb::{RdbSource, VALKEY_VERSIONS, VERSION_MAX};
 
 use super::NEXT;
-use super::scan::{self, Origin, Scanned};
-use crate::cursor::{Cursor, Stop};
-use crate::entry::{self, Chunk, Entry};
-use crate::error::Error;
-use crate::item::Item;
+use super::scan::{self, RdbOrigin, Scanned};
+use crate::cursor::{Cursor, CursorStop};
+use crate::entry::{self, Chunk, KeyEntry};
+use crate::error::PersistError;
+use crate::item::RdbItem;
 
 /// Reads a file from front to end.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct RdbReader<R> {
     source: R,
     buffer: Vec<u8>,
     // start <= buffer.len(): the bytes before it have been read
@@ -26,7 +26,7 @@ pub struct Reader<R> {
     // the file offset of buffer[0]
     base: u64,
     crc: Crc64,
-    origin: Origin,
+    origin: RdbOrigin,
     db: u32,
     // marks for the next entry
     next_marks: Vec<u8>,
@@ -38,18 +38,18 @@ pub struct Reader<R> {
 const CHUNK_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 256 << 10;
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RdbReader<R> {
     /// Starts at the front of a file.
     ///
     /// Errors: not an RDB file, or of a version that is not known.
-    pub fn new(source: R) -> Result<Reader<R>, Error> {
-        let mut reader = Reader {
+    pub fn new(source: R) -> Result<RdbReader<R>, PersistError> {
+        let mut reader = RdbReader {
             source,
             buffer: Vec::new(),
             start: 0,
             base: 0,
             crc: Crc64::new(),
-            origin: Origin { version: 0, is_valkey: false },
+            origin: RdbOrigin { version: 0, is_valkey: false },
             db: 0,
             next_marks: Vec::new(),
             is_at_end: false,
@@ -57,7 +57,10 @@ impl<R: Read> Reader<R> {
         };
         while reader.buffer.len() < HEADER_LEN && reader.fill()? > 0 {}
         let Some(header) = reader.buffer.first_chunk::<HEADER_LEN>() else {
-            return Err(Error::CutOff { len: reader.buffer.len() as u64, what: "the header".to_owned() });
+            return Err(PersistError::CutOff {
+                len: reader.buffer.len() as u64,
+                what: "the header".to_owned(),
+            });
         };
         reader.origin = origin_of(header)?;
         reader.consume(HEADER_LEN);
@@ -84,40 +87,40 @@ impl<R: Read> Reader<R> {
         self.base + self.start as u64
     }
 
-    /// The next item; [`Item::End`] when all is read.
+    /// The next item; [`RdbItem::End`] when all is read.
     ///
     /// Errors: the source failed, or the file is damaged, cut off or unknown.
     #[allow(clippy::should_implement_trait, reason = "an iterator could go on after an error")]
-    pub fn next(&mut self) -> Result<Item, Error> {
+    pub fn next(&mut self) -> Result<RdbItem, PersistError> {
         let mut chunk = Chunk { db: self.db, entries: 0, bytes: Vec::new(), offset: self.offset() };
         loop {
             let mut cursor = Cursor::new(self.buffer.get(self.start..).unwrap_or_default());
             let scanned = match scan::next(self.origin, &mut cursor) {
                 Ok(scanned) => scanned,
-                Err(Stop::More) => {
+                Err(CursorStop::More) => {
                     if self.fill()? == 0 {
                         return Err(self.cut_off());
                     }
                     continue;
                 }
-                Err(Stop::Bad(fault)) => return Err(self.fault(fault)),
+                Err(CursorStop::Bad(fault)) => return Err(self.fault(fault)),
             };
             let len = cursor.at();
             if let Scanned::Entry { deadline_ms, kind, body } = scanned {
                 self.append(&mut chunk, deadline_ms, kind, body);
                 self.consume(len);
                 if chunk.bytes.len() >= CHUNK_BYTES {
-                    return Ok(Item::Entries(chunk));
+                    return Ok(RdbItem::Entries(chunk));
                 }
                 continue;
             }
             if chunk.entries > 0 {
-                return Ok(Item::Entries(chunk));
+                return Ok(RdbItem::Entries(chunk));
             }
             let item = self.item(scanned)?;
             self.consume(len);
             match item {
-                Some(Item::End) => return self.finish(),
+                Some(RdbItem::End) => return self.finish(),
                 Some(item) => return Ok(item),
                 None => (chunk.db, chunk.offset) = (self.db, self.offset()),
             }
@@ -136,13 +139,13 @@ impl<R: Read> Reader<R> {
         chunk.entries += 1;
     }
 
-    fn item(&mut self, scanned: Scanned) -> Result<Option<Item>, Error> {
+    fn item(&mut self, scanned: Scanned) -> Result<Option<RdbItem>, PersistError> {
         let start = self.start;
         let text = |range: &Range<usize>| {
             let written = at(&self.buffer, start, range);
-            let text = Source::new(written).text().map(|text| text.into_owned());
+            let text = RdbSource::new(written).text().map(|text| text.into_owned());
             text.map_err(|_| {
-                Error::corrupt(
+                PersistError::corrupt(
                     self.base + (start + range.start) as u64,
                     "a compressed text that does not unpack",
                 )
@@ -152,43 +155,43 @@ impl<R: Read> Reader<R> {
             Scanned::Aux { name, value } => {
                 let (name, value) = (text(&name)?, text(&value)?);
                 if name == NEXT {
-                    check_marks(&value).map_err(|what| Error::corrupt(self.offset(), what))?;
+                    check_marks(&value).map_err(|what| PersistError::corrupt(self.offset(), what))?;
                     self.next_marks = value;
                     return Ok(None);
                 }
-                Item::Aux { name, value }
+                RdbItem::Aux { name, value }
             }
             Scanned::Select(db) => {
                 self.db = u32::try_from(db)
-                    .map_err(|_| Error::corrupt(self.offset(), "a database number past 2^32"))?;
+                    .map_err(|_| PersistError::corrupt(self.offset(), "a database number past 2^32"))?;
                 return Ok(None);
             }
-            Scanned::Sizes(keys, expiring) => Item::Sizes { db: self.db, keys, expiring },
-            Scanned::Function(code) => Item::Function(text(&code)?),
+            Scanned::Sizes(keys, expiring) => RdbItem::Sizes { db: self.db, keys, expiring },
+            Scanned::Function(code) => RdbItem::Function(text(&code)?),
             Scanned::OldFunction { name, code } => {
                 let mut whole = b"#!lua name=".to_vec();
                 whole.append(&mut text(&name)?);
                 whole.push(b'\n');
                 whole.append(&mut text(&code)?);
-                Item::Function(whole)
+                RdbItem::Function(whole)
             }
-            Scanned::Strange { key, what } => Item::Skipped { db: self.db, key: Some(text(&key)?), what },
+            Scanned::Strange { key, what } => RdbItem::Skipped { db: self.db, key: Some(text(&key)?), what },
             Scanned::ModuleAux(module) => {
-                Item::Skipped { db: self.db, key: None, what: format!("notes of module {module}") }
+                RdbItem::Skipped { db: self.db, key: None, what: format!("notes of module {module}") }
             }
-            Scanned::End => Item::End,
+            Scanned::End => RdbItem::End,
             Scanned::Nothing | Scanned::Entry { .. } => return Ok(None),
         }))
     }
 
     /// Checks the checksum behind the end.
-    fn finish(&mut self) -> Result<Item, Error> {
+    fn finish(&mut self) -> Result<RdbItem, PersistError> {
         if self.is_at_end {
-            return Ok(Item::End);
+            return Ok(RdbItem::End);
         }
         self.is_at_end = true;
         if self.origin.version < FIRST_WITH_CHECKSUM {
-            return Ok(Item::End);
+            return Ok(RdbItem::End);
         }
         while self.buffer.len() - self.start < CHECKSUM_LEN {
             if self.fill()? == 0 {
@@ -199,14 +202,14 @@ impl<R: Read> Reader<R> {
         let stored = stored.copied().map_or(0, u64::from_le_bytes);
         let computed = self.crc.value();
         if stored != 0 && stored != computed {
-            return Err(Error::corrupt(
+            return Err(PersistError::corrupt(
                 self.offset(),
                 format!("the checksum of the file is {computed:016x}, but {stored:016x} is written"),
             ));
         }
         self.is_checked = stored != 0;
         self.start += CHECKSUM_LEN;
-        Ok(Item::End)
+        Ok(RdbItem::End)
     }
 
     /// Marks `len` bytes as read.
@@ -217,7 +220,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads more bytes from the source; returns their number, 0 at its end.
-    fn fill(&mut self) -> Result<usize, Error> {
+    fn fill(&mut self) -> Result<usize, PersistError> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.base += self.start as u64;
@@ -230,19 +233,19 @@ impl<R: Read> Reader<R> {
         Ok(self.buffer.len() - before)
     }
 
-    fn cut_off(&self) -> Error {
+    fn cut_off(&self) -> PersistError {
         let rest = self.buffer.get(self.start..).unwrap_or_default();
         let what = match rest.first() {
             None => "the end mark".to_owned(),
             Some(_) if self.is_at_end => "the checksum".to_owned(),
             Some(_) => format!("what begins at byte {}{}", self.offset(), self.key_near()),
         };
-        Error::CutOff { len: self.base + self.buffer.len() as u64, what }
+        PersistError::CutOff { len: self.base + self.buffer.len() as u64, what }
     }
 
-    fn fault(&self, fault: crate::cursor::Fault) -> Error {
+    fn fault(&self, fault: crate::cursor::CursorFault) -> PersistError {
         let offset = self.offset() + fault.at as u64;
-        Error::corrupt(offset, format!("{}{}", fault.what, self.key_near()))
+        PersistError::corrupt(offset, format!("{}{}", fault.what, self.key_near()))
     }
 
     /// The key of the next item, as part of a sentence.
@@ -272,35 +275,40 @@ fn at<'a>(buffer: &'a [u8], start: usize, range: &Range<usize>) -> &'a [u8] {
     buffer.get(start + range.start..start + range.end).unwrap_or_default()
 }
 
-fn origin_of(header: &[u8; HEADER_LEN]) -> Result<Origin, Error> {
+fn origin_of(header: &[u8; HEADER_LEN]) -> Result<RdbOrigin, PersistError> {
     let (is_valkey, digits) = match (header.strip_prefix(b"REDIS"), header.strip_prefix(b"VALKEY")) {
         (Some(digits), _) => (false, digits),
         (_, Some(digits)) => (true, digits),
-        _ => return Err(Error::corrupt(0, "no RDB file: it begins neither with REDIS nor with VALKEY")),
+        _ => {
+            return Err(PersistError::corrupt(
+                0,
+                "no RDB file: it begins neither with REDIS nor with VALKEY",
+            ));
+        }
     };
     let version = digits
         .iter()
         .try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0')));
     let version = version.ok_or_else(|| {
-        Error::corrupt(header.len() as u64 - digits.len() as u64, "a version without digits")
+        PersistError::corrupt(header.len() as u64 - digits.len() as u64, "a version without digits")
     })?;
     let is_known = u16::try_from(version).is_ok_and(|version| {
         if is_valkey { VALKEY_VERSIONS.contains(&version) } else { (1..=VERSION_MAX).contains(&version) }
     });
     if !is_known {
         let server = if is_valkey { "Valkey" } else { "Redis" };
-        return Err(Error::Unknown {
+        return Err(PersistError::Unknown {
             offset: 0,
             what: format!("version {version} of {server}'s RDB is not known"),
         });
     }
-    Ok(Origin { version, is_valkey })
+    Ok(RdbOrigin { version, is_valkey })
 }
 
 /// Fails unless `marks` are marks and nothing else.
 fn check_marks(marks: &[u8]) -> Result<(), &'static str> {
     const DAMAGED: &str = "a damaged fact about the next key";
-    let (mut cursor, mut entry) = (Cursor::new(marks), Entry::none());
+    let (mut cursor, mut entry) = (Cursor::new(marks), KeyEntry::none());
     while !cursor.is_done() {
         let byte = cursor.byte().map_err(|_| DAMAGED)?;
         if !entry.read_mark(byte, &mut cursor).map_err(|_| DAMAGED)? || entry.part.is_some() {

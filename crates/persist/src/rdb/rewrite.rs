@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::fmt;
 
 use darter_base::hash::KeyHasher;
-use darter_store::rdb::{self as values, Source};
+use darter_store::rdb::{self as values, RdbSource};
 use darter_store::{Arena, Object};
 
 use super::lzf::Packer;
 use super::{AUX, NEXT};
-use crate::cursor::{Cursor, Stop};
-use crate::entry::{DEADLINE_MS, Entry, MEMBER_DEADLINES};
-use crate::layout::{self, Token};
+use crate::cursor::{Cursor, CursorStop};
+use crate::entry::{DEADLINE_MS, KeyEntry, MEMBER_DEADLINES};
+use crate::layout::{self, LayoutToken};
 
 const HASH: u8 = 4;
 const SET: u8 = 2;
@@ -51,7 +51,7 @@ impl Rewriter {
     /// Appends `entry`.
     ///
     /// Errors: its value is damaged, or of a type that Redis does not know.
-    pub fn append(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
+    pub fn append(&mut self, entry: &KeyEntry<'_>, out: &mut Vec<u8>) -> Result<(), CursorStop> {
         if entry.kind == values::TYPE_STRING && entry.is_plain() {
             self.append_head(entry, values::TYPE_STRING, out);
             return self.append_value(entry.kind, entry.value, out);
@@ -70,8 +70,8 @@ impl Rewriter {
     /// marks that cannot be expressed there, in the form before an entry; empty if there are none.
     ///
     /// Errors: the value is damaged, or of a type that Redis does not know.
-    pub fn append_payload(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<Vec<u8>, Stop> {
-        let nameless = Entry { key: Cow::Borrowed(b""), deadline_ms: None, part: None, ..entry.clone() };
+    pub fn append_payload(&mut self, entry: &KeyEntry<'_>, out: &mut Vec<u8>) -> Result<Vec<u8>, CursorStop> {
+        let nameless = KeyEntry { key: Cow::Borrowed(b""), deadline_ms: None, part: None, ..entry.clone() };
         let mut whole = Vec::new();
         self.deadlines.clear();
         self.append(&nameless, &mut whole)?;
@@ -92,11 +92,11 @@ impl Rewriter {
 
     fn append_mapped(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &KeyEntry<'_>,
         kind: u8,
         value: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CursorStop> {
         let mut plain = Vec::new();
         self.deadlines.clear();
         let (kind, value) = match kind {
@@ -113,7 +113,7 @@ impl Rewriter {
         self.append_value(kind, value, out)
     }
 
-    fn append_marks(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    fn append_marks(&mut self, entry: &KeyEntry<'_>, out: &mut Vec<u8>) {
         let mut marks = Vec::new();
         entry.write_marks(&mut marks);
         let deadlines = entry.member_deadlines.unwrap_or(&self.deadlines);
@@ -128,7 +128,7 @@ impl Rewriter {
         }
     }
 
-    fn append_head(&mut self, entry: &Entry<'_>, kind: u8, out: &mut Vec<u8>) {
+    fn append_head(&mut self, entry: &KeyEntry<'_>, kind: u8, out: &mut Vec<u8>) {
         if let Some(ms) = entry.deadline_ms {
             out.push(DEADLINE_MS);
             out.extend_from_slice(&ms.to_le_bytes());
@@ -137,7 +137,7 @@ impl Rewriter {
         self.append_text(&entry.key, out);
     }
 
-    fn append_value(&mut self, kind: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
+    fn append_value(&mut self, kind: u8, value: &[u8], out: &mut Vec<u8>) -> Result<(), CursorStop> {
         if self.packer.is_none() {
             out.extend_from_slice(value);
             return Ok(());
@@ -145,8 +145,8 @@ impl Rewriter {
         let mut cursor = Cursor::new(value);
         let layout = layout::of(kind).ok_or_else(|| cursor.bad("a value of an unknown type"))?;
         layout::walk(layout.pieces, &mut cursor, &mut |token| match token {
-            Token::Plain(bytes) => out.extend_from_slice(bytes),
-            Token::Text(written) => self.append_written(written, out),
+            LayoutToken::Plain(bytes) => out.extend_from_slice(bytes),
+            LayoutToken::Text(written) => self.append_written(written, out),
         })
     }
 
@@ -174,13 +174,13 @@ impl Rewriter {
     }
 
     /// Builds the value and writes it in our form to `built`; returns its type byte.
-    fn build(&mut self, entry: &Entry<'_>) -> Result<u8, Stop> {
+    fn build(&mut self, entry: &KeyEntry<'_>) -> Result<u8, CursorStop> {
         let fault = |what| Cursor::new(&[]).bad(what);
         if self.arena.is_none() {
             self.arena = Some(Box::new(Arena::new().map_err(|_| fault("no room to build a value in"))?));
         }
         let arena = self.arena.as_mut().ok_or_else(|| fault("no room to build a value in"))?;
-        let mut source = Source::new(entry.value);
+        let mut source = RdbSource::new(entry.value);
         let mut object: Object = values::read_object(entry.kind, &mut source, arena, KeyHasher::new(0))
             .map_err(|_| fault("a damaged value"))?;
         self.built.clear();
@@ -208,7 +208,7 @@ pub(super) fn split_hash<'a>(
     value: &[u8],
     plain: &'a mut Vec<u8>,
     deadlines: &mut Vec<u8>,
-) -> Result<&'a [u8], Stop> {
+) -> Result<&'a [u8], CursorStop> {
     let mut cursor = Cursor::new(value);
     let earliest = u64::from_le_bytes(cursor.array()?);
     let count = cursor.number()?;
@@ -235,7 +235,7 @@ pub(super) fn split_members<'a, const SCORE_BYTES: usize>(
     value: &[u8],
     plain: &'a mut Vec<u8>,
     deadlines: &mut Vec<u8>,
-) -> Result<&'a [u8], Stop> {
+) -> Result<&'a [u8], CursorStop> {
     let mut cursor = Cursor::new(value);
     let count = cursor.number()?;
     values::write_length(plain, count);
@@ -263,7 +263,7 @@ fn push_list(count: u64, list: &[u8], deadlines: &mut Vec<u8>) {
 
 /// A stream without the times of the last deliveries to consumers, and without the entries of producers. Entries
 /// given back to the group get a consumer, because 7.0 has no pending entries without one.
-fn as_stream_of_7_0<'a>(kind: u8, value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], Stop> {
+fn as_stream_of_7_0<'a>(kind: u8, value: &[u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], CursorStop> {
     let mut cursor = Cursor::new(value);
     for _ in 0..cursor.number()? {
         cursor.pass_text()?;

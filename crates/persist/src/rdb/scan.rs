@@ -6,13 +6,13 @@ use super::{
     AUX, END, FUNCTION, FUNCTION_PRE_RELEASE, KEY_FACTS_OR_SLOT_IMPORT, MODULE_AUX, SELECT, SIZES,
     SLOT_SIZES, module,
 };
-use crate::cursor::{Cursor, Stop};
+use crate::cursor::{Cursor, CursorStop};
 use crate::entry::{DEADLINE_MS, DEADLINE_SECS, FREQUENCY, IDLE_SECS};
 use crate::layout::{self, foreign};
 
 /// The writer of the file: the same numbers mean different things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
+pub struct RdbOrigin {
     /// Its version.
     pub version: u32,
     /// By Valkey 9 or newer.
@@ -47,7 +47,7 @@ pub enum Scanned {
 /// The next item of `cursor`, which starts at 0.
 ///
 /// Errors: incomplete, damaged, or unknown.
-pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
+pub fn next(origin: RdbOrigin, cursor: &mut Cursor<'_>) -> Result<Scanned, CursorStop> {
     let mut deadline_ms = None;
     loop {
         match cursor.peek()? {
@@ -77,7 +77,11 @@ pub fn next(origin: Origin, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
     }
 }
 
-fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
+fn entry(
+    origin: RdbOrigin,
+    deadline_ms: Option<u64>,
+    cursor: &mut Cursor<'_>,
+) -> Result<Scanned, CursorStop> {
     let kind = our_kind(origin, cursor.peek()?);
     if layout::of(kind).is_none() {
         return Err(cursor.bad("an unknown type byte"));
@@ -103,7 +107,7 @@ fn entry(origin: Origin, deadline_ms: Option<u64>, cursor: &mut Cursor<'_>) -> R
 }
 
 /// Our number for the file's `kind`; 255 if none of its versions writes that.
-fn our_kind(origin: Origin, kind: u8) -> u8 {
+fn our_kind(origin: RdbOrigin, kind: u8) -> u8 {
     const NONE: u8 = 255;
     match (origin.is_valkey, kind) {
         (_, 0..=21) => kind,
@@ -114,7 +118,7 @@ fn our_kind(origin: Origin, kind: u8) -> u8 {
     }
 }
 
-fn opcode(cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
+fn opcode(cursor: &mut Cursor<'_>) -> Result<Scanned, CursorStop> {
     let start = cursor.at();
     match cursor.byte()? {
         AUX => Ok(Scanned::Aux { name: text(cursor)?, value: text(cursor)? }),
@@ -152,18 +156,21 @@ fn opcode(cursor: &mut Cursor<'_>) -> Result<Scanned, Stop> {
             Ok(Scanned::Nothing)
         }
         END => Ok(Scanned::End),
-        _ => Err(Stop::Bad(crate::cursor::Fault { at: start, what: "an opcode that is not known" })),
+        _ => Err(CursorStop::Bad(crate::cursor::CursorFault {
+            at: start,
+            what: "an opcode that is not known",
+        })),
     }
 }
 
-fn text(cursor: &mut Cursor<'_>) -> Result<Range<usize>, Stop> {
+fn text(cursor: &mut Cursor<'_>) -> Result<Range<usize>, CursorStop> {
     let start = cursor.at();
     cursor.pass_text()?;
     Ok(start..cursor.at())
 }
 
 /// Passes the facts of modules about the next key.
-fn pass_key_facts(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+fn pass_key_facts(cursor: &mut Cursor<'_>) -> Result<(), CursorStop> {
     cursor.byte()?;
     for _ in 0..cursor.number()? {
         cursor.array::<4>()?;

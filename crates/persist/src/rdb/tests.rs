@@ -3,15 +3,15 @@ use darter_store::Shard;
 use darter_store::rdb as values;
 use darter_store::stream_value::group::NOBODY;
 
-use super::{Options, Reader, Writer};
-use crate::entry::{Entries, Entry, Part};
-use crate::error::Error;
-use crate::item::Item;
+use super::{RdbOptions, RdbReader, RdbWriter};
+use crate::entry::{Entries, EntryPart, KeyEntry};
+use crate::error::PersistError;
+use crate::item::RdbItem;
 use crate::testing::{self, contents, entries_of, load_all};
 
 /// The databases of a shard as a file.
-fn file_of(shard: &Shard, options: Options) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), options);
+fn file_of(shard: &Shard, options: RdbOptions) -> Vec<u8> {
+    let mut writer = RdbWriter::new(Vec::new(), options);
     writer.aux(b"redis-ver", b"7.0.15").expect("memory");
     writer
         .function(b"#!lua name=lib\nredis.register_function('f', function() return 1 end)")
@@ -29,12 +29,12 @@ fn file_of(shard: &Shard, options: Options) -> Vec<u8> {
 }
 
 /// A file's items besides keys, and a shard with its keys.
-fn read_all(bytes: &[u8]) -> Result<(Vec<Item>, Shard, bool), Error> {
-    let (mut reader, mut others, mut shard) = (Reader::new(bytes)?, Vec::new(), testing::shard());
+fn read_all(bytes: &[u8]) -> Result<(Vec<RdbItem>, Shard, bool), PersistError> {
+    let (mut reader, mut others, mut shard) = (RdbReader::new(bytes)?, Vec::new(), testing::shard());
     loop {
         match reader.next()? {
-            Item::End => return Ok((others, shard, reader.is_checked())),
-            Item::Entries(chunk) => {
+            RdbItem::End => return Ok((others, shard, reader.is_checked())),
+            RdbItem::Entries(chunk) => {
                 assert_eq!(chunk.iter().count() as u64, chunk.entries);
                 load_all(&mut shard, chunk.db as usize, &chunk.bytes);
             }
@@ -50,15 +50,15 @@ fn a_file_reads_back_as_it_was_written() {
     // only one fact is lost: that a consumer never received an entry
     before.retain(|(_, key), _| !key.starts_with(b"key:21"));
     for (packs, has_checksum) in [(true, true), (false, false)] {
-        let file = file_of(&shard, Options { packs, has_checksum });
+        let file = file_of(&shard, RdbOptions { packs, has_checksum });
         let (others, again, is_checked) = read_all(&file).expect("a good file");
         let mut after = contents(&again);
         assert_eq!(after.keys().filter(|(_, key)| key.starts_with(b"key:21")).count(), 6);
         after.retain(|(_, key), _| !key.starts_with(b"key:21"));
         assert_eq!(after, before);
         assert_eq!(is_checked, has_checksum);
-        assert!(matches!(&others[0], Item::Aux { name, .. } if name == b"redis-ver"));
-        assert!(matches!(&others[1], Item::Function(code) if code.starts_with(b"#!lua name=lib\n")));
+        assert!(matches!(&others[0], RdbItem::Aux { name, .. } if name == b"redis-ver"));
+        assert!(matches!(&others[1], RdbItem::Function(code) if code.starts_with(b"#!lua name=lib\n")));
         assert_eq!(others.len(), 5, "three databases");
     }
 }
@@ -66,29 +66,32 @@ fn a_file_reads_back_as_it_was_written() {
 #[test]
 fn packing_makes_files_smaller() {
     let shard = testing::sample(3, &[100, 1000]);
-    let sizes = [true, false].map(|packs| file_of(&shard, Options { packs, has_checksum: true }).len());
+    let sizes = [true, false].map(|packs| file_of(&shard, RdbOptions { packs, has_checksum: true }).len());
     assert!(sizes[0] * 3 < sizes[1] * 2, "{sizes:?}");
 }
 
 #[test]
 fn every_cut_and_every_flipped_bit_is_noticed() {
     let shard = testing::sample(5, &[1, 3]);
-    let file = file_of(&shard, Options::default());
+    let file = file_of(&shard, RdbOptions::default());
     for len in 0..file.len() {
         let Err(error) = read_all(&file[..len]) else { panic!("cut to {len} bytes") };
-        assert!(matches!(error, Error::CutOff { len: said, .. } if said == len as u64), "{len}: {error}");
+        assert!(
+            matches!(error, PersistError::CutOff { len: said, .. } if said == len as u64),
+            "{len}: {error}"
+        );
     }
     for at in 0..file.len() {
         for bit in 0..8 {
             let mut changed = file.clone();
             changed[at] ^= 1 << bit;
-            let mut reader = match Reader::new(&changed[..]) {
+            let mut reader = match RdbReader::new(&changed[..]) {
                 Ok(reader) => reader,
                 Err(_) => continue,
             };
             let end = loop {
                 match reader.next() {
-                    Ok(Item::End) => break Ok(()),
+                    Ok(RdbItem::End) => break Ok(()),
                     Ok(_) => {}
                     Err(error) => break Err(error),
                 }
@@ -105,7 +108,7 @@ fn values_in_parts_are_put_together() {
     let mut whole = testing::shard();
     for kind in [1, 2, 4, 5, 24, 32, 48] {
         let value = testing::value(kind, 1000, &mut rng);
-        let mut entry = Entry::none();
+        let mut entry = KeyEntry::none();
         (entry.kind, entry.value) = (kind, &value);
         entry.key = format!("key:{kind}").into_bytes().into();
         testing::load(&mut whole, 1, &entry);
@@ -114,7 +117,7 @@ fn values_in_parts_are_put_together() {
     let mut loaded = testing::shard();
     load_all(&mut loaded, 1, &written);
     assert_eq!(contents(&loaded), contents(&whole));
-    let mut writer = Writer::new(Vec::new(), Options::default());
+    let mut writer = RdbWriter::new(Vec::new(), RdbOptions::default());
     writer.entries(1, &written).expect("good parts");
     let (_, again, _) = read_all(&writer.finish().expect("all parts").0).expect("a good file");
     assert_eq!(contents(&again), contents(&whole));
@@ -125,7 +128,7 @@ fn a_stream_in_parts_is_put_together() {
     let mut shard = testing::shard();
     let mut rng = Rng::new(3);
     let value = testing::value(19, 400, &mut rng);
-    let mut entry = Entry::none();
+    let mut entry = KeyEntry::none();
     (entry.kind, entry.value, entry.key) = (19, &value, b"stream".as_slice().into());
     testing::load(&mut shard, 1, &entry);
     let (mut parts, mut start) = (Vec::new(), 0);
@@ -148,13 +151,13 @@ fn a_stream_in_parts_is_put_together() {
     parts.iter().for_each(|part| load_all(&mut loaded, 1, part));
     assert_eq!(contents(&loaded), contents(&shard));
     let written = |parts: &[Vec<u8>]| {
-        let mut writer = Writer::new(Vec::new(), Options::default());
+        let mut writer = RdbWriter::new(Vec::new(), RdbOptions::default());
         parts.iter().try_for_each(|part| writer.entries(1, part).map(drop))?;
         writer.finish()
     };
     let (_, again, _) = read_all(&written(&parts).expect("all parts").0).expect("a good file");
     assert_eq!(contents(&again), contents(&shard));
-    let mut native = crate::native::Writer::new(Vec::new(), 7, 0, true).expect("memory");
+    let mut native = crate::native::SnapshotWriter::new(Vec::new(), 7, 0, true).expect("memory");
     for part in &parts {
         native.entries_in_order(1, 0, 1, part).expect("memory");
     }
@@ -217,7 +220,7 @@ fn parts_that_do_not_fit_are_refused() {
         out
     };
     let written = |parts: &[Vec<u8>]| {
-        let mut writer = Writer::new(Vec::new(), Options::default());
+        let mut writer = RdbWriter::new(Vec::new(), RdbOptions::default());
         parts.iter().try_for_each(|part| writer.entries(0, part).map(drop))?;
         writer.finish()
     };
@@ -228,7 +231,7 @@ fn parts_that_do_not_fit_are_refused() {
     let mut shard = testing::shard();
     let second = part(2, 4, 2);
     let entry = Entries::new(&second).next().expect("an entry").expect("a good one");
-    assert_eq!(entry.part, Some(Part { start: 2, total: 4 }));
+    assert_eq!(entry.part, Some(EntryPart { start: 2, total: 4 }));
     assert!(entry.load(&mut shard, 0, 1, 0).is_err());
 }
 
@@ -275,13 +278,13 @@ fn what_has_no_place_here_is_passed_over_and_named() {
     let array = b"\x1c\x03arr\x02\x01\x07\x00\x00\x01a\x05\x01\x01\x00\x00\x00\x00\x00\x00\x00";
     let string = b"\x00\x01k\x01v";
     let bytes = raw(b"REDIS0014", &[notes, module, facts, string, array, string]);
-    let mut reader = Reader::new(&bytes[..]).expect("a good file");
+    let mut reader = RdbReader::new(&bytes[..]).expect("a good file");
     let mut seen = Vec::new();
     loop {
         match reader.next().expect("a good file") {
-            Item::End => break,
-            Item::Skipped { key, what, .. } => seen.push((key.unwrap_or_default(), what)),
-            Item::Entries(chunk) => seen.push((b"entries".to_vec(), chunk.entries.to_string())),
+            RdbItem::End => break,
+            RdbItem::Skipped { key, what, .. } => seen.push((key.unwrap_or_default(), what)),
+            RdbItem::Entries(chunk) => seen.push((b"entries".to_vec(), chunk.entries.to_string())),
             _ => {}
         }
     }
@@ -300,7 +303,7 @@ fn what_has_no_place_here_is_passed_over_and_named() {
         assert!(error.to_string().contains("byte 9"), "{error}");
     }
     for head in [&b"REDIS0017"[..], b"REDIS0000", b"VALKEY079", b"REDISabcd", b"DARTERDB1"] {
-        assert!(Reader::new(&raw(head, &[])[..]).is_err());
+        assert!(RdbReader::new(&raw(head, &[])[..]).is_err());
     }
 }
 
@@ -308,7 +311,7 @@ fn what_has_no_place_here_is_passed_over_and_named() {
 fn functions_of_release_candidates_get_their_head() {
     let body = b"\xf6\x03lib\x03LUA\x01\x04text\x04code";
     let (items, _, _) = read_all(&raw(b"REDIS0010", &[body])).expect("a good file");
-    assert_eq!(items, [Item::Function(b"#!lua name=lib\ncode".to_vec())]);
+    assert_eq!(items, [RdbItem::Function(b"#!lua name=lib\ncode".to_vec())]);
 }
 
 #[test]
@@ -347,7 +350,7 @@ fn kinds(shard: &Shard) -> Vec<u8> {
 }
 
 fn written_and_read(shard: &Shard) -> Shard {
-    let bytes = testing::file_of(shard, crate::storage::name::Format::Rdb);
+    let bytes = testing::file_of(shard, crate::storage::name::NameFormat::Rdb);
     read_all(&bytes).expect("a good file").1
 }
 
@@ -356,7 +359,7 @@ fn give_back(shard: &mut Shard) {
     let key =
         darter_store::Key { bytes: b"s", hash: darter_base::hash::KeyHasher::new(testing::SEED).hash(b"s") };
     let mut place = darter_store::Keyed::find(shard, 0, key, testing::NOW);
-    let edited = place.edit(|stream: &mut darter_store::Stream, arena, _| {
+    let edited = place.edit(|stream: &mut darter_store::StreamValue, arena, _| {
         let group = stream.group_mut(b"workers").expect("a group").0;
         let (id, pending) = group
             .pending()
@@ -380,15 +383,15 @@ fn a_document_is_kept_as_redis_8_writes_it() {
         value.push(5);
         values::write_text(&mut value, text.as_bytes());
         value.push(0);
-        let mut entry = Entry::none();
+        let mut entry = KeyEntry::none();
         (entry.kind, entry.key, entry.value) = (7, key.as_bytes().into(), &value);
-        assert_eq!(testing::load(&mut shard, 0, &entry), crate::entry::Loaded::Key);
+        assert_eq!(testing::load(&mut shard, 0, &entry), crate::entry::LoadedEntry::Key);
         assert!(entries_of(&shard, 0).windows(value.len()).any(|bytes| bytes == value));
     }
     for packs in [true, false] {
-        let file = file_of(&shard, Options { packs, has_checksum: true });
+        let file = file_of(&shard, RdbOptions { packs, has_checksum: true });
         let (others, again, _) = read_all(&file).expect("a good file");
         assert_eq!(contents(&again), contents(&shard));
-        assert!(!others.iter().any(|item| matches!(item, Item::Skipped { .. })));
+        assert!(!others.iter().any(|item| matches!(item, RdbItem::Skipped { .. })));
     }
 }

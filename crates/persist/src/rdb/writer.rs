@@ -8,23 +8,23 @@ use darter_store::rdb as values;
 use super::gather::Gatherer;
 use super::rewrite::Rewriter;
 use super::{AUX, END, FUNCTION, SELECT, SIZES, VERSION_WRITTEN};
-use crate::cursor::Stop;
-use crate::entry::{Entries, Entry};
-use crate::error::Error;
+use crate::cursor::CursorStop;
+use crate::entry::{Entries, KeyEntry};
+use crate::error::PersistError;
 use crate::layout;
 
 /// Options for writing a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct RdbOptions {
     /// Long texts are packed (`rdbcompression`).
     pub packs: bool,
     /// The file ends with a checksum (`rdbchecksum`).
     pub has_checksum: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { packs: true, has_checksum: true }
+impl Default for RdbOptions {
+    fn default() -> RdbOptions {
+        RdbOptions { packs: true, has_checksum: true }
     }
 }
 
@@ -32,7 +32,7 @@ impl Default for Options {
 ///
 /// Memory: 64 KiB, and values that come in parts until they are whole.
 #[derive(Debug)]
-pub struct Writer<W: Write> {
+pub struct RdbWriter<W: Write> {
     out: W,
     // not yet written
     buffer: Vec<u8>,
@@ -47,10 +47,10 @@ pub struct Writer<W: Write> {
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-impl<W: Write> Writer<W> {
+impl<W: Write> RdbWriter<W> {
     /// Starts a file.
-    pub fn new(out: W, options: Options) -> Writer<W> {
-        Writer {
+    pub fn new(out: W, options: RdbOptions) -> RdbWriter<W> {
+        RdbWriter {
             out,
             buffer: format!("REDIS{VERSION_WRITTEN:04}").into_bytes(),
             bytes: 0,
@@ -69,7 +69,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a fact about the writer.
-    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<(), PersistError> {
         self.buffer.push(AUX);
         values::write_text(&mut self.buffer, name);
         values::write_text(&mut self.buffer, value);
@@ -77,14 +77,14 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a library of functions: its code.
-    pub fn function(&mut self, code: &[u8]) -> Result<(), Error> {
+    pub fn function(&mut self, code: &[u8]) -> Result<(), PersistError> {
         self.buffer.push(FUNCTION);
         values::write_text(&mut self.buffer, code);
         self.flush_if_full()
     }
 
     /// Announces the number of keys of database `db`, so that a reader can reserve room.
-    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), Error> {
+    pub fn sizes(&mut self, db: u32, keys: u64, expiring: u64) -> Result<(), PersistError> {
         self.select(db);
         self.buffer.push(SIZES);
         values::write_length(&mut self.buffer, keys);
@@ -95,10 +95,10 @@ impl<W: Write> Writer<W> {
     /// Writes entries of database `db`; returns their number.
     ///
     /// Errors: the disk failed, or the bytes are not entries.
-    pub fn entries(&mut self, db: u32, bytes: &[u8]) -> Result<u64, Error> {
+    pub fn entries(&mut self, db: u32, bytes: &[u8]) -> Result<u64, PersistError> {
         let mut count = 0;
         for entry in Entries::new(bytes) {
-            let entry = entry.map_err(|fault| Error::of_fault(0, fault))?;
+            let entry = entry.map_err(|fault| PersistError::of_fault(0, fault))?;
             self.entry(db, &entry)?;
             count += 1;
         }
@@ -108,7 +108,7 @@ impl<W: Write> Writer<W> {
     /// Writes one entry of database `db`; a part of a value with the last of its parts.
     ///
     /// Errors: the disk failed, or the value is damaged.
-    pub fn entry(&mut self, db: u32, entry: &Entry<'_>) -> Result<(), Error> {
+    pub fn entry(&mut self, db: u32, entry: &KeyEntry<'_>) -> Result<(), PersistError> {
         let whole;
         let mut entry = entry.clone();
         if let Some(part) = entry.part.take() {
@@ -144,10 +144,10 @@ impl<W: Write> Writer<W> {
     /// Ends the file; returns the underlying writer, flushed, and the length of the file in bytes.
     ///
     /// Errors: the disk failed, or parts of a value are missing.
-    pub fn finish(mut self) -> Result<(W, u64), Error> {
+    pub fn finish(mut self) -> Result<(W, u64), PersistError> {
         if let Some((db, key)) = self.gatherer.incomplete().next() {
             let key = super::reader::shown(key);
-            return Err(Error::corrupt(
+            return Err(PersistError::corrupt(
                 self.bytes(),
                 format!("parts of key {key}, database {db}, are missing"),
             ));
@@ -168,8 +168,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn flush_if_full(&mut self) -> Result<(), Error> {
-        if self.buffer.len() >= BUFFER_BYTES { self.flush().map_err(Error::Io) } else { Ok(()) }
+    fn flush_if_full(&mut self) -> Result<(), PersistError> {
+        if self.buffer.len() >= BUFFER_BYTES { self.flush().map_err(PersistError::Io) } else { Ok(()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -185,6 +185,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn of_stop(stop: Stop) -> Error {
-    Error::of_stop(0, stop, "an entry to write that is cut off")
+fn of_stop(stop: CursorStop) -> PersistError {
+    PersistError::of_stop(0, stop, "an entry to write that is cut off")
 }

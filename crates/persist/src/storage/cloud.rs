@@ -17,7 +17,7 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
-use super::{CloudOptions, Directory, Facts, Fault, NewFile, check_name};
+use super::{CloudOptions, NewFile, StorageDirectory, StorageFacts, StorageFault, check_name};
 use crate::read_at::ReadAt;
 
 /// Bytes of a part of an upload. S3 takes 10,000 parts, so a file may have 160 GB.
@@ -40,14 +40,14 @@ impl Cloud {
     /// The directory at `address`; no request is sent yet.
     ///
     /// Errors: an address that is not understood, or credentials are missing.
-    pub fn open(address: &str, options: &CloudOptions) -> Result<Cloud, Fault> {
-        let bad = |what: &dyn fmt::Display| Fault::bad_name(address, &what.to_string());
+    pub fn open(address: &str, options: &CloudOptions) -> Result<Cloud, StorageFault> {
+        let bad = |what: &dyn fmt::Display| StorageFault::bad_name(address, &what.to_string());
         let (scheme, rest) = address.split_once("://").ok_or_else(|| bad(&"no address"))?;
         let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
             return Err(bad(&"the bucket is missing"));
         }
-        let runtime = runtime().map_err(|error| Fault::new(address, error))?;
+        let runtime = runtime().map_err(|error| StorageFault::new(address, error))?;
         let _inside = runtime.enter();
         let store: Result<Arc<dyn ObjectStore>, object_store::Error> = match scheme {
             "s3" => s3(bucket, options).map_err(|what| bad(&what))?.build().map(shared),
@@ -64,13 +64,13 @@ impl Cloud {
         Ok(Cloud { store: store.map_err(|error| bad(&error))?, address: address.to_owned(), prefix, runtime })
     }
 
-    fn place(&self, name: &str) -> Result<Path, Fault> {
+    fn place(&self, name: &str) -> Result<Path, StorageFault> {
         check_name(name)?;
         Ok(self.prefix.clone().join(name))
     }
 
-    fn fault(&self, path: &Path, error: object_store::Error) -> Fault {
-        Fault::new(format!("{} ({path})", self.address), io_error(error))
+    fn fault(&self, path: &Path, error: object_store::Error) -> StorageFault {
+        StorageFault::new(format!("{} ({path})", self.address), io_error(error))
     }
 }
 
@@ -126,8 +126,8 @@ fn io_error(error: object_store::Error) -> io::Error {
     io::Error::new(kind, error)
 }
 
-impl Directory for Cloud {
-    fn create(&self, name: &str) -> Result<Box<dyn NewFile>, Fault> {
+impl StorageDirectory for Cloud {
+    fn create(&self, name: &str) -> Result<Box<dyn NewFile>, StorageFault> {
         let path = self.place(name)?;
         Ok(Box::new(Upload {
             store: self.store.clone(),
@@ -140,10 +140,10 @@ impl Directory for Cloud {
         }))
     }
 
-    fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, Fault> {
+    fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, StorageFault> {
         let path = self.place(name)?;
         let head = self.runtime.block_on(self.store.head(&path)).map_err(|error| self.fault(&path, error))?;
-        Ok(Box::new(Object {
+        Ok(Box::new(CloudObject {
             store: self.store.clone(),
             path,
             runtime: self.runtime.clone(),
@@ -152,11 +152,11 @@ impl Directory for Cloud {
         }))
     }
 
-    fn list(&self) -> Result<Vec<Facts>, Fault> {
+    fn list(&self) -> Result<Vec<StorageFacts>, StorageFault> {
         let listed = self.runtime.block_on(self.store.list_with_delimiter(Some(&self.prefix)));
         let listed = listed.map_err(|error| self.fault(&self.prefix, error))?;
         let facts = listed.objects.into_iter().filter_map(|object| {
-            Some(Facts {
+            Some(StorageFacts {
                 name: object.location.filename()?.to_owned(),
                 len: object.size,
                 modified_ms: u64::try_from(object.last_modified.timestamp_millis()).unwrap_or(0),
@@ -165,13 +165,13 @@ impl Directory for Cloud {
         Ok(facts.collect())
     }
 
-    fn remove(&self, name: &str) -> Result<(), Fault> {
+    fn remove(&self, name: &str) -> Result<(), StorageFault> {
         let path = self.place(name)?;
         self.runtime.block_on(self.store.delete(&path)).map_err(|error| self.fault(&path, error))
     }
 
     /// Unfinished uploads have no name. The store removes them by the rules of its owner.
-    fn sweep(&self) -> Result<usize, Fault> {
+    fn sweep(&self) -> Result<usize, StorageFault> {
         Ok(0)
     }
 }
@@ -253,8 +253,8 @@ impl Write for Upload {
 }
 
 impl NewFile for Upload {
-    fn finish(mut self: Box<Self>) -> Result<(), Fault> {
-        self.complete().map_err(|error| Fault::new(self.place.as_str(), error))
+    fn finish(mut self: Box<Self>) -> Result<(), StorageFault> {
+        self.complete().map_err(|error| StorageFault::new(self.place.as_str(), error))
     }
 }
 
@@ -269,7 +269,7 @@ impl Drop for Upload {
 }
 
 /// A file to read.
-struct Object {
+struct CloudObject {
     store: Arc<dyn ObjectStore>,
     path: Path,
     runtime: Handle,
@@ -278,14 +278,14 @@ struct Object {
     window: Mutex<(u64, Vec<u8>)>,
 }
 
-impl Object {
+impl CloudObject {
     fn fetch(&self, from: u64, to: u64) -> io::Result<Vec<u8>> {
         let bytes = self.runtime.block_on(self.store.get_range(&self.path, from..to)).map_err(io_error)?;
         Ok(bytes.to_vec())
     }
 }
 
-impl ReadAt for Object {
+impl ReadAt for CloudObject {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let end = offset.checked_add(out.len() as u64).filter(|&end| end <= self.len);
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Directory, Facts, Fault, NewFile, UNFINISHED, check_name};
+use super::{NewFile, StorageDirectory, StorageFacts, StorageFault, UNFINISHED, check_name};
 use crate::files::{Disk, Files, OpenFile, OpenMode, PAGE_BYTES};
 use crate::read_at::ReadAt;
 
@@ -28,34 +28,34 @@ impl<F: Files> Local<F> {
         Local { files, path: if path.as_os_str().is_empty() { PathBuf::from(".") } else { path } }
     }
 
-    fn place(&self, name: &str) -> Result<PathBuf, Fault> {
+    fn place(&self, name: &str) -> Result<PathBuf, StorageFault> {
         check_name(name)?;
         Ok(self.path.join(name))
     }
 }
 
-fn at(path: &Path) -> impl Fn(io::Error) -> Fault + '_ {
-    |cause| Fault::new(path.display().to_string(), cause)
+fn at(path: &Path) -> impl Fn(io::Error) -> StorageFault + '_ {
+    |cause| StorageFault::new(path.display().to_string(), cause)
 }
 
-impl<F: Files> Directory for Local<F> {
-    fn create(&self, name: &str) -> Result<Box<dyn NewFile>, Fault> {
+impl<F: Files> StorageDirectory for Local<F> {
+    fn create(&self, name: &str) -> Result<Box<dyn NewFile>, StorageFault> {
         let path = self.place(name)?;
         let unfinished = self.path.join(format!("{name}{UNFINISHED}"));
         let made = Unfinished::new(self.files.clone(), unfinished.clone(), path, self.path.clone());
         Ok(Box::new(made.map_err(at(&unfinished))?))
     }
 
-    fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, Fault> {
+    fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, StorageFault> {
         let path = self.place(name)?;
         let file = self.files.open(&path, OpenMode::Read).map_err(at(&path))?;
         if !self.files.facts(&path).map_err(at(&path))?.is_file {
-            return Err(Fault::new(path.display().to_string(), io::ErrorKind::IsADirectory.into()));
+            return Err(StorageFault::new(path.display().to_string(), io::ErrorKind::IsADirectory.into()));
         }
         Ok(Box::new(file))
     }
 
-    fn list(&self) -> Result<Vec<Facts>, Fault> {
+    fn list(&self) -> Result<Vec<StorageFacts>, StorageFault> {
         let mut all = Vec::new();
         for name in self.files.names(&self.path).map_err(at(&self.path))? {
             // A file removed meanwhile counts as missing; a name that is not text is not ours.
@@ -63,18 +63,18 @@ impl<F: Files> Directory for Local<F> {
                 continue;
             };
             if facts.is_file && !name.ends_with(UNFINISHED) {
-                all.push(Facts { name, len: facts.len, modified_ms: facts.modified_ms });
+                all.push(StorageFacts { name, len: facts.len, modified_ms: facts.modified_ms });
             }
         }
         Ok(all)
     }
 
-    fn remove(&self, name: &str) -> Result<(), Fault> {
+    fn remove(&self, name: &str) -> Result<(), StorageFault> {
         let path = self.place(name)?;
         self.files.remove(&path).map_err(at(&path))
     }
 
-    fn sweep(&self) -> Result<usize, Fault> {
+    fn sweep(&self) -> Result<usize, StorageFault> {
         let mut swept = 0;
         for name in self.files.names(&self.path).map_err(at(&self.path))? {
             if name.as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
@@ -170,7 +170,7 @@ impl<F: Files> Write for Unfinished<F> {
 }
 
 impl<F: Files> NewFile for Unfinished<F> {
-    fn finish(mut self: Box<Self>) -> Result<(), Fault> {
+    fn finish(mut self: Box<Self>) -> Result<(), StorageFault> {
         let end = |this: &mut Unfinished<F>| {
             this.flush_buffer()?;
             this.file.set_len(this.written)?;

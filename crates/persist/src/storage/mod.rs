@@ -19,27 +19,27 @@ pub use local::Local;
 pub use spool::Spool;
 
 /// A directory.
-pub trait Directory: Send + Sync + fmt::Debug {
+pub trait StorageDirectory: Send + Sync + fmt::Debug {
     /// Starts a file that will have the name `name`.
     ///
     /// Errors: it cannot be created, or `name` is not a plain name.
-    fn create(&self, name: &str) -> Result<Box<dyn NewFile>, Fault>;
+    fn create(&self, name: &str) -> Result<Box<dyn NewFile>, StorageFault>;
 
     /// Opens the file `name`.
     ///
     /// Errors: it is missing, or cannot be read.
-    fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, Fault>;
+    fn open(&self, name: &str) -> Result<Box<dyn ReadAt>, StorageFault>;
 
     /// The files in it, in no order, without directories and unfinished files.
-    fn list(&self) -> Result<Vec<Facts>, Fault>;
+    fn list(&self) -> Result<Vec<StorageFacts>, StorageFault>;
 
     /// Removes the file `name`.
     ///
     /// Errors: it is missing, or may not be removed.
-    fn remove(&self, name: &str) -> Result<(), Fault>;
+    fn remove(&self, name: &str) -> Result<(), StorageFault>;
 
     /// Removes the files that killed savers left behind; returns their number.
-    fn sweep(&self) -> Result<usize, Fault>;
+    fn sweep(&self) -> Result<usize, StorageFault>;
 }
 
 /// A file that is being written. Dropped before it is finished, it leaves nothing.
@@ -47,12 +47,12 @@ pub trait NewFile: Write + Send {
     /// Makes the file durable and gives it its name, replacing a file of that name.
     ///
     /// Errors: the disk or the network failed; an older file of that name stays.
-    fn finish(self: Box<Self>) -> Result<(), Fault>;
+    fn finish(self: Box<Self>) -> Result<(), StorageFault>;
 }
 
 /// The facts known of a file without opening it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Facts {
+pub struct StorageFacts {
     /// Its name.
     pub name: String,
     /// Its length in bytes.
@@ -63,7 +63,7 @@ pub struct Facts {
 
 /// A failed operation of a directory.
 #[derive(Debug)]
-pub struct Fault {
+pub struct StorageFault {
     /// The kind of file or directory.
     pub kind: FaultKind,
     /// The file or the directory.
@@ -106,31 +106,31 @@ impl FaultKind {
     }
 }
 
-impl Fault {
+impl StorageFault {
     /// `cause` happened at `place`.
-    pub fn new(place: impl Into<String>, cause: io::Error) -> Fault {
-        Fault { kind: FaultKind::of(&cause), place: place.into(), cause }
+    pub fn new(place: impl Into<String>, cause: io::Error) -> StorageFault {
+        StorageFault { kind: FaultKind::of(&cause), place: place.into(), cause }
     }
 
-    fn bad_name(place: &str, what: &str) -> Fault {
-        Fault::new(place, io::Error::new(io::ErrorKind::InvalidInput, what))
+    fn bad_name(place: &str, what: &str) -> StorageFault {
+        StorageFault::new(place, io::Error::new(io::ErrorKind::InvalidInput, what))
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for StorageFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.place, self.cause)
     }
 }
 
-impl std::error::Error for Fault {
+impl std::error::Error for StorageFault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)
     }
 }
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> io::Error {
+impl From<StorageFault> for io::Error {
+    fn from(fault: StorageFault) -> io::Error {
         io::Error::new(fault.cause.kind(), fault)
     }
 }
@@ -139,16 +139,16 @@ impl From<Fault> for io::Error {
 ///
 /// A path is neither checked before its use nor created. Errors: an invalid address, or one of a cloud if the program
 /// was built without that feature.
-pub fn directory(address: &str, cloud: &CloudOptions) -> Result<Box<dyn Directory>, Fault> {
+pub fn directory(address: &str, cloud: &CloudOptions) -> Result<Box<dyn StorageDirectory>, StorageFault> {
     if !is_cloud(address) {
         return Ok(Box::new(Local::new(address)));
     }
     #[cfg(feature = "cloud")]
-    return cloud::Cloud::open(address, cloud).map(|cloud| Box::new(cloud) as Box<dyn Directory>);
+    return cloud::Cloud::open(address, cloud).map(|cloud| Box::new(cloud) as Box<dyn StorageDirectory>);
     #[cfg(not(feature = "cloud"))]
     {
         let _ = cloud;
-        Err(Fault::bad_name(address, "this program was built without the feature `cloud`"))
+        Err(StorageFault::bad_name(address, "this program was built without the feature `cloud`"))
     }
 }
 
@@ -175,13 +175,13 @@ pub struct CloudOptions {
 }
 
 /// Fails unless `name` is a plain name: one part, and not one of our unfinished files.
-fn check_name(name: &str) -> Result<(), Fault> {
+fn check_name(name: &str) -> Result<(), StorageFault> {
     let is_plain = !name.is_empty()
         && name != "."
         && name != ".."
         && !name.contains(['/', '\0'])
         && !name.ends_with(UNFINISHED);
-    if is_plain { Ok(()) } else { Err(Fault::bad_name(name, "not a plain file name")) }
+    if is_plain { Ok(()) } else { Err(StorageFault::bad_name(name, "not a plain file name")) }
 }
 
 /// The end of the name of a file that is being written.

@@ -2,44 +2,44 @@
 //!
 //! `{timestamp}` is the time of the save as 2026-11-21T14:05:09, `{Y}`, `{m}` and `{d}` are its parts, all UTC.
 
-use super::Facts;
+use super::StorageFacts;
 use crate::native;
 
 /// The format of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum NameFormat {
     /// One RDB file, which Redis reads.
     Rdb,
     /// Our own.
     Native,
 }
 
-impl Format {
+impl NameFormat {
     /// The end of its files' names.
     pub fn suffix(self) -> &'static str {
         match self {
-            Format::Rdb => ".rdb",
-            Format::Native => native::SUFFIX,
+            NameFormat::Rdb => ".rdb",
+            NameFormat::Native => native::SUFFIX,
         }
     }
 
     /// The format that a name ends in.
-    pub fn of_name(name: &str) -> Option<Format> {
-        [Format::Rdb, Format::Native].into_iter().find(|format| name.ends_with(format.suffix()))
+    pub fn of_name(name: &str) -> Option<NameFormat> {
+        [NameFormat::Rdb, NameFormat::Native].into_iter().find(|format| name.ends_with(format.suffix()))
     }
 }
 
 /// The pattern of snapshot names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pattern {
+pub struct NamePattern {
     // without the suffix
-    stem: Vec<Piece>,
+    stem: Vec<NamePiece>,
     // what `dbfilename` ends in
-    format: Option<Format>,
+    format: Option<NameFormat>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Piece {
+enum NamePiece {
     Text(String),
     Macro(&'static Macro),
 }
@@ -60,13 +60,13 @@ static MACROS: [Macro; 4] = [
     Macro { name: "{d}", shape: "00", range: 8..10 },
 ];
 
-impl Pattern {
+impl NamePattern {
     /// The pattern of `dbfilename`; `None` if it is empty, so that there are no snapshots.
-    pub fn new(dbfilename: &str) -> Option<Pattern> {
+    pub fn new(dbfilename: &str) -> Option<NamePattern> {
         if dbfilename.is_empty() {
             return None;
         }
-        let format = Format::of_name(dbfilename);
+        let format = NameFormat::of_name(dbfilename);
         let mut rest = format
             .and_then(|format| dbfilename.strip_suffix(format.suffix()))
             .filter(|stem| !stem.is_empty())
@@ -80,30 +80,30 @@ impl Pattern {
             };
             let (text, after) = rest.split_at(at);
             if !text.is_empty() {
-                stem.push(Piece::Text(text.to_owned()));
+                stem.push(NamePiece::Text(text.to_owned()));
             }
             rest = after;
             if let Some(one) = found {
-                stem.push(Piece::Macro(one));
+                stem.push(NamePiece::Macro(one));
                 rest = rest.strip_prefix(one.name).unwrap_or_default();
             }
         }
-        Some(Pattern { stem, format })
+        Some(NamePattern { stem, format })
     }
 
     /// The format given by the end of the name; `None` if it leaves the choice.
-    pub fn format(&self) -> Option<Format> {
+    pub fn format(&self) -> Option<NameFormat> {
         self.format
     }
 
     /// The name of a snapshot made at `now_ms` in `format`, unless the pattern's own end gives another.
-    pub fn file_name(&self, format: Format, now_ms: u64) -> String {
+    pub fn file_name(&self, format: NameFormat, now_ms: u64) -> String {
         let time = timestamp(now_ms);
         let mut name = String::new();
         for piece in &self.stem {
             name.push_str(match piece {
-                Piece::Text(text) => text,
-                Piece::Macro(one) => time.get(one.range.clone()).unwrap_or_default(),
+                NamePiece::Text(text) => text,
+                NamePiece::Macro(one) => time.get(one.range.clone()).unwrap_or_default(),
             });
         }
         name.push_str(format.suffix());
@@ -111,13 +111,14 @@ impl Pattern {
     }
 
     /// The format of the file `name` if it is a snapshot of this pattern.
-    pub fn matches(&self, name: &str) -> Option<Format> {
-        let format = Format::of_name(name).filter(|&format| self.format.is_none_or(|own| own == format))?;
+    pub fn matches(&self, name: &str) -> Option<NameFormat> {
+        let format =
+            NameFormat::of_name(name).filter(|&format| self.format.is_none_or(|own| own == format))?;
         let mut rest = name.strip_suffix(format.suffix())?;
         for piece in &self.stem {
             match piece {
-                Piece::Text(text) => rest = rest.strip_prefix(text.as_str())?,
-                Piece::Macro(one) => {
+                NamePiece::Text(text) => rest = rest.strip_prefix(text.as_str())?,
+                NamePiece::Macro(one) => {
                     let (value, after) = rest.split_at_checked(one.shape.len())?;
                     let fits = value.bytes().zip(one.shape.bytes()).all(|(byte, shape)| {
                         if shape == b'0' { byte.is_ascii_digit() } else { byte == shape }
@@ -133,7 +134,7 @@ impl Pattern {
     }
 
     /// The file written last among those that match; of two with the same time, the one with the later name.
-    pub fn newest<'a>(&self, files: &'a [Facts]) -> Option<(&'a Facts, Format)> {
+    pub fn newest<'a>(&self, files: &'a [StorageFacts]) -> Option<(&'a StorageFacts, NameFormat)> {
         let matching = files.iter().filter_map(|file| Some((file, self.matches(&file.name)?)));
         matching.max_by_key(|(file, _)| (file.modified_ms, &file.name))
     }
@@ -198,46 +199,46 @@ mod tests {
     fn names_are_made_and_recognised() {
         let now_ms = 1_709_251_199_000;
         for (dbfilename, format, name) in [
-            ("dump", Format::Native, "dump.darter"),
-            ("dump.rdb", Format::Rdb, "dump.rdb"),
-            ("dump-{timestamp}", Format::Rdb, "dump-2024-02-29T23:59:59.rdb"),
-            ("{Y}/{m}", Format::Native, "2024/02.darter"),
-            ("a{d}{m}{Y}{x}", Format::Native, "a29022024{x}.darter"),
-            (".rdb", Format::Rdb, ".rdb.rdb"),
+            ("dump", NameFormat::Native, "dump.darter"),
+            ("dump.rdb", NameFormat::Rdb, "dump.rdb"),
+            ("dump-{timestamp}", NameFormat::Rdb, "dump-2024-02-29T23:59:59.rdb"),
+            ("{Y}/{m}", NameFormat::Native, "2024/02.darter"),
+            ("a{d}{m}{Y}{x}", NameFormat::Native, "a29022024{x}.darter"),
+            (".rdb", NameFormat::Rdb, ".rdb.rdb"),
         ] {
-            let pattern = Pattern::new(dbfilename).expect("a name");
+            let pattern = NamePattern::new(dbfilename).expect("a name");
             assert_eq!(pattern.file_name(format, now_ms), name);
             assert_eq!(pattern.matches(name), Some(format), "{name}");
         }
-        assert_eq!(Pattern::new(""), None);
+        assert_eq!(NamePattern::new(""), None);
     }
 
     #[test]
     fn other_files_do_not_match() {
-        let pattern = Pattern::new("dump-{timestamp}").expect("a name");
+        let pattern = NamePattern::new("dump-{timestamp}").expect("a name");
         for name in
             ["dump.rdb", "dump-.rdb", "dump-2024-02-29T23:59:5x.rdb", "dump-2024-02-29T23:59:59.rdb.bak"]
         {
             assert_eq!(pattern.matches(name), None, "{name}");
         }
-        let rdb = Pattern::new("dump.rdb").expect("a name");
-        assert_eq!((rdb.matches("dump.darter"), rdb.format()), (None, Some(Format::Rdb)));
-        let any = Pattern::new("dump").expect("a name");
-        assert_eq!((any.matches("dump.rdb"), any.format()), (Some(Format::Rdb), None));
+        let rdb = NamePattern::new("dump.rdb").expect("a name");
+        assert_eq!((rdb.matches("dump.darter"), rdb.format()), (None, Some(NameFormat::Rdb)));
+        let any = NamePattern::new("dump").expect("a name");
+        assert_eq!((any.matches("dump.rdb"), any.format()), (Some(NameFormat::Rdb), None));
     }
 
     #[test]
     fn the_newest_is_the_one_written_last() {
-        let file = |name: &str, modified_ms| Facts { name: name.to_owned(), len: 1, modified_ms };
+        let file = |name: &str, modified_ms| StorageFacts { name: name.to_owned(), len: 1, modified_ms };
         let files = [
             file("dump-2024-01-01T00:00:00.darter", 50),
             file("dump-2024-01-02T00:00:00.darter", 40),
             file("other.darter", 90),
             file("dump-2024-01-01T00:00:01.rdb", 50),
         ];
-        let pattern = Pattern::new("dump-{timestamp}").expect("a name");
+        let pattern = NamePattern::new("dump-{timestamp}").expect("a name");
         let newest = pattern.newest(&files).map(|(file, format)| (file.name.as_str(), format));
-        assert_eq!(newest, Some(("dump-2024-01-01T00:00:01.rdb", Format::Rdb)));
+        assert_eq!(newest, Some(("dump-2024-01-01T00:00:01.rdb", NameFormat::Rdb)));
         assert_eq!(pattern.newest(&[]), None);
     }
 }

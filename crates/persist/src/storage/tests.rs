@@ -2,7 +2,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::{CloudOptions, Directory, FaultKind, Local, directory};
+use super::{CloudOptions, FaultKind, Local, StorageDirectory, directory};
 
 /// A directory that is removed with the test.
 struct Scratch(PathBuf);
@@ -84,7 +84,7 @@ fn what_is_given_up_leaves_nothing() {
 fn faults_are_told_apart() {
     let scratch = Scratch::new("faults");
     let missing = Local::new(scratch.0.join("nowhere"));
-    let kind_of = |done: Result<(), super::Fault>| done.expect_err("a fault").kind;
+    let kind_of = |done: Result<(), super::StorageFault>| done.expect_err("a fault").kind;
     assert_eq!(kind_of(missing.create("a").map(drop)), FaultKind::Missing);
     assert_eq!(kind_of(missing.list().map(drop)), FaultKind::Missing);
     let place = Local::new(&scratch.0);

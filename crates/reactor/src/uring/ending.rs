@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{Receiving, Uring, adopt};
-use crate::token::{Kind, split_kind};
+use crate::token::{TokenKind, split_kind};
 use crate::{ListenerId, Token};
 
 impl Uring {
@@ -60,13 +60,13 @@ impl Uring {
         loop {
             while let Some(completion) = older.pop_front().or_else(|| self.ring.next()) {
                 match split_kind(completion.data) {
-                    Some((Kind::Accept, name)) if name == id.0 => {
+                    Some((TokenKind::Accept, name)) if name == id.0 => {
                         drop(adopt(completion.result));
                         if let Some(listening) = self.listeners.get_mut(name).filter(|_| !completion.more) {
                             listening.accepting = false;
                         }
                     }
-                    Some((Kind::CancelAccept, name)) if name == id.0 => {
+                    Some((TokenKind::CancelAccept, name)) if name == id.0 => {
                         self.retry_cancel_accept(id, completion.result)
                     }
                     _ => self.stash.push_back(completion),
@@ -94,11 +94,11 @@ impl Uring {
         for _ in 0..DRAIN_WAITS {
             while let Some(completion) = self.stash.pop_front().or_else(|| self.ring.next()) {
                 let kind = split_kind(completion.data).map(|(kind, _)| kind);
-                if kind == Some(Kind::Accept) {
+                if kind == Some(TokenKind::Accept) {
                     drop(adopt(completion.result));
                 }
                 // A poll without `more` was its only completion, like every other operation's last one.
-                if !matches!(kind, Some(Kind::Cancel | Kind::CancelAccept)) && !completion.more {
+                if !matches!(kind, Some(TokenKind::Cancel | TokenKind::CancelAccept)) && !completion.more {
                     in_flight = in_flight.saturating_sub(1);
                 }
             }

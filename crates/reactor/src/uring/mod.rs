@@ -16,22 +16,22 @@ use std::time::{Duration, Instant};
 
 use crate::listener::{ACCEPT_PAUSE, Accept, ListenAddr, Listener, accept_failure};
 use crate::sys;
-use crate::table::Table;
-use crate::token::{Kind, split_kind};
+use crate::table::ConnectionTable;
+use crate::token::{TokenKind, split_kind};
 use crate::waker::Waker;
-use crate::{CloseReason, Config, Event, ListenerId, Socket, Token};
+use crate::{CloseReason, Config, ListenerId, ReactorEvent, Socket, Token};
 use buffers::Buffers;
-use ring::{Completion, Ring};
+use ring::{Completion, UringRing};
 use sends::{SENDS_MAX, Sends};
 
 #[derive(Debug)]
 pub(crate) struct Uring {
-    ring: Ring,
+    ring: UringRing,
     // `None` only while dropping.
     buffers: Option<Buffers>,
-    connections: Table<Connection>,
+    connections: ConnectionTable<UringConnection>,
     closing_len: usize, // connections closed by the caller whose operations still run, <= connections.len()
-    listeners: Table<Listening>,
+    listeners: ConnectionTable<UringListener>,
     // Completions set aside while waiting for a particular one, older than anything in the ring.
     stash: VecDeque<Completion>,
     accept_again: Option<Instant>,
@@ -43,7 +43,7 @@ pub(crate) struct Uring {
 }
 
 #[derive(Debug)]
-struct Connection {
+struct UringConnection {
     socket: Socket,
     receiving: Receiving,
     polling: bool, // a poll for writability is in flight
@@ -64,7 +64,7 @@ enum Receiving {
 }
 
 #[derive(Debug)]
-struct Listening {
+struct UringListener {
     listener: Listener,
     accepting: bool, // an accept is in flight
 }
@@ -72,16 +72,16 @@ struct Listening {
 impl Uring {
     pub(crate) fn new(config: &Config, waker: &Waker) -> io::Result<Uring> {
         let events_max = config.events_max.clamp(1, 4096);
-        let ring = Ring::open(events_max as u32 * 4)?;
+        let ring = UringRing::open(events_max as u32 * 4)?;
         let buffers = Buffers::new(config.ring_buffers_len, config.ring_buffer_bytes)?;
         // SAFETY: our Drop frees the buffers only after the last receive completed, else it leaks them.
         unsafe { ring.lend(&buffers)? };
         Ok(Uring {
             ring,
             buffers: Some(buffers),
-            connections: Table::new(),
+            connections: ConnectionTable::new(),
             closing_len: 0,
-            listeners: Table::new(),
+            listeners: ConnectionTable::new(),
             stash: VecDeque::new(),
             accept_again: None,
             eventfd: waker.raw_fd(),
@@ -104,8 +104,8 @@ impl Uring {
         for _ in 0..4 {
             driver.wait(Some(Duration::from_millis(50)))?;
             driver.deliver(&mut |event| match event {
-                Event::Data { bytes, .. } => arrived = Ok(bytes == b"probe"),
-                Event::Closed { reason: CloseReason::Error(error), .. } => arrived = Err(error),
+                ReactorEvent::Data { bytes, .. } => arrived = Ok(bytes == b"probe"),
+                ReactorEvent::Closed { reason: CloseReason::Error(error), .. } => arrived = Err(error),
                 _ => {}
             })?;
             if !matches!(arrived, Ok(false)) {
@@ -121,7 +121,7 @@ impl Uring {
 
     pub(crate) fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
         let raw_fd = listener.raw_fd();
-        let name = self.listeners.insert(Listening { listener, accepting: true });
+        let name = self.listeners.insert(UringListener { listener, accepting: true });
         self.ring.accept(raw_fd, name);
         Ok(ListenerId(name))
     }
@@ -132,7 +132,7 @@ impl Uring {
 
     pub(crate) fn register(&mut self, socket: Socket) -> io::Result<Token> {
         let raw_fd = socket.raw_fd();
-        let connection = Connection {
+        let connection = UringConnection {
             socket,
             receiving: Receiving::Lent,
             polling: false,
@@ -230,7 +230,7 @@ impl Uring {
     }
 
     /// Passes completions to the sink; returns the number of events.
-    pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(Event<'_>)) -> io::Result<usize> {
+    pub(crate) fn deliver(&mut self, sink: &mut impl FnMut(ReactorEvent<'_>)) -> io::Result<usize> {
         let mut told = 0;
         for _ in 0..self.events_max {
             let next = if self.stash.is_empty() { self.ring.next() } else { self.stash.pop_front() };
@@ -247,27 +247,32 @@ impl Uring {
     }
 
     #[inline]
-    fn complete(&mut self, completion: Completion, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn complete(&mut self, completion: Completion, sink: &mut impl FnMut(ReactorEvent<'_>)) -> usize {
         match split_kind(completion.data) {
-            Some((Kind::Receive, name)) => self.received(Token(name), completion, sink),
-            Some((Kind::Poll, name)) => self.polled(Token(name), sink),
-            Some((Kind::Readable, name)) => self.readable(Token(name), sink),
-            Some((Kind::Accept, name)) => self.accepted(ListenerId(name), completion, sink),
-            Some((Kind::Wake, _)) => {
+            Some((TokenKind::Receive, name)) => self.received(Token(name), completion, sink),
+            Some((TokenKind::Poll, name)) => self.polled(Token(name), sink),
+            Some((TokenKind::Readable, name)) => self.readable(Token(name), sink),
+            Some((TokenKind::Accept, name)) => self.accepted(ListenerId(name), completion, sink),
+            Some((TokenKind::Wake, _)) => {
                 self.watching = completion.more;
                 0
             }
-            Some((Kind::Cancel, name)) => {
+            Some((TokenKind::Cancel, name)) => {
                 self.retry_cancel(Token(name), completion.result);
                 0
             }
             // The caller that stops a listener waits for its completions itself.
-            Some((Kind::CancelAccept, _)) | None => 0,
+            Some((TokenKind::CancelAccept, _)) | None => 0,
         }
     }
 
     #[inline]
-    fn received(&mut self, token: Token, completion: Completion, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn received(
+        &mut self,
+        token: Token,
+        completion: Completion,
+        sink: &mut impl FnMut(ReactorEvent<'_>),
+    ) -> usize {
         let mut told = 0;
         if let Some(connection) = self.connections.get_mut(token.0) {
             let silent = connection.closing || connection.ended;
@@ -277,14 +282,14 @@ impl Uring {
                     if let (Some(id), Some(buffers), false) = (completion.buffer, &self.buffers, silent)
                         && let Some(bytes) = buffers.bytes(id, n as usize)
                     {
-                        sink(Event::Data { token, bytes });
+                        sink(ReactorEvent::Data { token, bytes });
                         told = 1;
                     }
                 }
                 n => {
                     if let (Some(reason), false) = (end_of(n), silent) {
                         connection.ended = true;
-                        sink(Event::Closed { token, reason });
+                        sink(ReactorEvent::Closed { token, reason });
                         told = 1;
                     }
                 }
@@ -297,25 +302,25 @@ impl Uring {
         told
     }
 
-    fn polled(&mut self, token: Token, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn polled(&mut self, token: Token, sink: &mut impl FnMut(ReactorEvent<'_>)) -> usize {
         let Some(connection) = self.connections.get_mut(token.0) else { return 0 };
         connection.polling = false;
         if connection.closing {
             self.after_operation(token);
             return 0;
         }
-        sink(Event::Writable { token });
+        sink(ReactorEvent::Writable { token });
         1
     }
 
-    fn readable(&mut self, token: Token, sink: &mut impl FnMut(Event<'_>)) -> usize {
+    fn readable(&mut self, token: Token, sink: &mut impl FnMut(ReactorEvent<'_>)) -> usize {
         let Some(connection) = self.connections.get_mut(token.0) else { return 0 };
         connection.receiving = Receiving::Nothing;
         if connection.closing || !connection.by_hand || connection.paused || connection.ended {
             self.after_operation(token);
             return 0;
         }
-        sink(Event::Readable { token });
+        sink(ReactorEvent::Readable { token });
         1
     }
 
@@ -323,7 +328,7 @@ impl Uring {
         &mut self,
         id: ListenerId,
         completion: Completion,
-        sink: &mut impl FnMut(Event<'_>),
+        sink: &mut impl FnMut(ReactorEvent<'_>),
     ) -> usize {
         let accept = adopt(completion.result);
         let Some(listening) = self.listeners.get_mut(id.0) else { return 0 };
@@ -336,7 +341,7 @@ impl Uring {
             self.ring.accept(raw_fd, id.0);
         }
         let Accept::Socket(socket) = accept else { return 0 };
-        sink(Event::Accepted { listener: id, socket });
+        sink(ReactorEvent::Accepted { listener: id, socket });
         1
     }
 
@@ -389,12 +394,12 @@ impl Uring {
     }
 
     #[inline]
-    fn open(&mut self, token: Token) -> Option<&mut Connection> {
+    fn open(&mut self, token: Token) -> Option<&mut UringConnection> {
         self.connections.get_mut(token.0).filter(|connection| !connection.closing)
     }
 }
 
-impl Connection {
+impl UringConnection {
     #[inline]
     fn is_busy(&self) -> bool {
         self.receiving != Receiving::Nothing || self.polling
@@ -438,6 +443,6 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         // Each slot carries a generation and a free-list link besides.
-        assert!(size_of::<Connection>() + 8 <= 80, "{}", size_of::<Connection>());
+        assert!(size_of::<UringConnection>() + 8 <= 80, "{}", size_of::<UringConnection>());
     }
 }

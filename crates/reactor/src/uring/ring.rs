@@ -12,9 +12,9 @@ use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::buffers::{Buffers, GROUP};
-use crate::token::{Kind, with_kind};
+use crate::token::{TokenKind, with_kind};
 
-pub(super) struct Ring {
+pub(super) struct UringRing {
     io: IoUring,
     // Entries for which the kernel's queue had no room, submitted first at the next wait.
     backlog: VecDeque<squeue::Entry>,
@@ -35,15 +35,15 @@ pub(super) struct Completion {
     pub(super) buffer: Option<u16>,
 }
 
-impl fmt::Debug for Ring {
+impl fmt::Debug for UringRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring").field("backlog", &self.backlog.len()).field("enabled", &self.enabled).finish()
     }
 }
 
-impl Ring {
+impl UringRing {
     /// Opens a ring that belongs to no thread yet. Errors: the kernel is older than 6.1 or forbids io_uring.
-    pub(super) fn open(completions_len: u32) -> io::Result<Ring> {
+    pub(super) fn open(completions_len: u32) -> io::Result<UringRing> {
         let io = IoUring::builder()
             .setup_r_disabled()
             .setup_single_issuer()
@@ -53,7 +53,7 @@ impl Ring {
             .setup_submit_all()
             .setup_cqsize(completions_len.max(SUBMISSIONS_LEN * 2).next_power_of_two())
             .build(SUBMISSIONS_LEN)?;
-        Ok(Ring { io, backlog: VecDeque::new(), enabled: false })
+        Ok(UringRing { io, backlog: VecDeque::new(), enabled: false })
     }
 
     /// Lends receive buffers to the kernel.
@@ -73,54 +73,54 @@ impl Ring {
     /// Receives into lent buffers until cancelled, closed or out of buffers.
     pub(super) fn receive(&mut self, fd: RawFd, name: u64) {
         let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build();
-        self.push(entry.user_data(with_kind(name, Kind::Receive)));
+        self.push(entry.user_data(with_kind(name, TokenKind::Receive)));
     }
 
     /// Accepts until cancelled or failed.
     pub(super) fn accept(&mut self, fd: RawFd, name: u64) {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         let entry = opcode::AcceptMulti::new(Fd(fd)).flags(flags).build();
-        self.push(entry.user_data(with_kind(name, Kind::Accept)));
+        self.push(entry.user_data(with_kind(name, TokenKind::Accept)));
     }
 
     /// Completes once when `fd` takes bytes to send.
     pub(super) fn poll_writable(&mut self, fd: RawFd, name: u64) {
         let entry = opcode::PollAdd::new(Fd(fd), libc::POLLOUT as u32).build();
-        self.push(entry.user_data(with_kind(name, Kind::Poll)));
+        self.push(entry.user_data(with_kind(name, TokenKind::Poll)));
     }
 
     /// Completes once when `fd` has bytes, or the end of its stream.
     pub(super) fn poll_readable(&mut self, fd: RawFd, name: u64) {
         let entry = opcode::PollAdd::new(Fd(fd), (libc::POLLIN | libc::POLLRDHUP) as u32).build();
-        self.push(entry.user_data(with_kind(name, Kind::Readable)));
+        self.push(entry.user_data(with_kind(name, TokenKind::Readable)));
     }
 
     /// Completes every time the eventfd is rung; its counter need not be read.
     pub(super) fn watch(&mut self, eventfd: RawFd) {
         let entry = opcode::PollAdd::new(Fd(eventfd), libc::POLLIN as u32).multi(true).build();
-        self.push(entry.user_data(with_kind(0, Kind::Wake)));
+        self.push(entry.user_data(with_kind(0, TokenKind::Wake)));
     }
 
     /// Cancels a receive; the outcome completes under `name` with kind `Cancel`.
     pub(super) fn cancel_receive(&mut self, name: u64) {
-        self.cancel(with_kind(name, Kind::Receive), with_kind(name, Kind::Cancel));
+        self.cancel(with_kind(name, TokenKind::Receive), with_kind(name, TokenKind::Cancel));
     }
 
     /// Cancels an accept; the outcome completes under `name` with kind `CancelAccept`.
     pub(super) fn cancel_accept(&mut self, name: u64) {
-        self.cancel(with_kind(name, Kind::Accept), with_kind(name, Kind::CancelAccept));
+        self.cancel(with_kind(name, TokenKind::Accept), with_kind(name, TokenKind::CancelAccept));
     }
 
     /// Cancels every operation on a descriptor; their number completes under `name` with kind `Cancel`.
     pub(super) fn cancel_all(&mut self, fd: RawFd, name: u64) {
         let which = CancelBuilder::fd(Fd(fd)).all();
-        self.push(opcode::AsyncCancel2::new(which).build().user_data(with_kind(name, Kind::Cancel)));
+        self.push(opcode::AsyncCancel2::new(which).build().user_data(with_kind(name, TokenKind::Cancel)));
     }
 
     /// Cancels everything.
     pub(super) fn cancel_everything(&mut self) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        self.push(entry.user_data(with_kind(u64::MAX, Kind::Cancel)));
+        self.push(entry.user_data(with_kind(u64::MAX, TokenKind::Cancel)));
     }
 
     /// Submits queued operations and waits up to `timeout`, forever for `None`, until there is a completion.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use darter_reactor::{
-    CloseReason, Config, DriverChoice, Event, ListenAddr, ListenerId, Reactor, Socket, Token,
+    CloseReason, Config, DriverChoice, ListenAddr, ListenerId, Reactor, ReactorEvent, Socket, Token,
 };
 
 /// The events that the sink received, in order.
@@ -54,17 +54,17 @@ impl Rig {
                 Some(timeout),
                 || true,
                 |event| match event {
-                    Event::Accepted { socket, .. } => accepted.push(socket),
-                    Event::Data { token, bytes } => {
+                    ReactorEvent::Accepted { socket, .. } => accepted.push(socket),
+                    ReactorEvent::Data { token, bytes } => {
                         assert!(!bytes.is_empty());
                         seen.push(Seen::Data(token, bytes.to_vec()));
                     }
-                    Event::Closed { token, reason: CloseReason::Eof } => seen.push(Seen::Eof(token)),
-                    Event::Closed { token, reason: CloseReason::Error(error) } => {
+                    ReactorEvent::Closed { token, reason: CloseReason::Eof } => seen.push(Seen::Eof(token)),
+                    ReactorEvent::Closed { token, reason: CloseReason::Error(error) } => {
                         seen.push(Seen::Failed(token, error))
                     }
-                    Event::Writable { token } => seen.push(Seen::Writable(token)),
-                    Event::Readable { token } => readable.push(token),
+                    ReactorEvent::Writable { token } => seen.push(Seen::Writable(token)),
+                    ReactorEvent::Readable { token } => readable.push(token),
                 },
             )
             .unwrap();

@@ -8,7 +8,7 @@ use darter_wire::{Args, OwnedArgs, Reply};
 use super::Engine;
 use crate::functions::Library;
 use crate::script::Script;
-use crate::watch::{Killing, Watch};
+use crate::watch::{Killing, ScriptWatch};
 
 /// Answers with its words, or as the command requires.
 struct Echo;
@@ -283,7 +283,7 @@ fn libraries_refuse_what_is_no_input() {
 
 #[test]
 fn a_killed_script_ends_whatever_it_catches() {
-    let watch = Arc::<Watch>::default();
+    let watch = Arc::<ScriptWatch>::default();
     let mut engine = Engine::new(watch.clone()).expect("a state");
     for source in [
         "while true do end",
@@ -469,7 +469,7 @@ fn globals_are_the_same_with_and_without_a_view_and_cannot_be_set() {
 
 #[test]
 fn a_loop_of_long_calls_is_ended_soon() {
-    let watch = Arc::<Watch>::default();
+    let watch = Arc::<ScriptWatch>::default();
     let mut engine = Engine::new(watch.clone()).expect("a state");
     watch.begin(1);
     // Killed before its first line, it ends at its first check, after a thousand instructions or some 150 calls. With
@@ -484,7 +484,7 @@ fn a_loop_of_long_calls_is_ended_soon() {
 #[test]
 fn a_loop_of_long_calls_is_looked_at_soon_though_short_scripts_ran_before() {
     /// Kills the script at the first check, and counts its commands.
-    struct Killer(Arc<Watch>, u32);
+    struct Killer(Arc<ScriptWatch>, u32);
     impl Host for Killer {
         fn breathe(&mut self) {
             self.0.kill();
@@ -497,7 +497,7 @@ fn a_loop_of_long_calls_is_looked_at_soon_though_short_scripts_ran_before() {
             Reply::new(out, resp3).int(1);
         }
     }
-    let watch = Arc::<Watch>::default();
+    let watch = Arc::<ScriptWatch>::default();
     let mut engine = Engine::new(watch.clone()).expect("a state");
     // After these, checks are as rare as allowed.
     for _ in 0..20 {
@@ -518,12 +518,12 @@ fn a_loop_of_long_calls_is_looked_at_soon_though_short_scripts_ran_before() {
 
 #[test]
 fn others_see_what_a_script_holds() {
-    let watch = Arc::<Watch>::default();
+    let watch = Arc::<ScriptWatch>::default();
     let mut engine = Engine::new(watch.clone()).expect("a state");
     assert_eq!(run_on(&mut engine, "kept = 1", false).chars().next(), Some('-'));
     let idle = watch.memory_bytes();
     assert!((10_000..4 << 20).contains(&idle), "{idle} bytes");
-    struct Look(Arc<Watch>, u64);
+    struct Look(Arc<ScriptWatch>, u64);
     impl Host for Look {
         fn breathe(&mut self) {
             self.1 = self.1.max(self.0.memory_bytes());

@@ -1,23 +1,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sample::Policy;
-use crate::series::Settings;
+use crate::sample::DuplicatePolicy;
+use crate::series::SeriesSettings;
 
 fn series(samples: &[(u64, f64)]) -> (Series, Arena) {
     let mut arena = Arena::with_reserve(16 << 20).expect("address space");
-    let mut series = Series::new(Settings::default());
+    let mut series = Series::new(SeriesSettings::default());
     for &(time, value) in samples {
-        series.add(&mut arena, Sample::new(time, value), Policy::Last).expect("room");
+        series.add(&mut arena, Sample::new(time, value), DuplicatePolicy::Last).expect("room");
     }
     (series, arena)
 }
 
-fn buckets(kinds: &[Kind], ms: u64) -> Buckets {
-    Buckets { kinds: kinds.to_vec(), ms, align_ms: 0, stamp: Stamp::Start, gaps: Gaps::Skipped }
+fn buckets(kinds: &[Aggregator], ms: u64) -> Buckets {
+    Buckets { kinds: kinds.to_vec(), ms, align_ms: 0, stamp: Stamp::Start, gaps: BucketGaps::Skipped }
 }
 
-fn run(query: &Query, samples: &[(u64, f64)]) -> Vec<(u64, f64)> {
+fn run(query: &SeriesQuery, samples: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let (series, arena) = series(samples);
     let rows = query.run(&series, &arena).expect("few");
     rows.iter().map(|(time, numbers)| (time, numbers[0])).collect()
@@ -38,13 +38,14 @@ const STOCK: [(u64, f64); 9] = [
 /// The example of the docs of TS.RANGE.
 #[test]
 fn buckets_begin_where_they_are_aligned() {
-    let mut query = Query { buckets: Some(buckets(&[Kind::Min], 20)), ..Query::new(0, u64::MAX) };
+    let mut query =
+        SeriesQuery { buckets: Some(buckets(&[Aggregator::Min], 20)), ..SeriesQuery::new(0, u64::MAX) };
     let expected = [(1000, 100.0), (1020, 120.0), (2000, 200.0), (2020, 220.0), (3000, 300.0), (3020, 320.0)];
     assert_eq!(run(&query, &STOCK), expected);
     query.buckets.as_mut().expect("set").align_ms = 10;
     let expected = [(990, 100.0), (1010, 110.0), (1990, 200.0), (2010, 210.0), (2990, 300.0), (3010, 310.0)];
     assert_eq!(run(&query, &STOCK), expected);
-    query.order = Order::Down;
+    query.order = SampleOrder::Down;
     query.count = Some(2);
     assert_eq!(run(&query, &STOCK), [(3010, 310.0), (2990, 300.0)]);
     query.buckets.as_mut().expect("set").stamp = Stamp::Mid;
@@ -53,12 +54,12 @@ fn buckets_begin_where_they_are_aligned() {
 
 #[test]
 fn filters_take_times_and_values() {
-    let mut query = Query { values: Some((110.0, 300.0)), ..Query::new(0, 2999) };
+    let mut query = SeriesQuery { values: Some((110.0, 300.0)), ..SeriesQuery::new(0, 2999) };
     let expected = [(1010, 110.0), (1020, 120.0), (2000, 200.0), (2010, 210.0), (2020, 220.0)];
     assert_eq!(run(&query, &STOCK), expected);
     query.times = Some(vec![1000, 1020, 2010, 2015]);
     assert_eq!(run(&query, &STOCK), [(1020, 120.0), (2010, 210.0)]);
-    query.order = Order::Down;
+    query.order = SampleOrder::Down;
     query.latest = Some(Sample::new(2015, 222.0));
     assert_eq!(run(&query, &STOCK), [(2015, 222.0), (2010, 210.0), (1020, 120.0)]);
 }
@@ -68,15 +69,15 @@ fn empty_buckets_are_filled_between_samples() {
     let samples = [(100, 1.0), (150, 3.0), (400, 8.0)];
     let with = |kind, from, to| {
         let mut all = buckets(&[kind], 100);
-        all.gaps = Gaps::Filled;
-        run(&Query { buckets: Some(all), ..Query::new(from, to) }, &samples)
+        all.gaps = BucketGaps::Filled;
+        run(&SeriesQuery { buckets: Some(all), ..SeriesQuery::new(from, to) }, &samples)
     };
-    assert_eq!(with(Kind::Sum, 0, 1000), [(100, 4.0), (200, 0.0), (300, 0.0), (400, 8.0)]);
-    assert_eq!(with(Kind::Last, 0, 1000), [(100, 3.0), (200, 3.0), (300, 3.0), (400, 8.0)]);
-    assert_eq!(with(Kind::Last, 200, 399), [(200, 3.0), (300, 3.0)]);
-    assert!(with(Kind::Avg, 0, 350).iter().skip(1).all(|(_, number)| number.is_nan()));
+    assert_eq!(with(Aggregator::Sum, 0, 1000), [(100, 4.0), (200, 0.0), (300, 0.0), (400, 8.0)]);
+    assert_eq!(with(Aggregator::Last, 0, 1000), [(100, 3.0), (200, 3.0), (300, 3.0), (400, 8.0)]);
+    assert_eq!(with(Aggregator::Last, 200, 399), [(200, 3.0), (300, 3.0)]);
+    assert!(with(Aggregator::Avg, 0, 350).iter().skip(1).all(|(_, number)| number.is_nan()));
     // The line from 3 at 150 to 8 at 400.
-    let twa = with(Kind::Twa, 0, 1000);
+    let twa = with(Aggregator::Twa, 0, 1000);
     assert_eq!(twa[1], (200, 5.0));
     assert_eq!(twa[2], (300, 7.0));
 }
@@ -84,9 +85,9 @@ fn empty_buckets_are_filled_between_samples() {
 #[test]
 fn means_by_time_use_neighbours() {
     let samples = [(0, 0.0), (100, 10.0), (200, 20.0)];
-    let query = Query { buckets: Some(buckets(&[Kind::Twa], 100)), ..Query::new(0, 1000) };
+    let query = SeriesQuery { buckets: Some(buckets(&[Aggregator::Twa], 100)), ..SeriesQuery::new(0, 1000) };
     assert_eq!(run(&query, &samples), [(0, 5.0), (100, 15.0), (200, 20.0)]);
-    let query = Query { buckets: Some(buckets(&[Kind::Twa], 100)), ..Query::new(50, 150) };
+    let query = SeriesQuery { buckets: Some(buckets(&[Aggregator::Twa], 100)), ..SeriesQuery::new(50, 150) };
     assert_eq!(run(&query, &samples), [(100, 12.5)]);
 }
 
@@ -102,9 +103,9 @@ proptest! {
         len in 0..3_000_u64,
     ) {
         let samples: Vec<(u64, f64)> = samples.into_iter().map(|(time, value)| (time, f64::from(value))).collect();
-        let kinds = [Kind::Sum, Kind::Min, Kind::Last, Kind::CountAll];
+        let kinds = [Aggregator::Sum, Aggregator::Min, Aggregator::Last, Aggregator::CountAll];
         let all = Buckets { align_ms, ..buckets(&kinds, ms) };
-        let query = Query { buckets: Some(all), ..Query::new(from, from + len) };
+        let query = SeriesQuery { buckets: Some(all), ..SeriesQuery::new(from, from + len) };
         let (series, arena) = series(&samples);
         let rows = query.run(&series, &arena).expect("few");
         let mut expected: Vec<(u64, Vec<f64>)> = Vec::new();
@@ -137,18 +138,20 @@ fn blocks_taken_whole_count_as_their_samples() {
     let samples: Vec<(u64, f64)> = (0..60_000u64).map(|n| (n * 7 + n / 10_000 * 900_000, value(n))).collect();
     let (series, arena) = series(&samples);
     for ms in [333, 7_056, 50_000, 1_000_000, 10_000_000] {
-        for (gaps, order) in [(Gaps::Skipped, Order::Up), (Gaps::Filled, Order::Down)] {
+        for (gaps, order) in [(BucketGaps::Skipped, SampleOrder::Up), (BucketGaps::Filled, SampleOrder::Down)]
+        {
             for count in [None, Some(3)] {
-                let all = Buckets { gaps, align_ms: 11, ..buckets(&Kind::ALL, ms) };
-                let query = Query { order, count, buckets: Some(all), ..Query::new(500, 5_000_000) };
-                let read = Query { values: Some((f64::MIN, f64::MAX)), ..query.clone() };
+                let all = Buckets { gaps, align_ms: 11, ..buckets(&Aggregator::ALL, ms) };
+                let query =
+                    SeriesQuery { order, count, buckets: Some(all), ..SeriesQuery::new(500, 5_000_000) };
+                let read = SeriesQuery { values: Some((f64::MIN, f64::MAX)), ..query.clone() };
                 let (rows, read) = (query.run(&series, &arena), read.run(&series, &arena));
                 let (rows, read) = (rows.expect("few rows"), read.expect("few rows"));
                 assert_eq!(rows.times, read.times, "{ms}");
                 for (at, (a, b)) in rows.numbers.iter().zip(&read.numbers).enumerate() {
-                    let kind = Kind::ALL[at % Kind::ALL.len()];
+                    let kind = Aggregator::ALL[at % Aggregator::ALL.len()];
                     // The filter takes no NaN.
-                    let is_other = matches!(kind, Kind::CountNan | Kind::CountAll);
+                    let is_other = matches!(kind, Aggregator::CountNan | Aggregator::CountAll);
                     let is_near = a == b || a.is_nan() == b.is_nan() && (a - b).abs() <= a.abs() * 1e-9;
                     assert!(is_other || is_near || !(a - b).is_finite(), "{kind:?} by {ms}: {a} and {b}");
                 }
@@ -163,19 +166,21 @@ fn steps_yield_the_rows_of_one_run() {
         .map(|n| (n * 7 + n / 1000 * 900, if n % 53 == 0 { f64::NAN } else { n as f64 }))
         .collect();
     let (series, arena) = series(&samples);
-    for order in [Order::Up, Order::Down] {
+    for order in [SampleOrder::Up, SampleOrder::Down] {
         for count in [None, Some(1), Some(4000), Some(20_000)] {
-            for buckets in
-                [None, Some(buckets(&[Kind::Avg, Kind::Count], 333)), Some(buckets(&[Kind::Twa], 50_000))]
-            {
+            for buckets in [
+                None,
+                Some(buckets(&[Aggregator::Avg, Aggregator::Count], 333)),
+                Some(buckets(&[Aggregator::Twa], 50_000)),
+            ] {
                 let gaps = |mut buckets: Buckets| {
-                    buckets.gaps = Gaps::Filled;
+                    buckets.gaps = BucketGaps::Filled;
                     buckets
                 };
                 for buckets in [buckets.clone(), buckets.map(gaps)] {
-                    let query = Query { order, count, buckets, ..Query::new(500, 200_000) };
+                    let query = SeriesQuery { order, count, buckets, ..SeriesQuery::new(500, 200_000) };
                     let whole = query.run(&series, &arena).expect("few rows");
-                    let (mut running, mut rows) = (QueryProgress::default(), Rows::default());
+                    let (mut running, mut rows) = (QueryProgress::default(), SampleRows::default());
                     loop {
                         let is_done = query.step(&mut running, &series, &arena).expect("few rows");
                         let part = running.take();
@@ -198,5 +203,5 @@ fn steps_yield_the_rows_of_one_run() {
     }
     let naive: Vec<u64> =
         samples.iter().map(|sample| sample.0).filter(|time| (500..=200_000).contains(time)).collect();
-    assert_eq!(Query::new(500, 200_000).run(&series, &arena).expect("few rows").times, naive);
+    assert_eq!(SeriesQuery::new(500, 200_000).run(&series, &arena).expect("few rows").times, naive);
 }

@@ -3,32 +3,32 @@
 use darter_slab::{Arena, Handle};
 
 use super::head::{self, BlockHead};
-use crate::Full;
+use crate::SeriesFull;
 use crate::codec::{self, Packing};
 use crate::sample::Sample;
 
 /// Sealed samples.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(super) struct SampleBlock {
     first: u64,
     last: u64,
     count: u32,
     handle: Handle,
 }
 
-impl Block {
+impl SampleBlock {
     /// Seals `samples`, which are sorted and not empty. Fails if there is no room.
-    pub fn new(arena: &mut Arena, samples: &[Sample], packing: Packing) -> Result<Block, Full> {
-        let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Err(Full) };
+    pub fn new(arena: &mut Arena, samples: &[Sample], packing: Packing) -> Result<SampleBlock, SeriesFull> {
+        let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Err(SeriesFull) };
         let mut bytes = Vec::new();
         head::write(samples, &mut bytes);
         codec::encode(samples, packing, &mut bytes);
-        let handle = arena.alloc(bytes.len()).ok_or(Full)?;
+        let handle = arena.alloc(bytes.len()).ok_or(SeriesFull)?;
         arena.keep_none(handle);
         if let Some(place) = arena.block_mut(handle).get_mut(..bytes.len()) {
             place.copy_from_slice(&bytes);
         }
-        Ok(Block { first: first.time, last: last.time, count: samples.len() as u32, handle })
+        Ok(SampleBlock { first: first.time, last: last.time, count: samples.len() as u32, handle })
     }
 
     /// Time of its first sample.

@@ -5,16 +5,16 @@
 
 use darter_slab::Arena;
 
-use super::{Rule, Series};
-use crate::Full;
-use crate::aggregate::{Bucket, Kind};
+use super::{CompactionRule, Series};
+use crate::SeriesFull;
+use crate::aggregate::{Aggregator, TimeBucket};
 use crate::query::{bucket_end, bucket_start};
-use crate::sample::{Policy, Sample};
+use crate::sample::{DuplicatePolicy, Sample};
 use crate::series::AddFault;
 
 /// The effect of a rule on the series that it feeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Change {
+pub enum SeriesChange {
     /// This is the sample of its time.
     Put(Sample),
     /// There is no sample in this span, both ends included.
@@ -27,14 +27,14 @@ pub struct Fed {
     /// The key.
     pub target: Box<[u8]>,
     /// The change.
-    pub change: Change,
+    pub change: SeriesChange,
 }
 
-impl Rule {
+impl CompactionRule {
     /// A rule that has seen no sample.
-    pub fn new(target: &[u8], kind: Kind, bucket_ms: u64, align_ms: u64) -> Rule {
-        let (current, bucket, before) = (None, Bucket::default(), None);
-        Rule { target: target.into(), kind, bucket_ms, align_ms, current, bucket, before }
+    pub fn new(target: &[u8], kind: Aggregator, bucket_ms: u64, align_ms: u64) -> CompactionRule {
+        let (current, bucket, before) = (None, TimeBucket::default(), None);
+        CompactionRule { target: target.into(), kind, bucket_ms, align_ms, current, bucket, before }
     }
 
     fn start_of(&self, time: u64) -> u64 {
@@ -46,11 +46,11 @@ impl Rule {
     }
 
     fn put(&self, time: u64, number: f64) -> Fed {
-        Fed { target: self.target.clone(), change: Change::Put(Sample::new(time, number)) }
+        Fed { target: self.target.clone(), change: SeriesChange::Put(Sample::new(time, number)) }
     }
 
     fn remove(&self, from: u64, to: u64) -> Fed {
-        Fed { target: self.target.clone(), change: Change::Remove(from, to) }
+        Fed { target: self.target.clone(), change: SeriesChange::Remove(from, to) }
     }
 
     /// Takes a sample newer than all before; pushes the bucket that it ends to `fed`.
@@ -64,7 +64,7 @@ impl Rule {
                     fed.push(self.put(current, self.bucket.number(self.kind, after, self.end_of(current))));
                 }
                 self.before = self.bucket.last();
-                self.bucket = Bucket::default();
+                self.bucket = TimeBucket::default();
                 self.current = Some(start);
             }
             Some(_) => {}
@@ -115,7 +115,7 @@ impl Series {
             }
             if to >= open {
                 (rule.bucket, rule.before) = self.bucket_of(arena, rule, open);
-                if !rule.bucket.has(Kind::CountAll) {
+                if !rule.bucket.has(Aggregator::CountAll) {
                     self.reopen(arena, rule, &mut fed);
                 }
             }
@@ -125,7 +125,7 @@ impl Series {
     }
 
     /// Recomputes the closed buckets of `from..=to` from the remaining samples.
-    fn feed_closed(&self, arena: &Arena, rule: &Rule, (from, to): (u64, u64), fed: &mut Vec<Fed>) {
+    fn feed_closed(&self, arena: &Arena, rule: &CompactionRule, (from, to): (u64, u64), fed: &mut Vec<Fed>) {
         let (first, last) = (rule.start_of(from), rule.start_of(to));
         let edges = if first == last { vec![first] } else { vec![first, last] };
         for edge in edges {
@@ -138,7 +138,7 @@ impl Series {
     }
 
     /// Reopens the bucket of the newest remaining sample, after the open bucket of a rule has become empty.
-    fn reopen(&self, arena: &Arena, rule: &mut Rule, fed: &mut Vec<Fed>) {
+    fn reopen(&self, arena: &Arena, rule: &mut CompactionRule, fed: &mut Vec<Fed>) {
         rule.current = self.newest.filter(|_| self.len > 0).map(|newest| rule.start_of(newest.time));
         if let Some(open) = rule.current {
             (rule.bucket, rule.before) = self.bucket_of(arena, rule, open);
@@ -147,10 +147,10 @@ impl Series {
     }
 
     /// The present sample of the closed bucket that began at `start`. Errors: it has none.
-    fn closed(&self, arena: &Arena, rule: &Rule, start: u64) -> Result<Fed, ()> {
+    fn closed(&self, arena: &Arena, rule: &CompactionRule, start: u64) -> Result<Fed, ()> {
         let end = rule.end_of(start);
         let (bucket, _) = self.bucket_of(arena, rule, start);
-        let after = if rule.kind == Kind::Twa { self.number_from(arena, end) } else { None };
+        let after = if rule.kind == Aggregator::Twa { self.number_from(arena, end) } else { None };
         if bucket.has(rule.kind) {
             Ok(rule.put(start, bucket.number(rule.kind, after, end)))
         } else {
@@ -159,9 +159,9 @@ impl Series {
     }
 
     /// The samples of the bucket that begins at `start`, and the newest number before it.
-    fn bucket_of(&self, arena: &Arena, rule: &Rule, start: u64) -> (Bucket, Option<Sample>) {
-        let before = if rule.kind == Kind::Twa { self.number_before(arena, start) } else { None };
-        let mut bucket = Bucket::default();
+    fn bucket_of(&self, arena: &Arena, rule: &CompactionRule, start: u64) -> (TimeBucket, Option<Sample>) {
+        let before = if rule.kind == Aggregator::Twa { self.number_before(arena, start) } else { None };
+        let mut bucket = TimeBucket::default();
         self.each(arena, start, rule.end_of(start).saturating_sub(1), &mut |sample| {
             bucket.add_after(sample, before, start);
             true
@@ -204,13 +204,13 @@ impl Series {
     }
 
     /// Applies a change made by a rule of another series. Ignores a sample beyond the retention.
-    pub fn take(&mut self, arena: &mut Arena, change: Change) -> Result<(), Full> {
+    pub fn take(&mut self, arena: &mut Arena, change: SeriesChange) -> Result<(), SeriesFull> {
         match change {
-            Change::Put(sample) => match self.add(arena, sample, Policy::Last) {
-                Err(AddFault::Full) => Err(Full),
+            SeriesChange::Put(sample) => match self.add(arena, sample, DuplicatePolicy::Last) {
+                Err(AddFault::Full) => Err(SeriesFull),
                 _ => Ok(()),
             },
-            Change::Remove(from, to) => self.remove(arena, from, to).map(drop),
+            SeriesChange::Remove(from, to) => self.remove(arena, from, to).map(drop),
         }
     }
 }
@@ -218,7 +218,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
+    use crate::SeriesSettings;
 
     /// A source, and a target that is changed as its rule says.
     struct Pair {
@@ -228,10 +228,10 @@ mod tests {
     }
 
     impl Pair {
-        fn new(kind: Kind) -> Pair {
-            let mut source = Series::new(Settings::default());
-            source.rules.push(Rule::new(b"t", kind, 10, 0));
-            let mut target = Series::new(Settings::default());
+        fn new(kind: Aggregator) -> Pair {
+            let mut source = Series::new(SeriesSettings::default());
+            source.rules.push(CompactionRule::new(b"t", kind, 10, 0));
+            let mut target = Series::new(SeriesSettings::default());
             target.source = Some((*b"s").into());
             Pair { arena: Arena::with_reserve(16 << 20).expect("address space"), source, target }
         }
@@ -242,7 +242,7 @@ mod tests {
 
         fn add(&mut self, time: u64, value: f64) {
             let sample = Sample::new(time, value);
-            let fed = match self.source.add(&mut self.arena, sample, Policy::Last).expect("room") {
+            let fed = match self.source.add(&mut self.arena, sample, DuplicatePolicy::Last).expect("room") {
                 crate::Added::Appended => self.source.feed_appended(sample),
                 _ => self.source.feed_changed(&self.arena, time),
             };
@@ -256,8 +256,8 @@ mod tests {
         }
 
         /// The target must equal the closed buckets of the source, recomputed.
-        fn check(&self, kind: Kind) {
-            let mut buckets: std::collections::BTreeMap<u64, Bucket> = std::collections::BTreeMap::new();
+        fn check(&self, kind: Aggregator) {
+            let mut buckets: std::collections::BTreeMap<u64, TimeBucket> = std::collections::BTreeMap::new();
             self.source.each(&self.arena, 0, u64::MAX, &mut |sample| {
                 buckets.entry(sample.time / 10 * 10).or_default().add(sample);
                 true
@@ -278,7 +278,14 @@ mod tests {
 
     #[test]
     fn a_target_follows_every_change_of_its_source() {
-        for kind in [Kind::Sum, Kind::Max, Kind::Count, Kind::First, Kind::Last, Kind::Range] {
+        for kind in [
+            Aggregator::Sum,
+            Aggregator::Max,
+            Aggregator::Count,
+            Aggregator::First,
+            Aggregator::Last,
+            Aggregator::Range,
+        ] {
             let mut pair = Pair::new(kind);
             let mut rng = darter_base::rng::Rng::new(7);
             let mut newest = 0;

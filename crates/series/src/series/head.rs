@@ -1,6 +1,6 @@
 //! The head of a block: what its samples add up to, so that a bucket takes the block unread.
 
-use crate::aggregate::Bucket;
+use crate::aggregate::TimeBucket;
 use crate::sample::Sample;
 
 /// The sums of a block whose values are all numbers.
@@ -32,7 +32,7 @@ const BYTES: usize = 7 * 8;
 
 /// Writes the head of `samples`, unless a value is NaN or the sum is not finite.
 pub(super) fn write(samples: &[Sample], out: &mut Vec<u8>) {
-    let mut bucket = Bucket::default();
+    let mut bucket = TimeBucket::default();
     samples.iter().for_each(|sample| bucket.add(*sample));
     let Some(head) = bucket.head(samples) else { return out.push(MISSING) };
     out.push(THERE);

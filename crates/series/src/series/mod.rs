@@ -8,13 +8,13 @@ mod tests;
 
 use darter_slab::Arena;
 
-use crate::Full;
-use crate::aggregate::{Bucket, Kind};
+use crate::SeriesFull;
+use crate::aggregate::{Aggregator, TimeBucket};
 use crate::codec::{Packing, SAMPLES_MAX};
-use crate::sample::{Blocked, Policy, Sample};
-use blocks::Block;
+use crate::sample::{Blocked, DuplicatePolicy, Sample};
+use blocks::SampleBlock;
 
-pub use feed::{Change, Fed};
+pub use feed::{Fed, SeriesChange};
 pub(crate) use head::BlockHead;
 
 /// Newest samples that are kept uncompressed.
@@ -25,7 +25,7 @@ pub type Label = (Box<[u8]>, Box<[u8]>);
 
 /// The settings of a series.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SeriesSettings {
     /// Samples older than the newest by more than this are removed; 0 keeps all. Milliseconds.
     pub retention_ms: u64,
     /// Bytes of a chunk; answered and saved, blocks here do not depend on it.
@@ -33,8 +33,8 @@ pub struct Settings {
     /// True if the client asked for chunks without compression; answered and saved only.
     pub is_uncompressed: bool,
     /// The policy for a second sample of the same time; `None` takes the server's setting.
-    pub policy: Option<Policy>,
-    /// With [`Policy::Last`], a sample this near to the newest in time ...
+    pub policy: Option<DuplicatePolicy>,
+    /// With [`DuplicatePolicy::Last`], a sample this near to the newest in time ...
     pub ignore_ms: u64,
     /// ... and in value is not added.
     pub ignore_value: f64,
@@ -42,9 +42,9 @@ pub struct Settings {
     pub labels: Vec<Label>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for SeriesSettings {
+    fn default() -> SeriesSettings {
+        SeriesSettings {
             retention_ms: 0,
             chunk_bytes: 4096,
             is_uncompressed: false,
@@ -58,11 +58,11 @@ impl Default for Settings {
 
 /// A rule: buckets of this series become samples of another one.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rule {
+pub struct CompactionRule {
     /// The key of the other series.
     pub target: Box<[u8]>,
     /// The aggregation of a bucket.
-    pub kind: Kind,
+    pub kind: Aggregator,
     /// Milliseconds of a bucket.
     pub bucket_ms: u64,
     /// A time at which a bucket begins.
@@ -70,8 +70,8 @@ pub struct Rule {
     /// The start of the bucket that is open; `None` before the first sample.
     pub current: Option<u64>,
     /// The content of the open bucket; the source may have dropped its samples already.
-    pub bucket: Bucket,
-    /// The newest number of the bucket before, for [`Kind::Twa`].
+    pub bucket: TimeBucket,
+    /// The newest number of the bucket before, for [`Aggregator::Twa`].
     pub before: Option<Sample>,
 }
 
@@ -97,8 +97,8 @@ pub enum AddFault {
     Full,
 }
 
-impl From<Full> for AddFault {
-    fn from(_: Full) -> AddFault {
+impl From<SeriesFull> for AddFault {
+    fn from(_: SeriesFull) -> AddFault {
         AddFault::Full
     }
 }
@@ -115,14 +115,14 @@ pub struct Series {
     /// The key at which it was created, for files.
     pub name: Box<[u8]>,
     /// Its settings.
-    pub settings: Settings,
+    pub settings: SeriesSettings,
     /// The key of the series whose rule feeds this one.
     pub source: Option<Box<[u8]>>,
     /// Rules that this series feeds.
-    pub rules: Vec<Rule>,
-    blocks: Vec<Block>,
+    pub rules: Vec<CompactionRule>,
+    blocks: Vec<SampleBlock>,
     // Removed, and not freed yet.
-    doomed: Vec<Block>,
+    doomed: Vec<SampleBlock>,
     // Newer than all blocks, sorted, at most OPEN_MAX.
     open: Vec<Sample>,
     len: u64,
@@ -132,7 +132,7 @@ pub struct Series {
 
 impl Series {
     /// A series without samples.
-    pub fn new(settings: Settings) -> Series {
+    pub fn new(settings: SeriesSettings) -> Series {
         Series { settings, ..Series::default() }
     }
 
@@ -162,14 +162,19 @@ impl Series {
     /// Adds a sample; `policy` decides about one of the same time. Fails, with the series unchanged, if the sample is
     /// too old or refused, or there is no room.
     #[inline]
-    pub fn add(&mut self, arena: &mut Arena, sample: Sample, policy: Policy) -> Result<Added, AddFault> {
+    pub fn add(
+        &mut self,
+        arena: &mut Arena,
+        sample: Sample,
+        policy: DuplicatePolicy,
+    ) -> Result<Added, AddFault> {
         let Some(newest) = self.newest else {
             return self.append(arena, sample);
         };
         if sample.time < self.oldest_kept() {
             return Err(AddFault::TooOld);
         }
-        if policy == Policy::Last && self.is_near(newest, sample) {
+        if policy == DuplicatePolicy::Last && self.is_near(newest, sample) {
             return Ok(Added::Ignored);
         }
         if sample.time > newest.time || self.len == 0 {
@@ -203,7 +208,7 @@ impl Series {
     }
 
     /// Moves the open samples into the last block, or into a new one.
-    fn seal(&mut self, arena: &mut Arena) -> Result<(), Full> {
+    fn seal(&mut self, arena: &mut Arena) -> Result<(), SeriesFull> {
         let mut samples = Vec::with_capacity(SAMPLES_MAX);
         let joins = self.blocks.last().filter(|block| block.len() + self.open.len() <= SAMPLES_MAX);
         let at = self.blocks.len() - usize::from(joins.is_some());
@@ -228,12 +233,12 @@ impl Series {
 
     /// Replaces block `at` by `samples`, or adds them after the last. Fails, with the blocks unchanged, if there is
     /// no room. `samples` is not empty and at most twice as long as a block.
-    fn put_block(&mut self, arena: &mut Arena, at: usize, samples: &[Sample]) -> Result<(), Full> {
+    fn put_block(&mut self, arena: &mut Arena, at: usize, samples: &[Sample]) -> Result<(), SeriesFull> {
         let half = if samples.len() > SAMPLES_MAX { samples.len() / 2 } else { samples.len() };
         let (low, high) = samples.split_at(half);
         let packing = if self.settings.is_uncompressed { Packing::Plain } else { Packing::Small };
-        let first = Block::new(arena, low, packing)?;
-        let second = if high.is_empty() { None } else { Some(Block::new(arena, high, packing)) };
+        let first = SampleBlock::new(arena, low, packing)?;
+        let second = if high.is_empty() { None } else { Some(SampleBlock::new(arena, high, packing)) };
         let second = match second {
             Some(Err(full)) => {
                 let mut first = first;
@@ -252,7 +257,7 @@ impl Series {
     }
 
     /// Adds or changes a sample that is not newer than the newest.
-    fn upsert(&mut self, arena: &mut Arena, sample: Sample, policy: Policy) -> Result<(), AddFault> {
+    fn upsert(&mut self, arena: &mut Arena, sample: Sample, policy: DuplicatePolicy) -> Result<(), AddFault> {
         let at = self.blocks.partition_point(|block| block.last() < sample.time);
         let added = if at == self.blocks.len() {
             if self.open.len() >= OPEN_MAX && !self.open.iter().any(|open| open.time == sample.time) {
@@ -286,7 +291,7 @@ impl Series {
 
     /// Removes the samples of `from..=to`; returns their number. Fails, with some or none of them removed, if there
     /// is no room for the rest of a block.
-    pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, Full> {
+    pub fn remove(&mut self, arena: &mut Arena, from: u64, to: u64) -> Result<u64, SeriesFull> {
         let before = self.len;
         self.remove_whole_blocks(from, to);
         let mut at = self.blocks.partition_point(|block| block.last() < from);
@@ -414,7 +419,7 @@ impl Series {
 
     /// The time of the oldest sample; `None` if there is none.
     pub fn first_time(&self) -> Option<u64> {
-        self.blocks.first().map(Block::first).or_else(|| self.open.first().map(|sample| sample.time))
+        self.blocks.first().map(SampleBlock::first).or_else(|| self.open.first().map(|sample| sample.time))
     }
 
     /// Approximate number of chunks of the requested size that the samples would fill; at least one.
@@ -436,9 +441,10 @@ impl Series {
     pub fn memory_bytes(&self) -> usize {
         let labels: usize =
             self.settings.labels.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
-        let rules: usize = self.rules.iter().map(|rule| rule.target.len() + size_of::<Rule>()).sum();
+        let rules: usize =
+            self.rules.iter().map(|rule| rule.target.len() + size_of::<CompactionRule>()).sum();
         self.block_bytes
-            + (self.blocks.capacity() + self.doomed.capacity()) * size_of::<Block>()
+            + (self.blocks.capacity() + self.doomed.capacity()) * size_of::<SampleBlock>()
             + self.open.capacity() * size_of::<Sample>()
             + labels
             + rules
@@ -468,7 +474,7 @@ impl Series {
     }
 
     /// Adds samples that are sorted and newer than all; for files.
-    pub(crate) fn extend(&mut self, arena: &mut Arena, samples: &[Sample]) -> Result<(), Full> {
+    pub(crate) fn extend(&mut self, arena: &mut Arena, samples: &[Sample]) -> Result<(), SeriesFull> {
         for chunk in samples.chunks(SAMPLES_MAX) {
             self.put_block(arena, self.blocks.len(), chunk)?;
             self.len += chunk.len() as u64;
@@ -524,7 +530,7 @@ fn visit_within<'a, V: FnMut(Sample) -> bool + ?Sized>(
 }
 
 /// Inserts a sample by its time; returns the number of samples added.
-fn insert(samples: &mut Vec<Sample>, sample: Sample, policy: Policy) -> Result<u64, Blocked> {
+fn insert(samples: &mut Vec<Sample>, sample: Sample, policy: DuplicatePolicy) -> Result<u64, Blocked> {
     match samples.binary_search_by_key(&sample.time, |own| own.time) {
         Ok(at) => {
             if let Some(own) = samples.get_mut(at) {

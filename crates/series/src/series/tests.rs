@@ -21,13 +21,13 @@ fn all(series: &Series, arena: &Arena) -> Vec<(u64, u64)> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Add(u64, f64, Policy),
+    Add(u64, f64, DuplicatePolicy),
     Next(u64, f64, usize),
     Remove(u64, u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let policy = || prop::sample::select(Policy::ALL.to_vec());
+    let policy = || prop::sample::select(DuplicatePolicy::ALL.to_vec());
     let value = || (-500..500_i32).prop_map(|n| f64::from(n) / 10.0);
     prop_oneof![
         3 => (0..5_000_u64, value(), policy()).prop_map(|(time, value, policy)| Step::Add(time, value, policy)),
@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn a_series_is_a_sorted_map(steps in prop::collection::vec(step(), 1..60)) {
         let mut arena = arena();
-        let mut series = Series::new(Settings::default());
+        let mut series = Series::new(SeriesSettings::default());
         let mut exact: BTreeMap<u64, f64> = BTreeMap::new();
         for step in steps {
             match step {
@@ -60,7 +60,7 @@ proptest! {
                 Step::Next(gap, value, n) => {
                     for _ in 0..n {
                         let time = exact.last_key_value().map_or(0, |(time, _)| time + gap);
-                        series.add(&mut arena, Sample::new(time, value), Policy::Block).expect("newer");
+                        series.add(&mut arena, Sample::new(time, value), DuplicatePolicy::Block).expect("newer");
                         exact.insert(time, value);
                     }
                 }
@@ -98,24 +98,24 @@ proptest! {
 #[test]
 fn the_retention_drops_old_samples() {
     let mut arena = arena();
-    let mut series = Series::new(Settings { retention_ms: 1000, ..Settings::default() });
+    let mut series = Series::new(SeriesSettings { retention_ms: 1000, ..SeriesSettings::default() });
     for n in 0..10_000 {
-        series.add(&mut arena, Sample::new(n * 10, n as f64), Policy::Block).expect("newer");
+        series.add(&mut arena, Sample::new(n * 10, n as f64), DuplicatePolicy::Block).expect("newer");
     }
     let kept = all(&series, &arena);
     assert_eq!((kept.len(), kept[0].0), (101, 98_990));
     assert!(series.len() < 1400, "{}", series.len());
-    let old = series.add(&mut arena, Sample::new(98_000, 1.0), Policy::Last);
+    let old = series.add(&mut arena, Sample::new(98_000, 1.0), DuplicatePolicy::Last);
     assert_eq!(old, Err(AddFault::TooOld));
-    assert_eq!(series.add(&mut arena, Sample::new(98_995, 1.0), Policy::Last), Ok(Added::Upserted));
+    assert_eq!(series.add(&mut arena, Sample::new(98_995, 1.0), DuplicatePolicy::Last), Ok(Added::Upserted));
 }
 
 #[test]
 fn near_samples_are_ignored() {
     let mut arena = arena();
-    let settings = Settings { ignore_ms: 10, ignore_value: 1.0, ..Settings::default() };
+    let settings = SeriesSettings { ignore_ms: 10, ignore_value: 1.0, ..SeriesSettings::default() };
     let mut series = Series::new(settings);
-    let mut add = |time, value| series.add(&mut arena, Sample::new(time, value), Policy::Last);
+    let mut add = |time, value| series.add(&mut arena, Sample::new(time, value), DuplicatePolicy::Last);
     assert_eq!(add(100, 5.0), Ok(Added::Appended));
     assert_eq!(add(105, 5.5), Ok(Added::Ignored));
     assert_eq!(add(105, 7.0), Ok(Added::Appended));
@@ -126,11 +126,13 @@ fn near_samples_are_ignored() {
 #[test]
 fn a_sample_takes_about_a_byte() {
     let mut arena = arena();
-    let mut series = Series::new(Settings::default());
+    let mut series = Series::new(SeriesSettings::default());
     let mut value = 250_i64;
     for n in 0..100_000_u64 {
         value += (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as i64 % 5 - 2;
-        series.add(&mut arena, Sample::new(n * 1000, value as f64 / 10.0), Policy::Block).expect("newer");
+        series
+            .add(&mut arena, Sample::new(n * 1000, value as f64 / 10.0), DuplicatePolicy::Block)
+            .expect("newer");
     }
     let per_sample = series.memory_bytes() as f64 / 100_000.0;
     assert!(per_sample < 1.2, "{per_sample}");
@@ -140,10 +142,10 @@ fn a_sample_takes_about_a_byte() {
 #[test]
 fn a_sample_of_any_value_takes_little_more_than_its_value() {
     let mut arena = Arena::with_reserve(64 << 20).expect("address space");
-    let mut series = Series::new(Settings::default());
+    let mut series = Series::new(SeriesSettings::default());
     for n in 0..200_000_u64 {
         let value = f64::from_bits(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2 | 1 << 52);
-        series.add(&mut arena, Sample::new(n * 1000, value), Policy::Block).expect("newer");
+        series.add(&mut arena, Sample::new(n * 1000, value), DuplicatePolicy::Block).expect("newer");
     }
     let per_sample = series.memory_bytes() as f64 / 200_000.0;
     assert!(per_sample < 8.2, "{per_sample}");

@@ -14,7 +14,7 @@ use super::disconnect;
 use crate::clock::unix_ms;
 use crate::commands::{ServerCommand, help, no_subcommand, row};
 use crate::dispatch::{Caller, ServerRun};
-use crate::registry::{Entry, Registry};
+use crate::registry::{CommandEntry, Registry};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -309,7 +309,7 @@ fn dryrun(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 /// The command or subcommand that a call runs.
-pub(crate) fn find_command(registry: &Registry, call: Args<'_>) -> Option<&'static Entry> {
+pub(crate) fn find_command(registry: &Registry, call: Args<'_>) -> Option<&'static CommandEntry> {
     let entry = registry.find(call.at(0))?;
     if entry.subs.is_empty() || call.len() < 2 {
         return Some(entry);

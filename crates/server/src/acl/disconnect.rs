@@ -7,7 +7,7 @@ use darter_wire::Args;
 use crate::clients::ClientInfo;
 use crate::commands::client;
 use crate::dispatch::Caller;
-use crate::pubsub::Kind;
+use crate::pubsub::SubscriptionKind;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::sync::lock;
@@ -35,7 +35,7 @@ pub fn close_subscribers(shared: &Shared, own: &mut Session, before: &User, afte
 
 /// Looks again at what a client has just subscribed to, should its user have changed meanwhile: whoever changed it may
 /// have looked before the subscription could be seen.
-pub fn check_subscribed(caller: &mut Caller<'_>, kind: Kind, names: Args<'_>) {
+pub fn check_subscribed(caller: &mut Caller<'_>, kind: SubscriptionKind, names: Args<'_>) {
     let acl = &caller.local.shared.acl;
     if !caller.session.is_user_stale(acl) {
         return;
@@ -47,8 +47,8 @@ pub fn check_subscribed(caller: &mut Caller<'_>, kind: Kind, names: Args<'_>) {
     }
 }
 
-fn allows(user: &User, kind: Kind, name: &[u8]) -> bool {
-    user.selectors().iter().any(|selector| selector.allows_channel(name, kind == Kind::Pattern))
+fn allows(user: &User, kind: SubscriptionKind, name: &[u8]) -> bool {
+    user.selectors().iter().any(|selector| selector.allows_channel(name, kind == SubscriptionKind::Pattern))
 }
 
 /// Returns true if a pattern of channels is missing that was allowed before.
@@ -64,7 +64,7 @@ fn loses_channels(before: &User, after: &User) -> bool {
 
 fn may_listen(user: &User, info: &ClientInfo) -> bool {
     let Some(names) = info.subscribed() else { return true };
-    let kinds = [Kind::Channel, Kind::Pattern, Kind::Shard];
+    let kinds = [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard];
     kinds.into_iter().all(|kind| names.all(kind, |name| allows(user, kind, name)))
 }
 

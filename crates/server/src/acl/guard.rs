@@ -10,16 +10,21 @@ use crate::clients::ClientInfo;
 use crate::clock::unix_ms;
 use crate::commands::client;
 use crate::conn::window::Prepared;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::session::{Gate, Session};
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use darter_acl::{CheckedCall, Context, Denied, Pattern, Permit, Refusal, User};
+use darter_acl::{AclPattern, AclRefusal, CheckedCall, Context, Denied, Permit, User};
 
 /// Whether nothing stands before a command whose connection has only its user's rights to be asked about. Where it says
 /// no, the long way finds out why.
 #[inline]
-pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn lets_through(
+    local: &ThreadState,
+    session: &Session,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     let call = CheckedCall { command: entry.id, args, db: session.db };
     // SORT's patterns are looked at on the long way.
     entry.is_single_of(args.len() as u32) && session.user.check(local.shared.acl.catalog(), call).is_ok()
@@ -31,7 +36,7 @@ pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entr
 pub fn permitted_len(
     local: &ThreadState,
     session: &Session,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     (buf, spans): (&[u8], &[Span]),
     commands: &[Prepared],
 ) -> usize {
@@ -47,7 +52,7 @@ pub fn permitted_len(
 #[inline]
 fn covered_len(
     permit: &Permit<'_>,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     (buf, spans): (&[u8], &[Span]),
     commands: &[Prepared],
 ) -> usize {
@@ -63,7 +68,7 @@ fn covered_len(
     let is_other = |planned: &Prepared| {
         !is_alike(planned) || !permit.covers(planned.key(buf, spans), planned.args_len())
     };
-    let Some((word, mask)) = permit.only().and_then(Pattern::head) else {
+    let Some((word, mask)) = permit.only().and_then(AclPattern::head) else {
         return commands.iter().position(is_other).unwrap_or(commands.len());
     };
     // Nearly all users have one prefix and nearly all keys eight bytes: then the loop holds nothing but a comparison.
@@ -81,7 +86,7 @@ pub fn check(
     local: &ThreadState,
     session: &Session,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Result<(), Vec<u8>> {
     if !session.gate.has(Gate::ACL) {
@@ -105,7 +110,7 @@ pub fn check_in_exec(
     local: &ThreadState,
     session: &Session,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Result<(), Vec<u8>> {
     let acl = &local.shared.acl;
@@ -130,7 +135,7 @@ pub fn check_in_script(
     local: &ThreadState,
     session: &Session,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Result<(), Vec<u8>> {
     if !session.gate.has(Gate::ACL) {
@@ -150,7 +155,7 @@ pub fn check_in_script(
 pub fn check_after_wait(
     local: &ThreadState,
     client: u64,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     db: usize,
 ) -> Result<(), Vec<u8>> {
@@ -191,7 +196,7 @@ pub fn note_failed_login(
 ) {
     let context = if session.multi.is_some() { Context::Multi } else { Context::TopLevel };
     let user = String::from_utf8_lossy(name).into_owned();
-    let refusal = Refusal { reason: "auth", context, object: word.to_vec(), user };
+    let refusal = AclRefusal { reason: "auth", context, object: word.to_vec(), user };
     log(local, Some(session), info, refusal);
 }
 
@@ -200,7 +205,7 @@ pub fn note_failed_login(
 #[inline]
 pub fn may_read(
     local: &ThreadState,
-    entry: &Entry,
+    entry: &CommandEntry,
     args: Args<'_>,
     db: usize,
     client: u64,
@@ -251,11 +256,11 @@ fn note(
         Denied::Database(at) | Denied::Key(at) | Denied::Channel(at) => call.args.at(at),
     };
     let refusal =
-        Refusal { reason: denied.reason(), context, object: object.to_vec(), user: user.name.to_string() };
+        AclRefusal { reason: denied.reason(), context, object: object.to_vec(), user: user.name.to_string() };
     log(local, session, info, refusal);
 }
 
-fn log(local: &ThreadState, session: Option<&Session>, info: &ClientInfo, refusal: Refusal) {
+fn log(local: &ThreadState, session: Option<&Session>, info: &ClientInfo, refusal: AclRefusal) {
     let acl = &local.shared.acl;
     acl.count_denial(refusal.reason);
     if let Some(session) = session {

@@ -15,11 +15,11 @@ pub use login::{log_in, log_out};
 
 use crate::registry::Registry;
 
-/// The commands of `registry` as rules know them, by [`crate::registry::Entry::id`].
-pub fn rows(registry: &Registry) -> Vec<darter_acl::Row> {
-    let row = |entry: &&'static crate::registry::Entry| {
+/// The commands of `registry` as rules know them, by [`crate::registry::CommandEntry::id`].
+pub fn rows(registry: &Registry) -> Vec<darter_acl::CatalogRow> {
+    let row = |entry: &&'static crate::registry::CommandEntry| {
         let subs = entry.subs.iter().map(|sub| sub.id).collect();
-        darter_acl::Row::new(entry.spec, subs, entry.is_open, entry.is_debug)
+        darter_acl::CatalogRow::new(entry.spec, subs, entry.is_open, entry.is_debug)
     };
     registry.entries().iter().map(row).collect()
 }

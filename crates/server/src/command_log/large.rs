@@ -8,7 +8,7 @@ use darter_wire::Args;
 
 use crate::command_log;
 use crate::command_log::slots;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use darter_config::Live;
@@ -53,7 +53,7 @@ impl Large {
 
 /// Notes a request of `bytes` that `client` sent.
 #[inline]
-pub fn note_request(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+pub fn note_request(local: &ThreadState, client: u64, entry: &CommandEntry, args: Args<'_>, bytes: usize) {
     if bytes >= local.large.request {
         keep(local, client, entry, args, Measure::Request, bytes);
     }
@@ -61,14 +61,14 @@ pub fn note_request(local: &ThreadState, client: u64, entry: &Entry, args: Args<
 
 /// Notes a reply of `bytes` that `client` gets.
 #[inline]
-pub fn note_reply(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+pub fn note_reply(local: &ThreadState, client: u64, entry: &CommandEntry, args: Args<'_>, bytes: usize) {
     if bytes >= local.large.reply {
         look(local, client, entry, args, bytes);
     }
 }
 
 #[cold]
-fn look(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: usize) {
+fn look(local: &ThreadState, client: u64, entry: &CommandEntry, args: Args<'_>, bytes: usize) {
     local.shared.hot_keys.note_bytes(local.thread, entry, args, bytes);
     slots::note_bytes(local, entry, args, bytes);
     if bytes >= local.large.large_reply {
@@ -77,7 +77,14 @@ fn look(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, bytes: 
 }
 
 #[cold]
-fn keep(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, measure: Measure, bytes: usize) {
+fn keep(
+    local: &ThreadState,
+    client: u64,
+    entry: &CommandEntry,
+    args: Args<'_>,
+    measure: Measure,
+    bytes: usize,
+) {
     let info = lock(&local.shared.clients).get(&client).cloned();
     if let Some(info) = info {
         command_log::keep(local, &info, entry, args, measure, bytes as u64);

@@ -14,7 +14,7 @@ use darter_config::{ClusterMode, Live};
 use darter_wire::Args;
 
 use crate::hot_keys::request_bytes;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -26,7 +26,7 @@ pub fn table(shared: &Shared, live: &Live) -> Option<Arc<SlotUsage>> {
 
 /// Notes how long a call took.
 #[inline]
-pub fn note_time(local: &ThreadState, entry: &Entry, args: Args<'_>, took: Duration) {
+pub fn note_time(local: &ThreadState, entry: &CommandEntry, args: Args<'_>, took: Duration) {
     if let Some(usage) = &local.env.slot_usage
         && let Some(slot) = slot_of_call(entry, args)
     {
@@ -35,7 +35,7 @@ pub fn note_time(local: &ThreadState, entry: &Entry, args: Args<'_>, took: Durat
 }
 
 /// Notes the bytes of a call, its reply being of `reply_bytes`.
-pub fn note_bytes(local: &ThreadState, entry: &Entry, args: Args<'_>, reply_bytes: usize) {
+pub fn note_bytes(local: &ThreadState, entry: &CommandEntry, args: Args<'_>, reply_bytes: usize) {
     if let Some(usage) = &local.env.slot_usage
         && let Some(slot) = slot_of_call(entry, args)
     {
@@ -45,7 +45,7 @@ pub fn note_bytes(local: &ThreadState, entry: &Entry, args: Args<'_>, reply_byte
 
 /// The one slot of a call's keys.
 #[cold]
-fn slot_of_call(entry: &Entry, args: Args<'_>) -> Option<u16> {
+fn slot_of_call(entry: &CommandEntry, args: Args<'_>) -> Option<u16> {
     let (mut first, mut is_one) = (None, true);
     entry.spec.each_key(args, &mut |at| {
         let slot = slot_of(args.at(at));

@@ -8,8 +8,8 @@ use darter_wire::Args;
 use crate::clients::ClientInfo;
 use crate::command_log;
 use crate::command_log::slots;
-use crate::registry::Entry;
-use crate::stats::{Histograms, Weight};
+use crate::registry::CommandEntry;
+use crate::stats::{Histograms, SampleWeight};
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use darter_config::Measure;
@@ -18,10 +18,10 @@ use darter_config::Measure;
 pub fn note(
     local: &ThreadState,
     info: &ClientInfo,
-    entry: &Entry,
+    entry: &CommandEntry,
     args: Args<'_>,
     took: Duration,
-    weight: Weight,
+    weight: SampleWeight,
 ) {
     local.shared.hot_keys.note_time(local.thread, entry, args, took);
     slots::note_time(local, entry, args, took);
@@ -32,10 +32,10 @@ pub fn note(
 pub fn note_part(
     local: &ThreadState,
     info: &ClientInfo,
-    entry: &Entry,
+    entry: &CommandEntry,
     args: Args<'_>,
     took: Duration,
-    weight: Weight,
+    weight: SampleWeight,
 ) {
     let live = &local.live;
     count(local, entry, took, weight);
@@ -46,21 +46,21 @@ pub fn note_part(
     note_event(local, if entry.spec.flags.any(Flags::FAST) { "fast-command" } else { "command" }, took);
 }
 
-fn count(local: &ThreadState, entry: &Entry, took: Duration, weight: Weight) {
+fn count(local: &ThreadState, entry: &CommandEntry, took: Duration, weight: SampleWeight) {
     let histograms = if local.live.latency_tracking { Histograms::Kept } else { Histograms::Off };
     local.stats().commands[entry.id].time(took.as_nanos() as u64, weight, histograms);
 }
 
 /// The same for a command that another thread may have run, long after its client sent it. Such calls are always timed.
-pub fn note_job(local: &ThreadState, client: u64, entry: &Entry, args: Args<'_>, took: Duration) {
+pub fn note_job(local: &ThreadState, client: u64, entry: &CommandEntry, args: Args<'_>, took: Duration) {
     local.shared.hot_keys.note_time(local.thread, entry, args, took);
     slots::note_time(local, entry, args, took);
     let live = &local.live;
     let is_slow = took.as_micros() >= u128::from(live.slowlog.slower_us);
     let info = if is_slow { lock(&local.shared.clients).get(&client).cloned() } else { None };
     match info {
-        Some(info) => note_part(local, &info, entry, args, took, Weight::One),
-        None => count(local, entry, took, Weight::One),
+        Some(info) => note_part(local, &info, entry, args, took, SampleWeight::One),
+        None => count(local, entry, took, SampleWeight::One),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
-use darter_cluster::{Health, Node, NodeGroup, NodeRole, SlotMap, SlotRange, answers};
+use darter_cluster::{Health, MapNode, NodeGroup, NodeRole, SlotMap, SlotRange, answers};
 use darter_command::keys::slot::DISABLED;
 use darter_command::spec::Group as Rows;
 use darter_command::{Fault, Flags, Spec, reader};
@@ -203,7 +203,7 @@ fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Slot
     let id = shared.cluster.id().to_owned();
     let hostname = settings.announce_hostname.clone();
     let master =
-        Node { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online, boot: String::new() };
+        MapNode { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online, boot: String::new() };
     SlotMap::new(
         vec![NodeGroup { id: id.clone(), epoch: revision, slots, master, replicas: Vec::new() }],
         &id,
@@ -220,7 +220,7 @@ fn group_of<'m>(map: &'m SlotMap, id: &[u8]) -> Result<&'m NodeGroup, Fault> {
     Err(Fault::text("ERR The specified node is not a master"))
 }
 
-fn find<'m>(map: &'m SlotMap, id: &[u8]) -> Result<(&'m NodeGroup, &'m Node), Fault> {
+fn find<'m>(map: &'m SlotMap, id: &[u8]) -> Result<(&'m NodeGroup, &'m MapNode), Fault> {
     let unknown = || Fault::Text(format!("ERR Unknown node {}", String::from_utf8_lossy(id)).into());
     map.find(id).ok_or_else(unknown)
 }

@@ -20,9 +20,9 @@ use crate::clients::ClientInfo;
 use crate::dispatch::Caller;
 use crate::engine::cluster::map_store::Outcome;
 use crate::engine::cluster::{handover, peer};
-use crate::exec::{Call, Ran};
+use crate::exec::{CommandCall, Ran};
 use crate::report::Report;
-use crate::session::Queued;
+use crate::session::QueuedCommand;
 use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::ending::Asking;
 use crate::thread_state::ThreadState;
@@ -173,9 +173,9 @@ fn meet(shared: &'static Shared, to: Asking, host: &str, port: u16) {
 /// An EXEC whose commands all change the map: one transaction. `None`: they do not.
 pub fn run_queue(
     local: &mut ThreadState,
-    mut call: Call<'_>,
+    mut call: CommandCall<'_>,
     info: &ClientInfo,
-    queued: &[Queued],
+    queued: &[QueuedCommand],
 ) -> Option<Ran> {
     let is_stored = local.live.cluster.mode == ClusterMode::Stored;
     if !is_stored || queued.is_empty() || !queued.iter().all(|one| one.entry.spec.has(Marks::CHANGES_MAP)) {

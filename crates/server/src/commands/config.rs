@@ -12,7 +12,7 @@ use crate::rlimits;
 use crate::shared::Shared;
 use crate::tls;
 use darter_config::Measure;
-use darter_config::{Change, Changes, Refusal, Setting, Wanted, find};
+use darter_config::{Changes, Setting, SettingChange, SettingRefusal, WantedSettings, find};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -139,48 +139,52 @@ fn set(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
 }
 
 /// Carries out the effects of new values, or tries them if another thread must do it.
-fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(), Refusal> {
+fn carry_out(shared: &Shared, changes: &Changes, renews_tls: bool) -> Result<(), SettingRefusal> {
     let is_fixed = |name: &&&'static str| {
         !matches!(**name, "port" | "bind")
             && !is_of_tls(name)
-            && find(name).is_some_and(|setting| setting.change == Change::Applied)
+            && find(name).is_some_and(|setting| setting.change == SettingChange::Applied)
     };
     let [before, after] = [&changes.before, &changes.after].map(|live| &live.persistence);
-    let refused = |text| Refusal { name: changes.names.first().copied().unwrap_or("replica_ack"), text };
+    let refused =
+        |text| SettingRefusal { name: changes.names.first().copied().unwrap_or("replica_ack"), text };
     check_disk_acks(&changes.after).map_err(refused)?;
     match changes.names.iter().find(is_fixed) {
         // The next start would search it in the wrong folder.
-        _ if before.appendonly && after.appendonly && before.dir != after.dir => Err(Refusal {
+        _ if before.appendonly && after.appendonly && before.dir != after.dir => Err(SettingRefusal {
             name: "dir",
             text: "the journal is in the folder there is: switch appendonly off before, and on afterwards"
                 .to_owned(),
         }),
         _ if changes.after.persistence.appendonly && !changes.before.persistence.appendonly => {
-            let refused = |text| Refusal { name: "appendonly", text };
+            let refused = |text| SettingRefusal { name: "appendonly", text };
             let dir = crate::journal::rewrite::dir_of(&changes.after).map_err(refused)?;
             let made = std::fs::create_dir_all(&dir);
             made.map_err(|error| refused(format!("{}: {error}", dir.display())))
         }
-        Some(name) => Err(Refusal { name, text: "can't be changed while the server runs".to_owned() }),
+        Some(name) => Err(SettingRefusal { name, text: "can't be changed while the server runs".to_owned() }),
         None => {
-            let open_admin = |text| Refusal { name: changes.names.first().copied().unwrap_or("bind"), text };
+            let open_admin =
+                |text| SettingRefusal { name: changes.names.first().copied().unwrap_or("bind"), text };
             changes.after.check_admin().map_err(open_admin)?;
             if listening::is_moved(changes) {
                 listening::probe(changes)?;
             }
             if changes.before.maxclients < changes.after.maxclients {
-                let refused = |text| Refusal { name: "maxclients", text };
+                let refused = |text| SettingRefusal { name: "maxclients", text };
                 rlimits::try_clients(&changes.after, shared.handles.len()).map_err(refused)?;
             }
             if changes.before.oom_score != changes.after.oom_score {
-                let refused = |text| Refusal { name: "oom-score-adj", text };
+                let refused = |text| SettingRefusal { name: "oom-score-adj", text };
                 crate::oom_score::apply(&changes.after).map_err(refused)?;
             }
             if renews_tls {
                 // The argument that was set, as in Redis' errors, and not the faulty file.
                 let set = changes.names.iter().find(|name| is_of_tls(name)).copied();
-                let refusal =
-                    |fault: tls::Fault| Refusal { name: set.unwrap_or(fault.setting), text: fault.text };
+                let refusal = |fault: tls::IdentityFault| SettingRefusal {
+                    name: set.unwrap_or(fault.setting),
+                    text: fault.text,
+                };
                 shared.tls.reload(&changes.after).map_err(refusal)?;
             }
             Ok(())
@@ -209,15 +213,15 @@ fn resetstat(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 fn rewrite(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    rewrite_file(caller, Wanted::Changed, reply)
+    rewrite_file(caller, WantedSettings::Changed, reply)
 }
 
 /// DEBUG CONFIG-REWRITE-FORCE-ALL.
 pub(super) fn rewrite_all(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    rewrite_file(caller, Wanted::All, reply)
+    rewrite_file(caller, WantedSettings::All, reply)
 }
 
-fn rewrite_file(caller: &mut Caller<'_>, wanted: Wanted, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn rewrite_file(caller: &mut Caller<'_>, wanted: WantedSettings, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let (shared, live) = (caller.local.shared, &caller.local.live);
     let users = live.aclfile.is_none().then(|| shared.acl.config_lines(&live.requirepass));
     shared.settings.rewrite(users.as_deref(), wanted).map_err(|error| Fault::Text(error.into()))?;

@@ -4,7 +4,7 @@ use darter_base::number;
 use darter_cluster::{MapChange, MigrationChange};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec, reader};
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
@@ -206,7 +206,7 @@ fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     let version = reader::int(args.at(2))?;
     flow_sync::hello(caller.local.shared, version, reply)?;
     let mut wish = caller.session.copy.as_deref().cloned().unwrap_or_default();
-    wish.boot = Id::parse(args.at(4));
+    wish.boot = ReplId::parse(args.at(4));
     caller.session.copy = Some(Box::new(wish));
     Ok(())
 }
@@ -303,7 +303,7 @@ fn seq(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 fn wait_seq(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let history =
-        Id::parse(args.at(2)).ok_or(Fault::text("ERR a replication id has 40 letters and digits"))?;
+        ReplId::parse(args.at(2)).ok_or(Fault::text("ERR a replication id has 40 letters and digits"))?;
     let sequence = u64::try_from(reader::int(args.at(3))?).map_err(|_| Fault::NotInteger)?;
     let Ok(timeout_ms) = u64::try_from(reader::int(args.at(4))?) else {
         return Err(Fault::text("ERR timeout is negative"));

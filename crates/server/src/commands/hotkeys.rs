@@ -3,12 +3,12 @@
 use darter_base::crc::SLOTS_LEN;
 use darter_command::reader::{self, is};
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reader, Spec};
+use darter_command::{ArgReader, Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::{Caller, ServerRun};
-use crate::hot_keys::{Found, Wish};
+use crate::hot_keys::{FoundHotKeys, HotKeysWish};
 use darter_config::ClusterMode;
 
 /// The family's commands.
@@ -58,7 +58,7 @@ fn start(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     Ok(())
 }
 
-fn wish(args: Args<'_>, is_cluster: bool) -> Result<Wish, Fault> {
+fn wish(args: Args<'_>, is_cluster: bool) -> Result<HotKeysWish, Fault> {
     if args.len() < 4 || !is(args.at(2), "METRICS") {
         return Err(Fault::text("ERR METRICS parameter is required"));
     }
@@ -66,7 +66,7 @@ fn wish(args: Args<'_>, is_cluster: bool) -> Result<Wish, Fault> {
     if args.len() < 4 + metrics {
         return Err(Fault::text("ERR METRICS count does not match number of metric types provided"));
     }
-    let mut wish = Wish { cpu: false, net: false, count: 10, duration_ms: 0, ratio: 1, slots: None };
+    let mut wish = HotKeysWish { cpu: false, net: false, count: 10, duration_ms: 0, ratio: 1, slots: None };
     for word in args.tail(4).head(metrics).iter() {
         if is(word, "CPU") {
             once(&mut wish.cpu, "ERR METRICS CPU defined more than once!")?;
@@ -77,7 +77,7 @@ fn wish(args: Args<'_>, is_cluster: bool) -> Result<Wish, Fault> {
     if !wish.cpu && !wish.net {
         return Err(Fault::text("ERR METRICS no valid metrics passed. Supported: CPU|NET"));
     }
-    let mut reader = Reader::new(args, 4 + metrics);
+    let mut reader = ArgReader::new(args, 4 + metrics);
     while !reader.is_done() {
         if reader.take_with("COUNT", 1) {
             wish.count = int_within(reader.bytes()?, 1, 64, "ERR COUNT must be between 1 and 64")? as usize;
@@ -112,7 +112,7 @@ fn int_within(word: &[u8], least: i64, most: i64, refused: &'static str) -> Resu
 }
 
 /// The slots after SLOTS, as sorted ranges.
-fn slots(reader: &mut Reader<'_>) -> Result<Vec<(u16, u16)>, Fault> {
+fn slots(reader: &mut ArgReader<'_>) -> Result<Vec<(u16, u16)>, Fault> {
     const COUNT: &str = "ERR SLOTS count must be between 1 and 16384";
     const SLOT: &str = "ERR Invalid or out of range slot";
     let count = int_within(reader.bytes()?, 1, i64::from(SLOTS_LEN), COUNT)?;
@@ -164,8 +164,8 @@ fn get(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     for (name, field) in fields {
         reply.bulk(name.as_bytes());
         match field {
-            Field::Number(number) => reply.int(number.cast_signed()),
-            Field::Slots(ranges) => {
+            HotkeysField::Number(number) => reply.int(number.cast_signed()),
+            HotkeysField::Slots(ranges) => {
                 reply.array(ranges.len());
                 for &(first, last) in ranges {
                     reply.array(1 + usize::from(first != last));
@@ -175,7 +175,7 @@ fn get(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
                     }
                 }
             }
-            Field::Keys(keys, unit) => {
+            HotkeysField::Keys(keys, unit) => {
                 let shown = || keys.iter().filter(|(_, weight)| weight / unit > 0);
                 reply.array(2 * shown().count());
                 for (key, weight) in shown() {
@@ -188,7 +188,7 @@ fn get(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()
     Ok(())
 }
 
-enum Field<'a> {
+enum HotkeysField<'a> {
     Number(u64),
     Slots(&'a [(u16, u16)]),
     // Keys, and the divisor of their weights.
@@ -197,15 +197,16 @@ enum Field<'a> {
 
 const NS_PER_US: u64 = 1000;
 
-fn fields(found: &Found) -> Vec<(&'static str, Field<'_>)> {
+fn fields(found: &FoundHotKeys) -> Vec<(&'static str, HotkeysField<'_>)> {
     let (wish, sums) = (&found.tracking.wish, &found.sums);
     let (is_part, is_sample) = (wish.slots.is_some(), wish.ratio > 1);
-    let number = |n: u64| Field::Number(n);
-    let ms = |took: std::time::Duration| Field::Number(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    let number = |n: u64| HotkeysField::Number(n);
+    let ms =
+        |took: std::time::Duration| HotkeysField::Number(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     let all = [
         (true, "tracking-active", number(u64::from(found.is_active))),
         (true, "sample-ratio", number(u64::from(wish.ratio))),
-        (true, "selected-slots", Field::Slots(wish.slots.as_deref().unwrap_or(&[(0, SLOTS_LEN - 1)]))),
+        (true, "selected-slots", HotkeysField::Slots(wish.slots.as_deref().unwrap_or(&[(0, SLOTS_LEN - 1)]))),
         (
             is_part && is_sample,
             "sampled-commands-selected-slots-us",
@@ -221,8 +222,8 @@ fn fields(found: &Found) -> Vec<(&'static str, Field<'_>)> {
         (wish.cpu, "total-cpu-time-user-ms", ms(found.cpu.user)),
         (wish.cpu, "total-cpu-time-sys-ms", ms(found.cpu.system)),
         (wish.net, "total-net-bytes", number(found.net_total)),
-        (wish.cpu, "by-cpu-time-us", Field::Keys(&found.by_time, NS_PER_US)),
-        (wish.net, "by-net-bytes", Field::Keys(&found.by_bytes, 1)),
+        (wish.cpu, "by-cpu-time-us", HotkeysField::Keys(&found.by_time, NS_PER_US)),
+        (wish.net, "by-net-bytes", HotkeysField::Keys(&found.by_bytes, 1)),
     ];
     all.into_iter().filter_map(|(is_shown, name, field)| is_shown.then_some((name, field))).collect()
 }

@@ -8,7 +8,7 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
-use crate::journal::rewrite::{self, Begun};
+use crate::journal::rewrite::{self, RewriteBegun};
 use crate::journal::waitaof::write_reply;
 use crate::replication::acks::{self, Goal};
 use crate::waiting::{BlockedState, TimeUp};
@@ -90,12 +90,12 @@ fn bgrewriteaof(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
         // The shards of a transaction are held: housekeeping begins it.
         journal.schedule_base();
         tracing::info!("AOF background was scheduled");
-        Begun::Later
+        RewriteBegun::Later
     };
     match begun {
-        Begun::Now => reply.status("Background append only file rewriting started"),
-        Begun::Later => reply.status("Background append only file rewriting scheduled"),
-        Begun::Already => {
+        RewriteBegun::Now => reply.status("Background append only file rewriting started"),
+        RewriteBegun::Later => reply.status("Background append only file rewriting scheduled"),
+        RewriteBegun::Already => {
             return Err(Fault::text("ERR Background append only file rewriting already in progress"));
         }
     }

@@ -7,8 +7,8 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
-use crate::registry::Entry;
-use crate::report::latency::Series;
+use crate::registry::CommandEntry;
+use crate::report::latency::LatencySeries;
 use crate::report::times_of;
 use crate::sync::lock;
 
@@ -112,7 +112,7 @@ fn reset(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 fn histogram(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = caller.local.shared;
     let registry = &shared.registry;
-    let mut shown: Vec<&Entry> = Vec::new();
+    let mut shown: Vec<&CommandEntry> = Vec::new();
     for name in args.iter().skip(2) {
         if let Some(entry) = super::command::named(registry, name) {
             shown.push(entry);
@@ -158,7 +158,7 @@ fn graph(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 /// Columns of `#` as high as their sample, the newest at the right, each with its age below.
-fn draw(event: &str, series: &Series, now_s: u64) -> String {
+fn draw(event: &str, series: &LatencySeries, now_s: u64) -> String {
     let samples: Vec<_> = series.samples().collect();
     let max = samples.iter().map(|sample| sample.ms).max().unwrap_or(0);
     let min = samples.iter().map(|sample| sample.ms).min().unwrap_or(0);
@@ -221,7 +221,7 @@ fn doctor(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result
     Ok(())
 }
 
-fn diagnosis(event: &str, series: &Series) -> String {
+fn diagnosis(event: &str, series: &LatencySeries) -> String {
     let mean = series.sum_ms as f64 / series.count.max(1) as f64;
     let mut buffer = Vec::new();
     number::write_f64(&mut buffer, (mean * 100.0).round() / 100.0);

@@ -2,7 +2,7 @@
 
 use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Marks, Reader, Spec};
+use darter_command::{ArgReader, Fault, Flags, Marks, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -59,7 +59,7 @@ fn auth(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 }
 
 fn hello(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 1);
+    let mut reader = ArgReader::new(args, 1);
     let mut wanted = None;
     if !reader.is_done() {
         let version = number::parse_i64(reader.bytes()?).ok_or(NO_VERSION)?;

@@ -2,7 +2,7 @@
 
 use darter_base::rng::Rng;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Reader, Spec};
+use darter_command::{ArgReader, Fault, Flags, Spec};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -27,7 +27,7 @@ const WIDTH_MAX: i64 = 1000;
 const HEIGHT: usize = 9;
 
 fn lolwut(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 1);
+    let mut reader = ArgReader::new(args, 1);
     let is_versioned = reader.take_with("version", 1);
     if is_versioned {
         reader.int()?;

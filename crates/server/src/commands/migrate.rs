@@ -6,13 +6,13 @@ use darter_command::spec::ReplicaForm;
 use std::time::Duration;
 
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Keys, Marks, Reader, Spec, reader};
+use darter_command::{ArgReader, Fault, Flags, Keys, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::persistence::{asking, wait};
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
-use crate::migrate::{self, Order};
+use crate::migrate::{self, MigrateOrder};
 use crate::redact::follows;
 
 /// The family's commands.
@@ -67,10 +67,10 @@ fn run(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
     Ok(())
 }
 
-fn read(caller: &Caller<'_>, args: Args<'_>) -> Result<Order, Fault> {
+fn read(caller: &Caller<'_>, args: Args<'_>) -> Result<MigrateOrder, Fault> {
     let (mut copies, mut replaces, mut login) = (false, false, Vec::new());
     let mut keys: Vec<Box<[u8]>> = vec![args.at(3).into()];
-    let mut options = Reader::new(args, OPTIONS_AT);
+    let mut options = ArgReader::new(args, OPTIONS_AT);
     while !options.is_done() {
         if options.take("copy") {
             copies = true;
@@ -100,7 +100,7 @@ fn read(caller: &Caller<'_>, args: Args<'_>) -> Result<Order, Fault> {
     // The same key twice would be sent twice, and refused the second time.
     let mut seen = std::collections::HashSet::new();
     keys.retain(|key| seen.insert(key.clone()));
-    Ok(Order {
+    Ok(MigrateOrder {
         place: (text(1), text(2)),
         to_db,
         patience: Duration::from_millis(

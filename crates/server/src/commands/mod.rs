@@ -39,7 +39,7 @@ use darter_wire::{Args, Reply};
 
 use crate::clients::ClientInfo;
 use crate::dispatch::{Caller, ServerRun};
-use darter_config::Caller as Place;
+use darter_config::CallerLimits as Place;
 
 /// A command about the connection or the server.
 pub type ServerCommand = Command<ServerRun>;

@@ -2,8 +2,8 @@
 
 use darter_command::category::Categories;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Marks, Reader, Spec};
-use darter_persist::storage::name::Format;
+use darter_command::{ArgReader, Fault, Flags, Marks, Spec};
+use darter_persist::storage::name::NameFormat;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -11,8 +11,8 @@ use crate::dispatch::Caller;
 use crate::scripts::busy_line;
 use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::ending::{self, Asking, Failing, Saving};
-use crate::snapshot::load::Onto;
-use crate::snapshot::{self, Order, Purpose, Refused, load, naming, schedule};
+use crate::snapshot::load::LoadOnto;
+use crate::snapshot::{self, Purpose, RefusedSave, SnapshotOrder, load, naming, schedule};
 use crate::sync::lock;
 use crate::waiting::{BlockedState, TimeUp};
 use darter_config::Live;
@@ -76,18 +76,18 @@ const IS_LOADING: Fault = Fault::text("LOADING Redis is loading the dataset in m
 
 /// The options of SAVE and BGSAVE.
 #[derive(Default)]
-struct Wish<'a> {
-    format: Option<Format>,
+struct SaveWish<'a> {
+    format: Option<NameFormat>,
     name: Option<&'a str>,
 }
 
-impl<'a> Wish<'a> {
-    fn parse(reader: &mut Reader<'a>) -> Result<Wish<'a>, Fault> {
-        let mut wish = Wish::default();
+impl<'a> SaveWish<'a> {
+    fn parse(reader: &mut ArgReader<'a>) -> Result<SaveWish<'a>, Fault> {
+        let mut wish = SaveWish::default();
         if reader.take("df") {
-            wish.format = Some(Format::Native);
+            wish.format = Some(NameFormat::Native);
         } else if reader.take("rdb") {
-            wish.format = Some(Format::Rdb);
+            wish.format = Some(NameFormat::Rdb);
         }
         if !reader.is_done() {
             let name = std::str::from_utf8(reader.bytes()?).map_err(|_| Fault::Syntax)?;
@@ -99,30 +99,30 @@ impl<'a> Wish<'a> {
         if reader.is_done() { Ok(wish) } else { Err(Fault::Syntax) }
     }
 
-    fn order(&self, caller: &Caller<'_>) -> Result<Order, Fault> {
+    fn order(&self, caller: &Caller<'_>) -> Result<SnapshotOrder, Fault> {
         let live = &caller.local.live;
         let name = self.name.unwrap_or(&live.persistence.dbfilename);
         if name.is_empty() {
             return Err(Fault::text("ERR snapshots are turned off: dbfilename is empty"));
         }
-        Order::named(live, name, self.format).map_err(|why| Fault::Text(format!("ERR {why}").into()))
+        SnapshotOrder::named(live, name, self.format).map_err(|why| Fault::Text(format!("ERR {why}").into()))
     }
 }
 
 /// Begins a snapshot, or fails with the reason.
-fn begin(caller: &mut Caller<'_>, order: Order) -> Result<(), Fault> {
+fn begin(caller: &mut Caller<'_>, order: SnapshotOrder) -> Result<(), Fault> {
     if caller.local.shared.snapshots.loading.is_on() {
         return Err(IS_LOADING);
     }
     match snapshot::start(caller.local, order) {
         Ok(_) => Ok(()),
-        Err(Refused::Busy(_))
+        Err(RefusedSave::Busy(_))
             if caller.local.shared.snapshots.current().is_some_and(|run| run.purpose == Purpose::Base) =>
         {
             Err(BASE_IN_PROGRESS)
         }
-        Err(Refused::Busy(_)) => Err(IN_PROGRESS),
-        Err(Refused::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
+        Err(RefusedSave::Busy(_)) => Err(IN_PROGRESS),
+        Err(RefusedSave::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) fn wait(caller: &mut Caller<'_>) {
 }
 
 fn save(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut order = Wish::parse(&mut Reader::new(args, 1))?.order(caller)?;
+    let mut order = SaveWish::parse(&mut ArgReader::new(args, 1))?.order(caller)?;
     let to = asking(caller);
     order.then.push(Box::new(move |shared, outcome| {
         answer(shared, to, outcome.as_ref().map(|_| ()).map_err(|why| why.as_str()));
@@ -160,12 +160,12 @@ fn save(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<()
 }
 
 fn bgsave(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 1);
+    let mut reader = ArgReader::new(args, 1);
     if reader.take("cancel") {
         return if reader.is_done() { cancel(caller, reply) } else { Err(Fault::Syntax) };
     }
     let schedules = reader.take("schedule");
-    let order = Wish::parse(&mut reader)?.order(caller)?;
+    let order = SaveWish::parse(&mut reader)?.order(caller)?;
     let snapshots = &caller.local.shared.snapshots;
     let has_other = snapshots.current().is_some_and(|run| run.purpose != Purpose::Save);
     // Within a transaction shards are held: the cut has to wait.
@@ -203,7 +203,7 @@ fn lastsave(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 1);
+    let mut reader = ArgReader::new(args, 1);
     let (mut saves, mut nosave, mut now, mut force, mut safe, mut aborts) = Default::default();
     while !reader.is_done() {
         if reader.take("save") {
@@ -262,7 +262,7 @@ fn shutdown(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 /// DEBUG RELOAD [NOSAVE] [MERGE] [NOFLUSH]: saves, empties everything and loads the snapshot. NOFLUSH alone does not
 /// load keys that exist; with MERGE the loaded value replaces them.
 pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 2);
+    let mut reader = ArgReader::new(args, 2);
     let (mut saves, mut empties, mut merges) = (true, true, false);
     while !reader.is_done() {
         if reader.take("nosave") {
@@ -276,17 +276,17 @@ pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>)
         }
     }
     let onto = match (empties, merges) {
-        (true, _) => Onto::Emptied,
-        (false, false) => Onto::Others,
-        (false, true) => Onto::Replaced,
+        (true, _) => LoadOnto::Emptied,
+        (false, false) => LoadOnto::Others,
+        (false, true) => LoadOnto::Replaced,
     };
     let to = asking(caller);
     if saves {
-        let mut order = Wish::default().order(caller)?;
+        let mut order = SaveWish::default().order(caller)?;
         let live = caller.local.live.clone();
         let replication = &caller.local.shared.replication;
         // A replica that applies nothing in between saves and loads the same data.
-        let keeps = onto == Onto::Emptied && replication.is_replica();
+        let keeps = onto == LoadOnto::Emptied && replication.is_replica();
         replication.hold(keeps);
         order.then.push(Box::new(move |shared, outcome| match outcome {
             Ok(_) => reload_newest(shared, &live, (onto, keeps), to),
@@ -304,7 +304,7 @@ pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>)
 }
 
 /// Loads the newest snapshot; `keeps`: it has the present data, and replication continues after it.
-fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (Onto, bool), to: Asking) {
+fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (LoadOnto, bool), to: Asking) {
     const FAILED: &str = "Error trying to load the RDB dump, check server logs.";
     let fail = |why: &str| {
         shared.replication.hold(false);

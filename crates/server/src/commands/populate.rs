@@ -7,28 +7,28 @@ use std::sync::mpsc::channel;
 
 use darter_base::number;
 use darter_base::rng::Rng;
-use darter_command::{Fault, Reader};
+use darter_command::{ArgReader, Fault};
 use darter_latch::Grant;
-use darter_txn::{LockSet, Part};
+use darter_txn::{LockSet, ShardPart};
 use darter_wire::{Args, OwnedArgs, Reply};
 
 use crate::dispatch::Caller;
 use crate::engine::lease_timer::LeaseTimer;
 use crate::engine::origin::Origin;
 use crate::exec;
-use crate::job::{Body, Job, Shards};
-use crate::registry::Entry;
+use crate::job::{Job, JobBody, Shards};
+use crate::registry::CommandEntry;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::ThreadState;
 use crate::waiting::{BlockedState, TimeUp};
 
 /// The arguments of POPULATE.
-struct Plan {
+struct PopulatePlan {
     count: u64,
     prefix: Vec<u8>,
     size: usize,
     is_random: bool,
-    kind: Kind,
+    kind: PopulateKind,
     elements: u64,
     ttl_s: Option<(u64, u64)>,
     seed: u64,
@@ -36,15 +36,15 @@ struct Plan {
 
 /// A type of value, with the command that adds to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Kind {
+struct PopulateKind {
     name: &'static str,
     command: &'static str,
     /// The content of an element.
-    shape: Shape,
+    shape: ValueShape,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
+enum ValueShape {
     Value,
     Elements,
     Pairs,
@@ -53,14 +53,14 @@ enum Shape {
     Document,
 }
 
-const KINDS: &[Kind] = &[
-    Kind { name: "string", command: "set", shape: Shape::Value },
-    Kind { name: "list", command: "rpush", shape: Shape::Elements },
-    Kind { name: "set", command: "sadd", shape: Shape::Elements },
-    Kind { name: "hash", command: "hset", shape: Shape::Pairs },
-    Kind { name: "zset", command: "zadd", shape: Shape::Scored },
-    Kind { name: "stream", command: "xadd", shape: Shape::Entry },
-    Kind { name: "json", command: "json.set", shape: Shape::Document },
+const KINDS: &[PopulateKind] = &[
+    PopulateKind { name: "string", command: "set", shape: ValueShape::Value },
+    PopulateKind { name: "list", command: "rpush", shape: ValueShape::Elements },
+    PopulateKind { name: "set", command: "sadd", shape: ValueShape::Elements },
+    PopulateKind { name: "hash", command: "hset", shape: ValueShape::Pairs },
+    PopulateKind { name: "zset", command: "zadd", shape: ValueShape::Scored },
+    PopulateKind { name: "stream", command: "xadd", shape: ValueShape::Entry },
+    PopulateKind { name: "json", command: "json.set", shape: ValueShape::Document },
 ];
 
 /// DEBUG POPULATE.
@@ -89,10 +89,10 @@ pub fn populate(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> R
     Ok(())
 }
 
-fn parse(args: Args<'_>, size_max: u64) -> Result<Plan, Fault> {
+fn parse(args: Args<'_>, size_max: u64) -> Result<PopulatePlan, Fault> {
     const NOT_POSITIVE: Fault = Fault::text("ERR value is out of range, must be positive");
-    let mut reader = Reader::new(args, 2);
-    let positive = |reader: &mut Reader<'_>| {
+    let mut reader = ArgReader::new(args, 2);
+    let positive = |reader: &mut ArgReader<'_>| {
         let n = number::parse_i64(reader.bytes()?).and_then(|n| u64::try_from(n).ok());
         n.ok_or(NOT_POSITIVE)
     };
@@ -112,7 +112,7 @@ fn parse(args: Args<'_>, size_max: u64) -> Result<Plan, Fault> {
         return Err(Fault::TooLong);
     }
     let seed = crate::clock::unix_ms();
-    let mut plan = Plan {
+    let mut plan = PopulatePlan {
         count,
         prefix,
         size: size as usize,
@@ -159,7 +159,7 @@ struct KeyPiece {
     name: Vec<u8>,
     /// Nothing of the key is made yet: if it is there, it stays as it is.
     is_first: bool,
-    commands: Vec<(&'static Entry, OwnedArgs)>,
+    commands: Vec<(&'static CommandEntry, OwnedArgs)>,
 }
 
 /// Pieces that are made together, by one job a shard.
@@ -181,7 +181,13 @@ impl Round {
     }
 
     /// Adds a command for the key `n`.
-    fn add(&mut self, (n, name): (u64, &[u8]), is_first: bool, entry: &'static Entry, args: OwnedArgs) {
+    fn add(
+        &mut self,
+        (n, name): (u64, &[u8]),
+        is_first: bool,
+        entry: &'static CommandEntry,
+        args: OwnedArgs,
+    ) {
         let router = &self.shared.router;
         let pieces = self.pieces.entry(router.shard_of(router.key(name).hash)).or_default();
         self.bytes += args.heap_bytes();
@@ -206,7 +212,7 @@ impl Round {
                 let _ = tell.send(make(local, grant, db, &pieces));
             };
             let home = self.shared.home_of(id);
-            let body = Body::Call(Some(Box::new(call)));
+            let body = JobBody::Call(Some(Box::new(call)));
             Job::new(Origin::nobody(home), body, LockSet::one(id), Grant::empty())
                 .enqueue_from_outside(self.shared);
         }
@@ -233,7 +239,7 @@ fn make(
     let mut ended = Ok(());
     'all: for piece in pieces {
         let key = local.shared.router.key(&piece.name);
-        let is_there = |held: &Part| held.shard.peek(db, key, local.now_ms).is_some();
+        let is_there = |held: &ShardPart| held.shard.peek(db, key, local.now_ms).is_some();
         if piece.is_first && grant.iter_mut().any(|held| is_there(held)) {
             known.push(piece.n);
             continue;
@@ -252,7 +258,7 @@ fn make(
     ended.map(|()| known)
 }
 
-fn run(shared: &'static Shared, plan: &Plan, db: usize) -> Result<(), Fault> {
+fn run(shared: &'static Shared, plan: &PopulatePlan, db: usize) -> Result<(), Fault> {
     let row = |name: &str| shared.registry.row(name).ok_or(Fault::text("ERR no such command"));
     let (adds, expires) = (row(plan.kind.command)?, row("pexpireat")?);
     let mut rng = Rng::new(plan.seed);
@@ -285,37 +291,37 @@ fn run(shared: &'static Shared, plan: &Plan, db: usize) -> Result<(), Fault> {
 }
 
 /// The command that adds the elements of key `n` from `added` on, and how many there are then.
-fn command(plan: &Plan, name: &[u8], (n, added): (u64, u64), rng: &mut Rng) -> (OwnedArgs, u64) {
-    let batch = if plan.kind.shape == Shape::Entry { 1 } else { (plan.elements - added).min(BATCH) };
+fn command(plan: &PopulatePlan, name: &[u8], (n, added): (u64, u64), rng: &mut Rng) -> (OwnedArgs, u64) {
+    let batch = if plan.kind.shape == ValueShape::Entry { 1 } else { (plan.elements - added).min(BATCH) };
     let mut args = OwnedArgs::from_slices(&[plan.kind.command.as_bytes(), name]);
-    if plan.kind.shape == Shape::Entry {
+    if plan.kind.shape == ValueShape::Entry {
         args.push(b"*");
-    } else if plan.kind.shape == Shape::Document {
+    } else if plan.kind.shape == ValueShape::Document {
         args.push(b"$");
     }
     for element in added..added + batch {
         push_element(plan, &mut args, (n, element), rng);
     }
-    let is_whole = matches!(plan.kind.shape, Shape::Value | Shape::Document);
+    let is_whole = matches!(plan.kind.shape, ValueShape::Value | ValueShape::Document);
     (args, if is_whole { plan.elements } else { added + batch })
 }
 
-fn push_element(plan: &Plan, args: &mut OwnedArgs, (n, element): (u64, u64), rng: &mut Rng) {
+fn push_element(plan: &PopulatePlan, args: &mut OwnedArgs, (n, element): (u64, u64), rng: &mut Rng) {
     match plan.kind.shape {
-        Shape::Value if element == 0 => args.push(&value(plan, n, rng)),
-        Shape::Document if element == 0 => {
+        ValueShape::Value if element == 0 => args.push(&value(plan, n, rng)),
+        ValueShape::Document if element == 0 => {
             let text = value(plan, n, rng);
             args.push(
                 format!("{{\"value\":\"{}\"}}", String::from_utf8_lossy(&text).replace('\0', "")).as_bytes(),
             );
         }
-        Shape::Value | Shape::Document => {}
-        Shape::Elements => args.push(&value(plan, element, rng)),
-        Shape::Pairs | Shape::Entry => {
+        ValueShape::Value | ValueShape::Document => {}
+        ValueShape::Elements => args.push(&value(plan, element, rng)),
+        ValueShape::Pairs | ValueShape::Entry => {
             args.push(format!("field:{element}").as_bytes());
             args.push(&value(plan, element, rng));
         }
-        Shape::Scored => {
+        ValueShape::Scored => {
             args.push(element.to_string().as_bytes());
             args.push(&value(plan, element, rng));
         }
@@ -323,7 +329,7 @@ fn push_element(plan: &Plan, args: &mut OwnedArgs, (n, element): (u64, u64), rng
 }
 
 /// `value:<n>`, or random letters, truncated or padded with zeros to the requested size.
-fn value(plan: &Plan, n: u64, rng: &mut Rng) -> Vec<u8> {
+fn value(plan: &PopulatePlan, n: u64, rng: &mut Rng) -> Vec<u8> {
     let mut text = format!("value:{n}").into_bytes();
     if plan.size > 0 {
         text.resize(plan.size, 0);
@@ -338,7 +344,7 @@ fn value(plan: &Plan, n: u64, rng: &mut Rng) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn plan(words: &[&str]) -> Result<Plan, Fault> {
+    fn plan(words: &[&str]) -> Result<PopulatePlan, Fault> {
         let words: Vec<&[u8]> =
             ["debug", "populate"].iter().chain(words).map(|word| word.as_bytes()).collect();
         parse(OwnedArgs::from_slices(&words).args(), 1 << 20)

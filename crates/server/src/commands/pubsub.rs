@@ -8,7 +8,7 @@ use super::{ServerCommand, help, row};
 use crate::acl::disconnect;
 use crate::dispatch::Caller;
 use crate::engine::cluster::courier;
-use crate::pubsub::{self, Kind};
+use crate::pubsub::{self, SubscriptionKind};
 
 const LISTEN: Flags = Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 const SPEAK: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::MAY_REPLICATE);
@@ -24,7 +24,7 @@ pub const FAMILY: &[ServerCommand] = &[
             .channels(ChannelArgs::Names)
             .mark(SUBSCRIPTION)
             .cost(BY_NAMES),
-        |caller, args, reply| begin(caller, Kind::Channel, args, reply),
+        |caller, args, reply| begin(caller, SubscriptionKind::Channel, args, reply),
     ),
     row(
         spec(
@@ -37,7 +37,7 @@ pub const FAMILY: &[ServerCommand] = &[
         )
         .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
-        |caller, args, reply| end(caller, Kind::Channel, args, reply),
+        |caller, args, reply| end(caller, SubscriptionKind::Channel, args, reply),
     ),
     row(
         spec(
@@ -51,7 +51,7 @@ pub const FAMILY: &[ServerCommand] = &[
         .channels(ChannelArgs::Patterns)
         .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
-        |caller, args, reply| begin(caller, Kind::Pattern, args, reply),
+        |caller, args, reply| begin(caller, SubscriptionKind::Pattern, args, reply),
     ),
     row(
         spec(
@@ -64,7 +64,7 @@ pub const FAMILY: &[ServerCommand] = &[
         )
         .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
-        |caller, args, reply| end(caller, Kind::Pattern, args, reply),
+        |caller, args, reply| end(caller, SubscriptionKind::Pattern, args, reply),
     ),
     row(
         Spec {
@@ -86,7 +86,7 @@ pub const FAMILY: &[ServerCommand] = &[
             if !caller.may_wait {
                 return Err(Fault::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
             }
-            begin(caller, Kind::Shard, args, reply)
+            begin(caller, SubscriptionKind::Shard, args, reply)
         },
     ),
     row(
@@ -104,7 +104,7 @@ pub const FAMILY: &[ServerCommand] = &[
         }
         .mark(SUBSCRIPTION)
         .cost(BY_NAMES),
-        |caller, args, reply| end(caller, Kind::Shard, args, reply),
+        |caller, args, reply| end(caller, SubscriptionKind::Shard, args, reply),
     ),
     row(
         spec("publish", 3, SPEAK, "2.0.0", "channel message", "Sends a message to a channel's subscribers.")
@@ -112,7 +112,7 @@ pub const FAMILY: &[ServerCommand] = &[
             .mark(Marks::CHEAP)
             .fast()
             .cost("O(N+M) for N subscribers of the channel and M patterns that begin as it does"),
-        |caller, args, reply| publish(caller, Kind::Channel, args, reply),
+        |caller, args, reply| publish(caller, SubscriptionKind::Channel, args, reply),
     ),
     row(
         Spec {
@@ -131,7 +131,7 @@ pub const FAMILY: &[ServerCommand] = &[
         .mark(Marks::CHEAP)
         .fast()
         .cost("O(N) for N subscribers of the channel"),
-        |caller, args, reply| publish(caller, Kind::Shard, args, reply),
+        |caller, args, reply| publish(caller, SubscriptionKind::Shard, args, reply),
     ),
     row(
         spec("pubsub", -2, Flags::NONE, "2.8.0", "", "Questions about channels and patterns.")
@@ -141,18 +141,18 @@ pub const FAMILY: &[ServerCommand] = &[
     row(
         spec("pubsub|channels", -2, ASK, "2.8.0", "[pattern]", "Lists channels with subscribers.")
             .cost("O(N) for N channels"),
-        |caller, args, reply| channels(caller, Kind::Channel, args, reply),
+        |caller, args, reply| channels(caller, SubscriptionKind::Channel, args, reply),
     ),
     row(
         spec("pubsub|numsub", -2, ASK, "2.8.0", "[channel [channel ...]]", "Counts subscribers of channels.")
             .cost("O(N) for N channels asked for"),
-        |caller, args, reply| numsub(caller, Kind::Channel, args, reply),
+        |caller, args, reply| numsub(caller, SubscriptionKind::Channel, args, reply),
     ),
     row(spec("pubsub|numpat", 2, ASK, "2.8.0", "", "Counts patterns with subscribers."), numpat),
     row(
         spec("pubsub|shardchannels", -2, ASK, "7.0.0", "[pattern]", "Lists shard channels with subscribers.")
             .cost("O(N) for N channels"),
-        |caller, args, reply| channels(caller, Kind::Shard, args, reply),
+        |caller, args, reply| channels(caller, SubscriptionKind::Shard, args, reply),
     ),
     row(
         spec(
@@ -164,7 +164,7 @@ pub const FAMILY: &[ServerCommand] = &[
             "Counts subscribers of shard channels.",
         )
         .cost("O(N) for N channels asked for"),
-        |caller, args, reply| numsub(caller, Kind::Shard, args, reply),
+        |caller, args, reply| numsub(caller, SubscriptionKind::Shard, args, reply),
     ),
     row(
         spec("pubsub|help", 2, Flags::LOADING.with(Flags::STALE), "6.2.0", "", "Explains the subcommands."),
@@ -185,7 +185,12 @@ const fn spec(
     Spec::other(name, arity).flag(flags).doc(Group::Pubsub, since, syntax, summary)
 }
 
-fn begin(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn begin(
+    caller: &mut Caller<'_>,
+    kind: SubscriptionKind,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
     for name in args.iter().skip(1) {
         pubsub::subscribe(caller.local, caller.session, caller.info, kind, name);
         tell(caller, ["subscribe", "psubscribe", "ssubscribe"][kind.index()], kind, Some(name), reply);
@@ -194,7 +199,12 @@ fn begin(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
-fn end(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn end(
+    caller: &mut Caller<'_>,
+    kind: SubscriptionKind,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
     let mut end_one = |caller: &mut Caller<'_>, name: Option<&[u8]>| {
         if let Some(name) = name {
             pubsub::unsubscribe(caller.local, caller.session, caller.info, kind, name);
@@ -215,10 +225,12 @@ fn end(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_
 }
 
 /// One answer for each name: the verb, the name, and the number of subscriptions.
-fn tell(caller: &Caller<'_>, verb: &str, kind: Kind, name: Option<&[u8]>, reply: &mut Reply<'_>) {
+fn tell(caller: &Caller<'_>, verb: &str, kind: SubscriptionKind, name: Option<&[u8]>, reply: &mut Reply<'_>) {
     let count = caller.session.subscriptions.as_ref().map_or(0, |own| match kind {
-        Kind::Shard => own.len(Kind::Shard),
-        Kind::Channel | Kind::Pattern => own.len(Kind::Channel) + own.len(Kind::Pattern),
+        SubscriptionKind::Shard => own.len(SubscriptionKind::Shard),
+        SubscriptionKind::Channel | SubscriptionKind::Pattern => {
+            own.len(SubscriptionKind::Channel) + own.len(SubscriptionKind::Pattern)
+        }
     });
     reply.push(3);
     reply.bulk(verb.as_bytes());
@@ -226,10 +238,15 @@ fn tell(caller: &Caller<'_>, verb: &str, kind: Kind, name: Option<&[u8]>, reply:
     reply.int_len(count);
 }
 
-fn publish(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn publish(
+    caller: &mut Caller<'_>,
+    kind: SubscriptionKind,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
     let shared = caller.local.shared;
-    let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
-    if kind == Kind::Channel && shared.cluster.is_on() {
+    let name: &[u8] = if kind == SubscriptionKind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
+    if kind == SubscriptionKind::Channel && shared.cluster.is_on() {
         let map = caller.local.cluster.map.clone();
         courier::send(shared, &map, args.at(1), args.at(2));
         if courier::comes_back(&map) {
@@ -243,7 +260,12 @@ fn publish(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Repl
     Ok(())
 }
 
-fn channels(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn channels(
+    caller: &mut Caller<'_>,
+    kind: SubscriptionKind,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
     if args.len() > 3 {
         return Err(Fault::wrong_form(args));
     }
@@ -253,7 +275,12 @@ fn channels(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Rep
     Ok(())
 }
 
-fn numsub(caller: &mut Caller<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn numsub(
+    caller: &mut Caller<'_>,
+    kind: SubscriptionKind,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
     let asked = args.tail(2);
     reply.array(asked.len() * 2);
     for name in asked.iter() {

@@ -2,19 +2,19 @@
 
 use darter_base::number;
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Marks, Reader, Spec, reader};
+use darter_command::{ArgReader, Fault, Flags, Marks, Spec, reader};
 use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
 use crate::engine::cluster::sweep;
-use crate::replication::failover::{self, Wish as Wishes};
+use crate::replication::failover::{self, FailoverWish as Wishes};
 use crate::replication::group;
 use crate::replication::roles::{self, Followed};
 use crate::replication::sync::{self, Asks};
 use crate::replication::takeover;
-use crate::snapshot::copy::{self, Contents, Wish};
+use crate::snapshot::copy::{self, Contents, CopyWish};
 use crate::waiting::{BlockedState, TimeUp};
 
 const SYNC: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
@@ -115,7 +115,7 @@ fn psync(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 /// Sends one copy and closes the connection.
-fn back_up(caller: &mut Caller<'_>, mut wish: Wish) -> Result<(), Fault> {
+fn back_up(caller: &mut Caller<'_>, mut wish: CopyWish) -> Result<(), Fault> {
     if !caller.may_wait {
         return Err(Fault::text("ERR SYNC isn't allowed for DENY BLOCKING client"));
     }
@@ -136,7 +136,7 @@ fn back_up(caller: &mut Caller<'_>, mut wish: Wish) -> Result<(), Fault> {
 /// Has the client as a replica.
 fn follow(
     caller: &mut Caller<'_>,
-    mut wish: Wish,
+    mut wish: CopyWish,
     asks: Asks<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
@@ -192,7 +192,7 @@ fn replconf(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
             }
         }
     }
-    caller.session.copy = (wish != Wish::default()).then(|| Box::new(wish));
+    caller.session.copy = (wish != CopyWish::default()).then(|| Box::new(wish));
     reply.ok();
     Ok(())
 }
@@ -264,7 +264,7 @@ fn fail_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
         return Err(Fault::text("ERR FAILOVER not allowed in cluster mode."));
     }
     let mut wish = Wishes::default();
-    let mut words = Reader::new(args, 1);
+    let mut words = ArgReader::new(args, 1);
     while !words.is_done() {
         if words.take("abort") && args.len() == 2 {
             if !shared.replication.abort_failover() {
@@ -318,7 +318,7 @@ fn take_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     if seconds < 0.0 {
         return Err(Fault::text("ERR timeout is negative"));
     }
-    let mut words = Reader::new(args, 2);
+    let mut words = ArgReader::new(args, 2);
     let saves = words.take("save");
     if !words.is_done() {
         let shown = words.bytes()?.escape_ascii().to_string();
@@ -339,7 +339,7 @@ fn take_over(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     }
     let to = asking(caller);
     let timeout = std::time::Duration::from_secs_f64(seconds.min(TAKEOVER_SECS_MAX));
-    let begun = takeover::begin(shared, takeover::Wish { timeout, saves }, move |shared, done| {
+    let begun = takeover::begin(shared, takeover::TakeoverWish { timeout, saves }, move |shared, done| {
         answer(shared, to, if done { Ok(()) } else { Err("Couldn't execute takeover") });
     });
     begun.map_err(|error| Fault::Text(format!("ERR {error}").into()))?;

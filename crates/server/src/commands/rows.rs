@@ -6,7 +6,7 @@ use darter_command::Spec;
 
 use super::FAMILIES;
 use crate::dispatch::ServerRun;
-use crate::registry::{Registry, RowId, Run};
+use crate::registry::{Registry, RowId, RunKind};
 use crate::{script_run, transaction};
 
 /// The body of a command about the connection or the server.
@@ -16,19 +16,20 @@ pub fn body(id: RowId) -> ServerRun {
 }
 
 /// Every row, in the order in which `COMMAND` lists them.
-fn rows() -> Vec<(Spec, Run)> {
-    let mut rows: Vec<(Spec, Run)> = Vec::new();
+fn rows() -> Vec<(Spec, RunKind)> {
+    let mut rows: Vec<(Spec, RunKind)> = Vec::new();
     for family in darter_command::FAMILIES {
-        rows.extend(family.iter().map(|command| (command.spec, Run::Data(command.run))));
+        rows.extend(family.iter().map(|command| (command.spec, RunKind::Data(command.run))));
     }
     for (at, family) in FAMILIES.iter().enumerate() {
-        let numbered =
-            |(row, command): (usize, &super::ServerCommand)| (command.spec, Run::Server(RowId::new(at, row)));
+        let numbered = |(row, command): (usize, &super::ServerCommand)| {
+            (command.spec, RunKind::Server(RowId::new(at, row)))
+        };
         rows.extend(family.iter().enumerate().map(numbered));
     }
     let transactions = transaction::FAMILY.iter().enumerate();
-    rows.extend(transactions.map(|(row, (spec, _))| (*spec, Run::Txn(RowId::new(0, row)))));
-    rows.extend(script_run::FAMILY.iter().map(|(spec, way)| (*spec, Run::Script(*way))));
+    rows.extend(transactions.map(|(row, (spec, _))| (*spec, RunKind::Txn(RowId::new(0, row)))));
+    rows.extend(script_run::FAMILY.iter().map(|(spec, way)| (*spec, RunKind::Script(*way))));
     rows
 }
 

@@ -4,7 +4,7 @@ use darter_command::Marks;
 use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Spec};
-use darter_script::Kind;
+use darter_script::ScriptKind;
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
@@ -101,7 +101,7 @@ fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let busy_ms = caller.local.live.busy_reply_threshold_ms;
-    caller.local.shared.scripts.kill(Kind::Script, busy_ms, crate::clock::unix_ms())?;
+    caller.local.shared.scripts.kill(ScriptKind::Script, busy_ms, crate::clock::unix_ms())?;
     reply.ok();
     Ok(())
 }

@@ -6,11 +6,11 @@
 
 use darter_command::slices::WRITE_BYTES_MIN;
 use darter_command::spec::Inlined;
-use darter_command::string::kernel::{self, Place};
+use darter_command::string::kernel::{self, KernelPlace};
 use darter_latch::Held;
 use darter_reactor::Token;
 use darter_store::{Key, Look, Shard};
-use darter_txn::{Part, Reader};
+use darter_txn::{Reader, ShardPart};
 use darter_wire::{Reply, ReplyBuffer, Span};
 
 use crate::acl::guard;
@@ -19,10 +19,10 @@ use crate::conn::window::{Prepared, WINDOW_LEN};
 use crate::engine::cluster::route;
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
-use crate::exec::{self, Call, Ran};
+use crate::exec::{self, CommandCall, Ran};
 use crate::job::Job;
 use crate::journal::note as journal;
-use crate::registry::{Entry, SAMPLE};
+use crate::registry::{CommandEntry, SAMPLE};
 use crate::session::{Gate, Session};
 use crate::stats::Count;
 use crate::thread_state::ThreadState;
@@ -60,12 +60,12 @@ impl CommandBatch<'_> {
         gate.0 == 0
             || gate.0 & !(Gate::ACL.0 | Gate::TRACKING.0 | Gate::CLUSTER.0) == 0
                 // Other modes look back at the command before.
-                && self.session.tracking.as_ref().is_none_or(|own| own.mode == tracking::Mode::All)
+                && self.session.tracking.as_ref().is_none_or(|own| own.mode == tracking::TrackingMode::All)
     }
 
     /// As whom a client that caches is remembered with the key of such a command.
     #[inline]
-    fn reader(&self, entry: &Entry) -> Option<Reader> {
+    fn reader(&self, entry: &CommandEntry) -> Option<Reader> {
         if self.session.gate.has(Gate::TRACKING) { tracking::reader_of(self.session, entry) } else { None }
     }
 }
@@ -77,7 +77,7 @@ pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prep
     // finds no memory left.
     let is_open = way.is_open() && !local.is_gated && !local.times_all;
     let first = if is_open { commands.first() } else { None };
-    let Some(mut tally) = first.and_then(|first| Tally::new(local, first.ready.entry?)) else {
+    let Some(mut tally) = first.and_then(|first| BatchTally::new(local, first.ready.entry?)) else {
         return (0, Ran::Done);
     };
     let (mut done, mut ran) = (0, Ran::Done);
@@ -88,7 +88,7 @@ pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prep
         let Some(entry) = planned.ready.entry.filter(|_| planned.ready.cell.is_some()) else { break };
         if !std::ptr::eq(entry, tally.entry) {
             tally.settle(way.session);
-            let Some(next) = Tally::new(local, entry) else { break };
+            let Some(next) = BatchTally::new(local, entry) else { break };
             tally = next;
             allowed = if is_limited { done } else { allowed };
         }
@@ -134,7 +134,7 @@ pub fn run(local: &mut ThreadState, way: &mut CommandBatch<'_>, commands: &[Prep
 fn allowed_len(
     local: &ThreadState,
     way: &CommandBatch<'_>,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     commands: &[Prepared],
 ) -> usize {
     let (gate, place) = (way.session.gate, (way.buf, way.spans));
@@ -154,7 +154,7 @@ fn allowed_len(
 fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
     local: &mut ThreadState,
     way: &mut CommandBatch<'_>,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     commands: &[Prepared],
     reader: Reader,
 ) -> usize {
@@ -187,9 +187,9 @@ fn run_alike<const IS_SET: bool, const IS_TRACKED: bool>(
             continue;
         }
         match finish::<IS_SET>(local, way, planned, held, look) {
-            After::Next => {}
-            After::Stop => break,
-            After::NotRun => {
+            AfterBatch::Next => {}
+            AfterBatch::Stop => break,
+            AfterBatch::NotRun => {
                 done -= 1;
                 break;
             }
@@ -216,7 +216,7 @@ fn tell(
 }
 
 /// What comes after a command that [`finish`] was given.
-enum After {
+enum AfterBatch {
     /// The next one.
     Next,
     /// Another way.
@@ -232,11 +232,11 @@ fn finish<const IS_SET: bool>(
     local: &mut ThreadState,
     way: &mut CommandBatch<'_>,
     planned: &Prepared,
-    mut held: Held<Part, Job>,
+    mut held: Held<ShardPart, Job>,
     look: Option<Look>,
-) -> After {
+) -> AfterBatch {
     way.reply_buffer.flush(way.out);
-    let Some(entry) = planned.ready.entry else { return After::Stop };
+    let Some(entry) = planned.ready.entry else { return AfterBatch::Stop };
     let is_long = match look {
         None => false,
         Some(_) if IS_SET => {
@@ -246,7 +246,7 @@ fn finish<const IS_SET: bool>(
     };
     if is_long {
         lease::release_one(local, held);
-        return After::NotRun;
+        return AfterBatch::NotRun;
     }
     if let Some(look) = look {
         let before = way.out.len();
@@ -269,20 +269,20 @@ fn finish<const IS_SET: bool>(
         lease::release_one(local, held);
     }
     // Making room may have shut the gate.
-    if way.has_room() && !local.is_gated { After::Next } else { After::Stop }
+    if way.has_room() && !local.is_gated { AfterBatch::Next } else { AfterBatch::Stop }
 }
 
 /// A GET or a SET when the value there is not the plainest, or too long to be staged.
 fn answer<const IS_SET: bool>(
     local: &ThreadState,
     way: &mut CommandBatch<'_>,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     planned: &Prepared,
     shard: &mut Shard,
     look: Look,
 ) {
     let key = Key { bytes: planned.own_arg::<1>(way.buf), hash: planned.ready.hash };
-    let place = Place { db: way.session.db, now_ms: local.now_ms };
+    let place = KernelPlace { db: way.session.db, now_ms: local.now_ms };
     let mut reply = Reply::new(way.out, way.session.resp3);
     let mark = reply.len();
     let result = if IS_SET {
@@ -300,7 +300,7 @@ fn answer<const IS_SET: bool>(
 fn run_each(
     local: &mut ThreadState,
     way: &mut CommandBatch<'_>,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     commands: &[Prepared],
 ) -> (usize, Ran) {
     let is_tracked = way.session.gate.has(Gate::TRACKING);
@@ -315,7 +315,7 @@ fn run_each(
         let args = planned.args(way.buf, way.spans);
         let key = Key { bytes: args.at(1), hash: planned.ready.hash };
         let before = way.out.len();
-        let call = Call { session: way.session, out: way.out, token: way.token };
+        let call = CommandCall { session: way.session, out: way.out, token: way.token };
         let ran = if is_tracked {
             exec::run_tracked(local, call, entry, args, cell, key)
         } else {
@@ -330,19 +330,19 @@ fn run_each(
 }
 
 /// Calls of one command, counted here until another one comes.
-struct Tally {
-    entry: &'static Entry,
+struct BatchTally {
+    entry: &'static CommandEntry,
     count: &'static Count,
     before: u64,
     calls: u64,
 }
 
-impl Tally {
+impl BatchTally {
     #[inline]
-    fn new(local: &ThreadState, entry: &'static Entry) -> Option<Tally> {
+    fn new(local: &ThreadState, entry: &'static CommandEntry) -> Option<BatchTally> {
         let count = &local.stats().commands.get(entry.id)?.calls;
         let calls = count.get();
-        Some(Tally { entry, count, before: calls, calls })
+        Some(BatchTally { entry, count, before: calls, calls })
     }
 
     /// Writes the counts where others read them.

@@ -12,8 +12,8 @@ use darter_reactor::{Reactor, Token};
 
 use crate::conn::traffic;
 use crate::conn::{Conn, OUTPUT_PAUSE_BYTES, STRANGER_INPUT_BYTES_MAX};
-use crate::journal::log::{Held, HeldFor};
-use crate::registry::Run;
+use crate::journal::log::{HeldFor, HeldLog};
+use crate::registry::RunKind;
 use crate::session::Gate;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
@@ -245,7 +245,7 @@ fn asks_for_data(shared: &Shared, conn: &mut Conn) -> bool {
         entry.is_none_or(|entry| {
             let is_about_server = matches!(entry.spec.group, Group::Connection | Group::Server);
             let reaches_data = entry.spec.flags.any(Flags::WRITE.with(Flags::READONLY));
-            is_about_server && !reaches_data && matches!(entry.run, Run::Server(_))
+            is_about_server && !reaches_data && matches!(entry.run, RunKind::Server(_))
         })
     };
     session.has_asked |= ran > 1 || ran == 1 && !is_harmless();
@@ -274,7 +274,7 @@ fn note_sent(
     }
     if conn.sent == conn.output.len() {
         conn.sent = 0;
-        conn.held = Held::default();
+        conn.held = HeldLog::default();
         conn.output.clear();
         if conn.output.capacity() > OUTPUT_KEEP_BYTES {
             conn.output = Vec::new();

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use darter_wire::parser::Progress;
-use darter_wire::{Limits, Parser, Step};
+use darter_wire::parser::ParserProgress;
+use darter_wire::{Parser, ParserLimits, ParserStep};
 
 use super::Conn;
 use crate::conn::traffic;
@@ -43,7 +43,7 @@ impl Conn {
     pub fn show_buffers(&mut self, local: &ThreadState) {
         let info = &*self.info;
         let waiting = if self.is_stalled { self.waiting_args } else { 0 };
-        let ahead = if self.input.is_empty() { Progress::default() } else { self.understood() };
+        let ahead = if self.input.is_empty() { ParserProgress::default() } else { self.understood() };
         let sent = self.session.usage.output_bytes;
         let sent_before = info.output_bytes.swap(sent, Relaxed);
         if info.is_replica.load(Relaxed) {
@@ -68,23 +68,24 @@ impl Conn {
 
     /// How far the input that is kept is understood.
     #[cold]
-    fn understood(&self) -> Progress {
+    fn understood(&self) -> ParserProgress {
         if self.session.protocol != Protocol::Resp {
-            return Progress::default();
+            return ParserProgress::default();
         }
         if !(self.is_postponed || self.is_due) {
             return self.parser.progress(&self.input);
         }
         // Its first command is whole, and is read again when it runs.
         let mut spans = Vec::new();
-        match Parser::new().next(&self.input, 0, &Limits::default(), &mut spans) {
-            Step::Command { consumed } => {
-                Progress { args_bytes: spans.iter().map(|span| span.len as usize).sum(), bytes: consumed }
+        match Parser::new().next(&self.input, 0, &ParserLimits::default(), &mut spans) {
+            ParserStep::Command { consumed } => ParserProgress {
+                args_bytes: spans.iter().map(|span| span.len as usize).sum(),
+                bytes: consumed,
+            },
+            ParserStep::Quoted { consumed, args } => {
+                ParserProgress { args_bytes: args.args().bytes_len(), bytes: consumed }
             }
-            Step::Quoted { consumed, args } => {
-                Progress { args_bytes: args.args().bytes_len(), bytes: consumed }
-            }
-            _ => Progress::default(),
+            _ => ParserProgress::default(),
         }
     }
 }

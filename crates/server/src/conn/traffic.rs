@@ -7,8 +7,8 @@ use std::io;
 use darter_reactor::Reactor;
 
 use crate::conn::Conn;
-use crate::conn::window::Window;
-use crate::protocol::{self, Allowed, Protocol};
+use crate::conn::window::ConnWindow;
+use crate::protocol::{self, AllowedProtocols, Protocol};
 use crate::thread_state::ThreadState;
 use crate::tls::{Channel, Heard};
 
@@ -22,9 +22,9 @@ const HANDSHAKE_MS_MAX: u64 = 10_000;
 pub fn receive(
     conn: &mut Conn,
     local: &mut ThreadState,
-    window: &mut Window,
+    window: &mut ConnWindow,
     bytes: &[u8],
-    take: impl Fn(&mut Conn, &mut ThreadState, &mut Window, &[u8]),
+    take: impl Fn(&mut Conn, &mut ThreadState, &mut ConnWindow, &[u8]),
 ) {
     let Some(mut channel) = conn.channel.take() else { return };
     match (channel.awaits(), bytes.first()) {
@@ -78,7 +78,7 @@ fn note_failure(client: u64, error: &rustls::Error) {
 
 /// Tells a client that does not speak TLS, in its own protocol, that it must.
 fn refuse(conn: &mut Conn, bytes: &[u8]) {
-    let protocol = protocol::recognise(conn.session.listener, Allowed { http: true }, bytes);
+    let protocol = protocol::recognise(conn.session.listener, AllowedProtocols { http: true }, bytes);
     if protocol == Some(Protocol::MemcachedBinary) {
         conn.output.extend_from_slice(&crate::memcached::binary::refusal(bytes));
         conn.session.is_closing = true;

@@ -5,14 +5,14 @@
 use darter_wire::{Args, Like, ReplyBuffer, Short, Span};
 
 use crate::dispatch::{self, Resolved};
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::thread_state::ThreadState;
 
 /// Commands parsed ahead of the one that runs.
 pub const WINDOW_LEN: usize = 32;
 
 /// Commands of one connection, in order.
-pub struct Window {
+pub struct ConnWindow {
     /// Arguments of the commands that have more than [`OWN_SPANS`].
     pub spans: Vec<Span>,
     /// Where their short replies are put together.
@@ -22,12 +22,12 @@ pub struct Window {
     len: usize,
 }
 
-impl Default for Window {
-    fn default() -> Window {
+impl Default for ConnWindow {
+    fn default() -> ConnWindow {
         let ready = Resolved { entry: None, cell: None, hash: 0 };
         let own = [Span { start: 0, len: 0 }; OWN_SPANS];
         let none = Prepared { ready, own, args_len: 0, alike_len: 0, key_head_len: 0, after: 0 };
-        Window {
+        ConnWindow {
             spans: Vec::new(),
             reply_buffer: ReplyBuffer::default(),
             commands: Box::new([none; WINDOW_LEN]),
@@ -56,7 +56,7 @@ pub struct Prepared {
 /// Arguments that a command keeps itself: one more would be copied with every GET.
 const OWN_SPANS: usize = darter_wire::ARGS_MAX - 1;
 
-impl Window {
+impl ConnWindow {
     /// Forgets all commands. Cost: nothing is freed.
     pub fn clear(&mut self) {
         self.spans.clear();
@@ -115,7 +115,7 @@ impl Window {
     }
 }
 
-impl Window {
+impl ConnWindow {
     /// Adds the requests that follow `short`, which was read at offset `at` of `buf` and prepared as `ready`, as far as
     /// they begin like it and there is room; returns where the next one begins. The first `key_head_len` bytes of their
     /// keys are compared as well, where that costs nothing.
@@ -156,7 +156,7 @@ impl Window {
         buf: &[u8],
         mut at: usize,
         like: &Like,
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
     ) -> usize {
         let mut rest = buf.get(at..).unwrap_or_default();
         let mut added = 0;

@@ -17,15 +17,15 @@ use crate::clients::ClientInfo;
 use crate::commands::debug;
 use crate::dispatch::{self, Resolved};
 use crate::engine::cluster::{moving, route};
-use crate::exec::{Call, Ran};
+use crate::exec::{CommandCall, Ran};
 use crate::limit::relief;
 use crate::monitor;
 use crate::pause::WRITES;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 use crate::script_run;
 use crate::script_run::host::Bridge;
 use crate::scripts::busy_line;
-use crate::session::{Gate, Queued, ReplyMode, Session};
+use crate::session::{Gate, QueuedCommand, ReplyMode, Session};
 use crate::thread_state::ThreadState;
 use crate::transaction;
 
@@ -33,9 +33,9 @@ use crate::transaction;
 #[cold]
 pub fn execute(
     local: &mut ThreadState,
-    mut call: Call<'_>,
+    mut call: CommandCall<'_>,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     ready: Resolved,
     args: Args<'_>,
 ) -> Ran {
@@ -61,7 +61,7 @@ pub fn execute(
         queue(&mut call, entry, args);
     } else {
         let (session, out, token) = (call.session, call.out, call.token);
-        let inner = Call { session: &mut *session, out: &mut *out, token };
+        let inner = CommandCall { session: &mut *session, out: &mut *out, token };
         let goes_long = gate.has(Gate::NO_TOUCH) || local.live.import_mode || moving::is_any(local);
         let ready = if goes_long { Resolved { cell: None, ..ready } } else { ready };
         let ran = dispatch::run_checked(local, inner, info, entry, ready, args);
@@ -83,7 +83,12 @@ pub fn execute(
 
 /// Whether a command must wait: CLIENT PAUSE is on, or a snapshot or the journal's first base has fallen behind, and it
 /// may change data.
-pub fn must_wait(local: &mut ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn must_wait(
+    local: &mut ThreadState,
+    session: &Session,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     if local.cluster.map.is_holding() && route::must_wait(local, session, entry, args) {
         return true;
     }
@@ -95,8 +100,8 @@ pub fn must_wait(local: &mut ThreadState, session: &Session, entry: &'static Ent
     if !is_paused && !local.shared.snapshots.holds_writers() {
         return false;
     }
-    let mut writes = |entry: &'static Entry, args: Args<'_>| {
-        let is_tame = matches!(entry.run, Run::Script(way) if script_run::only_reads(local, way, args));
+    let mut writes = |entry: &'static CommandEntry, args: Args<'_>| {
+        let is_tame = matches!(entry.run, RunKind::Script(way) if script_run::only_reads(local, way, args));
         entry.spec.flags.any(WRITES) && !is_tame
     };
     match &session.multi {
@@ -125,7 +130,7 @@ pub(crate) fn refusal_after_relief(
     local: &mut ThreadState,
     session: &Session,
     info: &ClientInfo,
-    (by, entry): (EntryPoints, &'static Entry),
+    (by, entry): (EntryPoints, &'static CommandEntry),
     args: Args<'_>,
 ) -> Option<Line> {
     let ask = |local: &ThreadState| {
@@ -144,7 +149,7 @@ pub fn in_exec(
     local: &ThreadState,
     session: &mut Session,
     info: &ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Option<Line> {
     let acl = &local.shared.acl;
@@ -159,7 +164,7 @@ pub fn in_exec(
 pub fn after_wait(
     local: &ThreadState,
     client: u64,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     db: usize,
 ) -> Option<Line> {
@@ -173,7 +178,10 @@ pub fn code_of(line: &[u8]) -> &str {
 }
 
 /// The command that `args` name, if a script may run it now. Errors: the error line; it is counted as a rejected call.
-pub fn in_script(bridge: &mut Bridge<'_>, args: Args<'_>) -> Result<&'static Entry, Cow<'static, str>> {
+pub fn in_script(
+    bridge: &mut Bridge<'_>,
+    args: Args<'_>,
+) -> Result<&'static CommandEntry, Cow<'static, str>> {
     const UNKNOWN: &str = "ERR Unknown Redis command called from script";
     let entry = find_command(&bridge.local.shared.registry, args).ok_or(UNKNOWN)?;
     match refusal_in_script(bridge, entry, args) {
@@ -188,7 +196,7 @@ pub fn in_script(bridge: &mut Bridge<'_>, args: Args<'_>) -> Result<&'static Ent
     }
 }
 
-fn refusal_in_script(bridge: &mut Bridge<'_>, entry: &'static Entry, args: Args<'_>) -> Option<Line> {
+fn refusal_in_script(bridge: &mut Bridge<'_>, entry: &'static CommandEntry, args: Args<'_>) -> Option<Line> {
     let Bridge { local, session, info, .. } = &*bridge;
     let by = EntryPoints::SCRIPT;
     let script = ScriptRights {
@@ -223,14 +231,14 @@ struct Candidate<'a> {
     local: &'a ThreadState,
     session: &'a Session,
     info: &'a ClientInfo,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'a>,
     by: EntryPoints,
     script: ScriptRights,
 }
 
 impl Candidate<'_> {
-    fn queued(&self) -> &[Queued] {
+    fn queued(&self) -> &[QueuedCommand] {
         self.session.multi.as_ref().map_or(&[], |multi| &multi.queued)
     }
 }
@@ -353,7 +361,7 @@ impl AdmitFacts for Candidate<'_> {
 struct Waited<'a> {
     local: &'a ThreadState,
     client: u64,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'a>,
     db: usize,
 }
@@ -376,7 +384,7 @@ impl AdmitFacts for Waited<'_> {
 
 /// Whether `entry` is a DEBUG that tests call from scripts, and may.
 #[cold]
-fn may_debug(local: &ThreadState, info: &ClientInfo, entry: &Entry) -> bool {
+fn may_debug(local: &ThreadState, info: &ClientInfo, entry: &CommandEntry) -> bool {
     entry.is_debug && local.shared.scripts.may_debug.load(Relaxed) && debug::is_allowed(local, info)
 }
 
@@ -384,8 +392,8 @@ fn may_debug(local: &ThreadState, info: &ClientInfo, entry: &Entry) -> bool {
 #[cold]
 pub fn refuse(
     local: &mut ThreadState,
-    call: &mut Call<'_>,
-    entry: &'static Entry,
+    call: &mut CommandCall<'_>,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     line: &[u8],
 ) {
@@ -404,13 +412,13 @@ pub fn refuse(
     dispatch::reject(local, call, entry, args, line);
 }
 
-fn queue(call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
+fn queue(call: &mut CommandCall<'_>, entry: &'static CommandEntry, args: Args<'_>) {
     let Some(multi) = &mut call.session.multi else { return };
     let args = args.to_owned();
     multi.bytes += args.heap_bytes();
     if call.session.gate.has(Gate::ACL) && entry.spec.has(Marks::SELECTS) {
         multi.db = std::str::from_utf8(args.args().at(1)).ok().and_then(|text| text.parse().ok());
     }
-    multi.queued.push(Queued { entry, args });
+    multi.queued.push(QueuedCommand { entry, args });
     Reply::new(call.out, call.session.resp3).status("QUEUED");
 }

@@ -12,7 +12,7 @@ use super::lock_scope::LockScope;
 use crate::commands::function;
 use crate::job::Shards;
 use crate::journal::note as journal;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 use crate::thread_state::ThreadState;
 
 /// Whether the journal gets what is applied.
@@ -36,7 +36,7 @@ pub enum NotApplied {
 /// A command to be run again.
 pub struct Applied<'a> {
     /// Its row.
-    pub entry: &'static Entry,
+    pub entry: &'static CommandEntry,
     /// Its words.
     pub args: Args<'a>,
     /// Its database.
@@ -61,8 +61,8 @@ impl Applied<'_> {
         let mark = out.len();
         let mut reply = Reply::new(out, false);
         let run = match entry.run {
-            Run::Data(run) => run,
-            Run::Server(_) if entry.spec.has(Marks::REPLAYED) => {
+            RunKind::Data(run) => run,
+            RunKind::Server(_) if entry.spec.has(Marks::REPLAYED) => {
                 return function::change(local, args, &mut reply).map_err(NotApplied::Refused);
             }
             _ => return Err(NotApplied::NoChange),

@@ -3,12 +3,12 @@
 //! Called for each command of either; it takes no shard itself.
 
 use darter_store::Key;
-use darter_txn::{LockSet, Part, Router, ShardSet};
+use darter_txn::{LockSet, Router, ShardPart, ShardSet};
 use darter_wire::Args;
 
 use crate::engine::plan;
 use crate::job::Shards;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 
 /// The shards that one command needs, of those held for all.
 pub enum LockScope<'a> {
@@ -23,13 +23,13 @@ pub enum LockScope<'a> {
 impl<'a> LockScope<'a> {
     /// What `entry` needs for `args`.
     #[inline]
-    pub fn of(entry: &Entry, args: Args<'a>, router: &Router) -> LockScope<'a> {
+    pub fn of(entry: &CommandEntry, args: Args<'a>, router: &Router) -> LockScope<'a> {
         if entry.is_single_of(args.len() as u32) {
             let key = router.key(args.at(1));
             return LockScope::One(router.shard_of(key.hash), key);
         }
         match entry.run {
-            Run::Data(_) => LockScope::Some(plan::lock_set(&entry.spec, args, router)),
+            RunKind::Data(_) => LockScope::Some(plan::lock_set(&entry.spec, args, router)),
             _ => LockScope::Any,
         }
     }
@@ -51,7 +51,7 @@ impl<'a> LockScope<'a> {
     /// Whether the journal listens to one of them.
     #[inline]
     pub fn is_journalled(&self, grant: &mut Shards) -> bool {
-        let is = |part: &Part| part.shard.changes.is_journalled();
+        let is = |part: &ShardPart| part.shard.changes.is_journalled();
         match self {
             LockScope::One(id, _) => grant.get(*id).is_some_and(is),
             LockScope::Some(ids) => ids.ids().iter().any(|id| grant.get(*id).is_some_and(is)),

@@ -23,7 +23,7 @@ use crate::fieldsets;
 use crate::job::Shards;
 use crate::journal::note as journal;
 use crate::monitor;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 use crate::script_run;
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
@@ -54,7 +54,7 @@ pub struct Nested<'a> {
 
 impl Nested<'_> {
     /// Runs a command that was admitted, and appends its reply to `out`.
-    pub fn run(&mut self, entry: &'static Entry, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
+    pub fn run(&mut self, entry: &'static CommandEntry, args: Args<'_>, resp3: bool, out: &mut Vec<u8>) {
         let db = self.session.db;
         let calls = self.local.stats().commands[entry.id].calls.bump();
         let is_single = entry.is_single_of(args.len() as u32);
@@ -103,7 +103,7 @@ impl Nested<'_> {
 
     fn body(
         &mut self,
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
         args: Args<'_>,
         wanted: &LockScope<'_>,
         reply: &mut Reply<'_>,
@@ -112,13 +112,13 @@ impl Nested<'_> {
             (_, Within::Exec) if entry.is_debug && !debug::is_allowed(self.local, self.info) => {
                 Err(Fault::text(debug::NOT_ALLOWED))
             }
-            (Run::Data(run), _) if entry.is_import => {
+            (RunKind::Data(run), _) if entry.is_import => {
                 let whole = fieldsets::expand(self.session.fieldsets.as_deref(), args)?;
                 self.data((entry, run), &LockScope::Any, whole.args(), reply)
             }
-            (Run::Data(run), _) => self.data((entry, run), wanted, args, reply),
-            (Run::Server(id), Within::Exec) => rows::body(id)(&mut self.caller(), args, reply),
-            (Run::Server(id), Within::Script) => {
+            (RunKind::Data(run), _) => self.data((entry, run), wanted, args, reply),
+            (RunKind::Server(id), Within::Exec) => rows::body(id)(&mut self.caller(), args, reply),
+            (RunKind::Server(id), Within::Script) => {
                 if entry.lacks_sub(args.len()) && !entry.is_sub() {
                     let line = dispatch::misuse(entry, args);
                     return Err(Fault::Text(String::from_utf8_lossy(&line).into_owned().into()));
@@ -132,16 +132,16 @@ impl Nested<'_> {
                 self.local.now_ms = now_ms;
                 ended
             }
-            (Run::Script(_), Within::Exec) => {
+            (RunKind::Script(_), Within::Exec) => {
                 script_run::run_held(self.local, self.session, self.info, self.grant, entry, args, reply);
                 Ok(())
             }
             // UNWATCH is the only one that can be queued; EXEC has ended the watches already.
-            (Run::Txn(_), Within::Exec) => {
+            (RunKind::Txn(_), Within::Exec) => {
                 reply.ok();
                 Ok(())
             }
-            (Run::Txn(_) | Run::Script(_), Within::Script) => {
+            (RunKind::Txn(_) | RunKind::Script(_), Within::Script) => {
                 Err(Fault::text("ERR This Redis command is not allowed from script"))
             }
         }
@@ -149,7 +149,7 @@ impl Nested<'_> {
 
     fn data(
         &mut self,
-        (entry, run): (&Entry, darter_command::Run),
+        (entry, run): (&CommandEntry, darter_command::Run),
         wanted: &LockScope<'_>,
         args: Args<'_>,
         reply: &mut Reply<'_>,

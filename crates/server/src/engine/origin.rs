@@ -8,7 +8,7 @@ pub use darter_engine::commit::ChangedBy;
 use darter_reactor::Token;
 use darter_txn::Reader;
 
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
 use crate::tracking;
@@ -40,7 +40,7 @@ pub struct Origin {
 
 impl Origin {
     /// The origin of a call of `entry` by a connection of this thread; `None` is work that runs at home with its session.
-    pub fn of(local: &ThreadState, session: &Session, token: Token, entry: Option<&Entry>) -> Origin {
+    pub fn of(local: &ThreadState, session: &Session, token: Token, entry: Option<&CommandEntry>) -> Origin {
         Origin {
             home: local.thread,
             token,

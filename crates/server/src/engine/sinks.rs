@@ -7,7 +7,7 @@ use darter_engine::commit::Sinks;
 use darter_engine::lease::{Post, Thread};
 use darter_latch::{Held, Waiter};
 use darter_store::change::Change;
-use darter_txn::{Part, Router, ShardSet};
+use darter_txn::{Router, ShardPart, ShardSet};
 
 use super::origin::ChangedBy;
 use crate::exec;
@@ -15,7 +15,7 @@ use crate::job::{Job, Shards};
 use crate::journal::note as journal;
 use crate::limit::relief;
 use crate::pubsub;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::shared::{ShardCell, Shared, ThreadMessage};
 use crate::snapshot;
 use crate::thread_state::ThreadState;
@@ -44,7 +44,7 @@ impl Post for Shared {
 }
 
 impl Sinks for ThreadState {
-    type Entry = &'static Entry;
+    type Entry = &'static CommandEntry;
 
     #[inline]
     fn router(&self) -> &'static Router {
@@ -60,7 +60,7 @@ impl Sinks for ThreadState {
         journal::note_values(self, grant, db, names);
     }
 
-    fn make_room(&mut self, held: &mut Held<Part, Job>) {
+    fn make_room(&mut self, held: &mut Held<ShardPart, Job>) {
         let id = held.id();
         relief::settle(self, held, id);
     }
@@ -94,7 +94,7 @@ impl Sinks for ThreadState {
 /// Follows the body of a command that may have changed every key at once. The changes of single keys follow later inside
 /// EXEC and scripts.
 #[inline]
-pub fn commit_body(local: &ThreadState, grant: &mut Shards, entry: &Entry) {
+pub fn commit_body(local: &ThreadState, grant: &mut Shards, entry: &CommandEntry) {
     snapshot::note_run(local.shared, entry);
     if exec::flushes(entry) && local.shared.tracking.is_in_use() {
         tracking::invalidate_all(local, grant);

@@ -5,18 +5,18 @@
 //! made; a call that finds a shard busy it leaves to them.
 
 use darter_command::spec::Inlined;
-use darter_command::string::kernel::{self, Place};
+use darter_command::string::kernel::{self, KernelPlace};
 use darter_latch::{Grant, Held};
 use darter_store::Key;
-use darter_txn::Part;
+use darter_txn::ShardPart;
 use darter_wire::{Args, Reply, ReplyBuffer};
 
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
-use crate::exec::{self, Call};
+use crate::exec::{self, CommandCall};
 use crate::job::Job;
 use crate::journal::note as journal;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
 
@@ -25,7 +25,7 @@ pub const WORDS_MAX: usize = 256;
 
 /// What a thread keeps from call to call, so that none allocates.
 #[derive(Default)]
-pub struct Scratch {
+pub struct MultiKeyScratch {
     // Hash and shard of each key.
     keys: Vec<(u64, u16)>,
     // A bit for each shard that is wanted.
@@ -33,13 +33,13 @@ pub struct Scratch {
     // By shard: its place in `held`, where it is held.
     places: Vec<u16>,
     // Ascending.
-    held: Vec<Held<Part, Job>>,
+    held: Vec<Held<ShardPart, Job>>,
     reply_buffer: ReplyBuffer,
 }
 
 /// Whether a call may be run here. Others' caches and uses that do not count are left to the general way.
 #[inline]
-pub fn is_for(entry: &Entry, session: &Session, args: Args<'_>) -> bool {
+pub fn is_for(entry: &CommandEntry, session: &Session, args: Args<'_>) -> bool {
     let is_whole = match entry.inlined {
         Inlined::GetMany => true,
         Inlined::SetMany => args.len() % 2 == 1,
@@ -50,7 +50,12 @@ pub fn is_for(entry: &Entry, session: &Session, args: Args<'_>) -> bool {
 
 /// Runs a call that [`is_for`] has let through; false when a shard is busy: nothing was done.
 #[inline(never)]
-pub fn run(local: &mut ThreadState, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn run(
+    local: &mut ThreadState,
+    call: &mut CommandCall<'_>,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     let mut scratch = local.many.take().unwrap_or_default();
     let is_set = entry.inlined == Inlined::SetMany;
     scratch.want(local, args, if is_set { 2 } else { 1 });
@@ -65,7 +70,8 @@ pub fn run(local: &mut ThreadState, call: &mut Call<'_>, entry: &'static Entry, 
         } else {
             scratch.get(local, call, args);
         }
-        let heard = |held: &Held<Part, Job>| held.shard.changes.has_pending() || held.shard.is_over_quota();
+        let heard =
+            |held: &Held<ShardPart, Job>| held.shard.changes.has_pending() || held.shard.is_over_quota();
         if scratch.held.iter().any(heard) {
             scratch.pass(local, call, entry, args, mark);
         }
@@ -75,7 +81,7 @@ pub fn run(local: &mut ThreadState, call: &mut Call<'_>, entry: &'static Entry, 
     is_held
 }
 
-impl Scratch {
+impl MultiKeyScratch {
     /// Hashes the keys, one in `step` words, and notes their shards.
     #[inline]
     fn want(&mut self, local: &ThreadState, args: Args<'_>, step: usize) {
@@ -134,9 +140,9 @@ impl Scratch {
 
     /// MGET, with all shards held.
     #[inline]
-    fn get(&mut self, local: &ThreadState, call: &mut Call<'_>, args: Args<'_>) {
-        let Scratch { keys, places, held, reply_buffer, .. } = self;
-        let at = Place { db: call.session.db, now_ms: local.now_ms };
+    fn get(&mut self, local: &ThreadState, call: &mut CommandCall<'_>, args: Args<'_>) {
+        let MultiKeyScratch { keys, places, held, reply_buffer, .. } = self;
+        let at = KernelPlace { db: call.session.db, now_ms: local.now_ms };
         let resp3 = call.session.resp3;
         Reply::new(call.out, resp3).array(keys.len());
         for (bytes, &(hash, id)) in args.tail(1).iter().zip(keys.iter()) {
@@ -155,9 +161,15 @@ impl Scratch {
 
     /// MSET, with all shards held.
     #[inline]
-    fn set(&mut self, local: &ThreadState, call: &mut Call<'_>, entry: &'static Entry, args: Args<'_>) {
-        let Scratch { keys, places, held, .. } = self;
-        let at = Place { db: call.session.db, now_ms: local.now_ms };
+    fn set(
+        &mut self,
+        local: &ThreadState,
+        call: &mut CommandCall<'_>,
+        entry: &'static CommandEntry,
+        args: Args<'_>,
+    ) {
+        let MultiKeyScratch { keys, places, held, .. } = self;
+        let at = KernelPlace { db: call.session.db, now_ms: local.now_ms };
         let mut reply = Reply::new(call.out, call.session.resp3);
         let mark = reply.len();
         for (nth, &(hash, id)) in keys.iter().enumerate() {
@@ -176,8 +188,8 @@ impl Scratch {
     fn pass(
         &mut self,
         local: &mut ThreadState,
-        call: &mut Call<'_>,
-        entry: &'static Entry,
+        call: &mut CommandCall<'_>,
+        entry: &'static CommandEntry,
         args: Args<'_>,
         mark: usize,
     ) {
@@ -191,6 +203,10 @@ impl Scratch {
 }
 
 #[inline(always)]
-fn part_of<'h>(held: &'h mut [Held<Part, Job>], places: &[u16], id: u16) -> Option<&'h mut Held<Part, Job>> {
+fn part_of<'h>(
+    held: &'h mut [Held<ShardPart, Job>],
+    places: &[u16],
+    id: u16,
+) -> Option<&'h mut Held<ShardPart, Job>> {
     held.get_mut(usize::from(*places.get(usize::from(id))?))
 }

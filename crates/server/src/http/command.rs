@@ -8,11 +8,11 @@ use darter_wire::{OwnedArgs, Reply, base64};
 use serde_json::Value as Json;
 
 use super::json;
-use super::response::{self, Framing, Kind, Status};
+use super::response::{self, ContentKind, Framing, HttpStatus};
 use crate::conn::Conn;
 use crate::dispatch;
-use crate::exec::{Call, Ran};
-use crate::registry::{Entry, Run};
+use crate::exec::{CommandCall, Ran};
+use crate::registry::{CommandEntry, RunKind};
 use crate::thread_state::ThreadState;
 
 /// Commands of one request.
@@ -24,7 +24,7 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// The forms of a request and its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum ReplyShape {
     /// `{"db": 0, "commands": [["GET", "k"], ...]}`, answered by `{"replies": [...], "us": 12}`.
     Console,
     /// `["GET", "k"]`, answered by `{"result": ...}` or `{"error": ...}`: Dragonfly's.
@@ -40,7 +40,7 @@ pub struct Task {
     pub(super) reply: Vec<u8>,
     answer: Vec<u8>,
     began: Instant,
-    shape: Shape,
+    shape: ReplyShape,
     /// The framing of the answer.
     pub framing: Framing,
     waits: bool,
@@ -50,34 +50,34 @@ impl Task {
     /// Reads a request.
     ///
     /// Errors: it is not JSON, or not of that shape; in words.
-    pub fn read(body: &[u8], shape: Shape, framing: Framing, dbs: usize) -> Result<Task, String> {
+    pub fn read(body: &[u8], shape: ReplyShape, framing: Framing, dbs: usize) -> Result<Task, String> {
         let json: Json = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
         let (db, commands) = match shape {
-            Shape::Console => {
+            ReplyShape::Console => {
                 let db = json.get("db").map_or(Some(0), Json::as_u64).and_then(|db| usize::try_from(db).ok());
                 let db = db.filter(|db| *db < dbs).ok_or("db is not the number of a database")?;
                 let list = json.get("commands").and_then(Json::as_array).ok_or("commands is not an array")?;
                 (db, list.iter().map(command).collect::<Option<Vec<_>>>())
             }
-            Shape::Program => (0, command(&json).map(|command| vec![command])),
+            ReplyShape::Program => (0, command(&json).map(|command| vec![command])),
         };
         let commands = commands.ok_or("a command is an array of strings, at least one")?;
         if commands.is_empty() || commands.len() > COMMANDS_MAX {
             return Err(format!("1 to {COMMANDS_MAX} commands are wanted"));
         }
-        let answer = if shape == Shape::Console { b"{\"replies\":[".to_vec() } else { Vec::new() };
+        let answer = if shape == ReplyShape::Console { b"{\"replies\":[".to_vec() } else { Vec::new() };
         let (reply, began) = (Vec::new(), Instant::now());
         Ok(Task { commands, next: 0, db, reply, answer, began, shape, framing, waits: false })
     }
 
     /// Appends the whole answer to a connection's output.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        if self.shape == Shape::Console {
+        if self.shape == ReplyShape::Console {
             self.answer
                 .extend_from_slice(format!("],\"us\":{}}}", self.began.elapsed().as_micros()).as_bytes());
         }
         self.answer.push(b'\n');
-        response::write(out, self.framing, Status::Ok, Kind::Json, &self.answer);
+        response::write(out, self.framing, HttpStatus::Ok, ContentKind::Json, &self.answer);
     }
 
     /// Turns the reply that is there into JSON.
@@ -91,8 +91,8 @@ impl Task {
             Reply::new(&mut self.reply, true).error(line.as_bytes());
         }
         match (decode(&self.reply, &DecodeLimits::default()), self.shape) {
-            (Ok(Some((value, _))), Shape::Console) => json::write_typed(&mut self.answer, &value),
-            (Ok(Some((value, _))), Shape::Program) => json::write_result(&mut self.answer, &value),
+            (Ok(Some((value, _))), ReplyShape::Console) => json::write_typed(&mut self.answer, &value),
+            (Ok(Some((value, _))), ReplyShape::Program) => json::write_result(&mut self.answer, &value),
             // A command that answers nothing, as one that closes its connection.
             _ => self.answer.extend_from_slice(b"null"),
         }
@@ -104,9 +104,9 @@ const READONLY: &[u8] =
     b"READONLY this console changes nothing: the server was started with --http_console_readonly";
 
 /// Returns true if a command changes neither data nor the server.
-fn only_tells(entry: &Entry) -> bool {
+fn only_tells(entry: &CommandEntry) -> bool {
     let spec = &entry.spec;
-    spec.has(Marks::ONLY_TELLS) || matches!(entry.run, Run::Data(_)) && spec.flags.any(Flags::READONLY)
+    spec.has(Marks::ONLY_TELLS) || matches!(entry.run, RunKind::Data(_)) && spec.flags.any(Flags::READONLY)
 }
 
 /// The words of a command: strings, numbers, or `{"base64": "..."}` for bytes that are not text.
@@ -147,7 +147,7 @@ pub(super) fn run(conn: &mut Conn, local: &mut ThreadState, task: &mut Task) -> 
             task.take_reply();
             continue;
         }
-        let is_readonly = task.shape == Shape::Console && local.live.http.console_readonly;
+        let is_readonly = task.shape == ReplyShape::Console && local.live.http.console_readonly;
         if is_readonly && ready.entry.is_some_and(|entry| !only_tells(entry)) {
             Reply::new(&mut task.reply, true).error(READONLY);
             task.next += 1;
@@ -157,7 +157,7 @@ pub(super) fn run(conn: &mut Conn, local: &mut ThreadState, task: &mut Task) -> 
         if conn.defers(local, ready) {
             return false;
         }
-        let call = Call { session: &mut conn.session, out: &mut task.reply, token: conn.token };
+        let call = CommandCall { session: &mut conn.session, out: &mut task.reply, token: conn.token };
         match dispatch::execute(local, call, &conn.info, ready, args) {
             Ran::Done if conn.session.blocked.is_none() => {
                 task.next += 1;

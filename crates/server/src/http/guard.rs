@@ -8,25 +8,29 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use darter_wire::base64;
 
-use super::request::{Head, Method};
-use super::response::Status;
+use super::request::{Method, RequestHead};
+use super::response::HttpStatus;
 
 /// Refuses what another site's page sent. A link from elsewhere to the page itself is fine.
 ///
 /// Errors: the status, and a line with the reason.
-pub fn check_site(head: &Head<'_>, is_page: bool, has_password: bool) -> Result<(), (Status, &'static str)> {
+pub fn check_site(
+    head: &RequestHead<'_>,
+    is_page: bool,
+    has_password: bool,
+) -> Result<(), (HttpStatus, &'static str)> {
     if !has_password && !is_private_name(head.host) {
-        return Err((Status::Misdirected, WRONG_NAME));
+        return Err((HttpStatus::Misdirected, WRONG_NAME));
     }
     if is_page && head.method != Method::Post {
         return Ok(());
     }
     // Older browsers do not send it; the headers that they do send are checked below.
     if head.fetch_site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
-        return Err((Status::Forbidden, CROSS_SITE));
+        return Err((HttpStatus::Forbidden, CROSS_SITE));
     }
     if head.origin.is_some_and(|origin| !is_same_origin(origin, head.host)) {
-        return Err((Status::Forbidden, CROSS_SITE));
+        return Err((HttpStatus::Forbidden, CROSS_SITE));
     }
     Ok(())
 }
@@ -34,12 +38,12 @@ pub fn check_site(head: &Head<'_>, is_page: bool, has_password: bool) -> Result<
 /// Refuses what only a script of another site, or a form, would send to the API.
 ///
 /// Errors: the status, and a line with the reason.
-pub fn check_api(head: &Head<'_>) -> Result<(), (Status, &'static str)> {
+pub fn check_api(head: &RequestHead<'_>) -> Result<(), (HttpStatus, &'static str)> {
     if !head.is_from_console {
-        return Err((Status::Forbidden, "the header X-Darter-Console is missing"));
+        return Err((HttpStatus::Forbidden, "the header X-Darter-Console is missing"));
     }
     if head.method == Method::Post && !head.content_type.is_some_and(is_json) {
-        return Err((Status::UnsupportedMediaType, "the body has to be application/json"));
+        return Err((HttpStatus::UnsupportedMediaType, "the body has to be application/json"));
     }
     Ok(())
 }

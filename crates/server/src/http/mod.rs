@@ -16,7 +16,7 @@ use crate::conn::Conn;
 use crate::protocol::ListenerKind;
 use crate::thread_state::ThreadState;
 use command::Task;
-use request::Step;
+use request::RequestStep;
 use response::Framing;
 
 /// The state of an HTTP connection between its requests.
@@ -84,9 +84,9 @@ pub fn receive(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize {
 fn step(conn: &mut Conn, local: &mut ThreadState, visit: &mut Visit, buf: &[u8], done: &mut usize) {
     let rest = &buf[*done..];
     let head = match request::parse(rest, &mut visit.looked_at) {
-        Step::More => return,
-        Step::Head(head) => head,
-        Step::Bad(status) => {
+        RequestStep::More => return,
+        RequestStep::Head(head) => head,
+        RequestStep::Bad(status) => {
             response::refuse(&mut conn.output, Framing::LAST, status, "");
             conn.session.is_closing = true;
             return;
@@ -111,7 +111,7 @@ fn step(conn: &mut Conn, local: &mut ThreadState, visit: &mut Visit, buf: &[u8],
     let Some(body) = rest[head.head_bytes..].get(..head.body_bytes) else { return };
     *done += head.head_bytes + head.body_bytes;
     local.stats().http_requests.add(1);
-    (found.serve)(&mut route::Call { conn, local, visit, framing, body });
+    (found.serve)(&mut route::RouteCall { conn, local, visit, framing, body });
     conn.session.is_closing |= !framing.keep_alive && visit.task.is_none();
     if visit.task.is_some() {
         run_task(conn, local, visit);

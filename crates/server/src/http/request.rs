@@ -5,7 +5,7 @@
 
 use httparse::{EMPTY_HEADER, Status as Parsed};
 
-use super::response::Status;
+use super::response::HttpStatus;
 
 /// Bytes of a request line and its headers.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -31,7 +31,7 @@ pub enum Method {
 
 /// The part of a request before its body, as far as it is used here.
 #[derive(Clone, Debug)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
     /// The path: begins with a slash, without the query.
@@ -60,42 +60,42 @@ pub struct Head<'a> {
 
 /// The front of the bytes.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum RequestStep<'a> {
     /// Not a whole head yet.
     More,
     /// A head.
-    Head(Box<Head<'a>>),
+    Head(Box<RequestHead<'a>>),
     /// Not a request that may be answered; the connection must be closed.
-    Bad(Status),
+    Bad(HttpStatus),
 }
 
 /// Reads the head at the front of `buf`. `looked_at` is the number of its bytes without an end of a head; it is
 /// updated.
 ///
 /// Cost: each byte is examined twice, for pieces of any size.
-pub fn parse<'a>(buf: &'a [u8], looked_at: &mut usize) -> Step<'a> {
+pub fn parse<'a>(buf: &'a [u8], looked_at: &mut usize) -> RequestStep<'a> {
     let end = match find_end(buf, *looked_at) {
         Ok(Some(end)) if end <= HEAD_BYTES_MAX => end,
         Ok(None) if buf.len() <= HEAD_BYTES_MAX => {
             *looked_at = buf.len();
-            return Step::More;
+            return RequestStep::More;
         }
-        Ok(_) => return Step::Bad(Status::HeadTooLarge),
-        Err(status) => return Step::Bad(status),
+        Ok(_) => return RequestStep::Bad(HttpStatus::HeadTooLarge),
+        Err(status) => return RequestStep::Bad(status),
     };
     *looked_at = 0;
     match read(&buf[..end]) {
-        Ok(head) => Step::Head(Box::new(head)),
-        Err(status) => Step::Bad(status),
+        Ok(head) => RequestStep::Head(Box::new(head)),
+        Err(status) => RequestStep::Bad(status),
     }
 }
 
 /// The end of the head, if `buf` has it. Lines end with CR LF; another LF alone makes it invalid.
-fn find_end(buf: &[u8], looked_at: usize) -> Result<Option<usize>, Status> {
+fn find_end(buf: &[u8], looked_at: usize) -> Result<Option<usize>, HttpStatus> {
     for (at, _) in buf.iter().enumerate().skip(looked_at).filter(|(_, byte)| **byte == b'\n') {
         let line = &buf[..=at];
         if !line.ends_with(b"\r\n") {
-            return Err(Status::BadRequest);
+            return Err(HttpStatus::BadRequest);
         }
         if line.ends_with(b"\r\n\r\n") {
             return Ok(Some(at + 1));
@@ -104,22 +104,22 @@ fn find_end(buf: &[u8], looked_at: usize) -> Result<Option<usize>, Status> {
     Ok(None)
 }
 
-fn read(buf: &[u8]) -> Result<Head<'_>, Status> {
+fn read(buf: &[u8]) -> Result<RequestHead<'_>, HttpStatus> {
     let mut room = [EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut room);
     match request.parse(buf) {
         Ok(Parsed::Complete(bytes)) if bytes == buf.len() => {}
-        Err(httparse::Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
-        Err(httparse::Error::Version) => return Err(Status::VersionNotSupported),
-        _ => return Err(Status::BadRequest),
+        Err(httparse::Error::TooManyHeaders) => return Err(HttpStatus::HeadTooLarge),
+        Err(httparse::Error::Version) => return Err(HttpStatus::VersionNotSupported),
+        _ => return Err(HttpStatus::BadRequest),
     }
     let target = request.path.unwrap_or_default();
     if !target.starts_with('/') {
-        return Err(Status::BadRequest);
+        return Err(HttpStatus::BadRequest);
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let is_new = request.version == Some(1);
-    let mut head = Head {
+    let mut head = RequestHead {
         method: match request.method.unwrap_or_default() {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
@@ -140,10 +140,10 @@ fn read(buf: &[u8]) -> Result<Head<'_>, Status> {
     };
     read_headers(&mut head, request.headers)?;
     if is_new && head.host.is_empty() {
-        return Err(Status::BadRequest);
+        return Err(HttpStatus::BadRequest);
     }
     if head.body_bytes > 0 && head.method != Method::Post {
-        return Err(Status::BadRequest);
+        return Err(HttpStatus::BadRequest);
     }
     Ok(head)
 }
@@ -159,18 +159,18 @@ const ONCE: &[&str] = &[
     "transfer-encoding",
 ];
 
-fn read_headers<'a>(head: &mut Head<'a>, headers: &[httparse::Header<'a>]) -> Result<(), Status> {
+fn read_headers<'a>(head: &mut RequestHead<'a>, headers: &[httparse::Header<'a>]) -> Result<(), HttpStatus> {
     let is = |header: &httparse::Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
     for name in ONCE {
         if headers.iter().filter(|header| is(header, name)).count() > 1 {
-            return Err(Status::BadRequest);
+            return Err(HttpStatus::BadRequest);
         }
     }
     let encoded = headers.iter().any(|header| is(header, "transfer-encoding"));
     for header in headers {
-        let value = std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)?.trim();
+        let value = std::str::from_utf8(header.value).map_err(|_| HttpStatus::BadRequest)?.trim();
         match header.name.to_ascii_lowercase().as_str() {
-            "host" if value.len() > HOST_BYTES_MAX => return Err(Status::BadRequest),
+            "host" if value.len() > HOST_BYTES_MAX => return Err(HttpStatus::BadRequest),
             "host" => head.host = value,
             "authorization" => head.authorization = Some(value),
             "origin" => head.origin = Some(value),
@@ -178,16 +178,16 @@ fn read_headers<'a>(head: &mut Head<'a>, headers: &[httparse::Header<'a>]) -> Re
             "content-type" => head.content_type = Some(value),
             "x-darter-console" => head.is_from_console = true,
             "connection" => read_connection(head, value),
-            "content-length" if encoded => return Err(Status::BadRequest),
+            "content-length" if encoded => return Err(HttpStatus::BadRequest),
             "content-length" => head.body_bytes = read_length(value)?,
             _ => {}
         }
     }
     // No client of ours needs a body in chunks, and half of the known ways to smuggle do.
-    if encoded { Err(Status::NotImplemented) } else { Ok(()) }
+    if encoded { Err(HttpStatus::NotImplemented) } else { Ok(()) }
 }
 
-fn read_connection(head: &mut Head<'_>, value: &str) {
+fn read_connection(head: &mut RequestHead<'_>, value: &str) {
     for word in value.split(',').map(str::trim) {
         if word.eq_ignore_ascii_case("close") {
             head.keep_alive = false;
@@ -198,13 +198,13 @@ fn read_connection(head: &mut Head<'_>, value: &str) {
 }
 
 /// Digits alone: a sign, a list or a space would be read otherwise elsewhere.
-fn read_length(value: &str) -> Result<usize, Status> {
+fn read_length(value: &str) -> Result<usize, HttpStatus> {
     if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Status::BadRequest);
+        return Err(HttpStatus::BadRequest);
     }
     match value.parse::<u64>() {
-        Ok(bytes) if bytes <= BODY_BYTES_MAX => usize::try_from(bytes).map_err(|_| Status::BodyTooLarge),
-        _ => Err(Status::BodyTooLarge),
+        Ok(bytes) if bytes <= BODY_BYTES_MAX => usize::try_from(bytes).map_err(|_| HttpStatus::BodyTooLarge),
+        _ => Err(HttpStatus::BodyTooLarge),
     }
 }
 

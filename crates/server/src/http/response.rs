@@ -5,11 +5,11 @@
 
 use std::io::Write;
 
-use super::request::{Head, Method};
+use super::request::{Method, RequestHead};
 
 /// Statuses that are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum HttpStatus {
     /// 200
     Ok,
     /// 400: not a request, or one that could be read in two ways.
@@ -40,31 +40,31 @@ pub enum Status {
     VersionNotSupported,
 }
 
-impl Status {
+impl HttpStatus {
     /// Number and words.
     pub const fn line(self) -> &'static str {
         match self {
-            Status::Ok => "200 OK",
-            Status::BadRequest => "400 Bad Request",
-            Status::Unauthorized => "401 Unauthorized",
-            Status::Forbidden => "403 Forbidden",
-            Status::NotFound => "404 Not Found",
-            Status::MethodNotAllowed => "405 Method Not Allowed",
-            Status::TimedOut => "408 Request Timeout",
-            Status::BodyTooLarge => "413 Content Too Large",
-            Status::UnsupportedMediaType => "415 Unsupported Media Type",
-            Status::Misdirected => "421 Misdirected Request",
-            Status::HeadTooLarge => "431 Request Header Fields Too Large",
-            Status::NotImplemented => "501 Not Implemented",
-            Status::Unavailable => "503 Service Unavailable",
-            Status::VersionNotSupported => "505 HTTP Version Not Supported",
+            HttpStatus::Ok => "200 OK",
+            HttpStatus::BadRequest => "400 Bad Request",
+            HttpStatus::Unauthorized => "401 Unauthorized",
+            HttpStatus::Forbidden => "403 Forbidden",
+            HttpStatus::NotFound => "404 Not Found",
+            HttpStatus::MethodNotAllowed => "405 Method Not Allowed",
+            HttpStatus::TimedOut => "408 Request Timeout",
+            HttpStatus::BodyTooLarge => "413 Content Too Large",
+            HttpStatus::UnsupportedMediaType => "415 Unsupported Media Type",
+            HttpStatus::Misdirected => "421 Misdirected Request",
+            HttpStatus::HeadTooLarge => "431 Request Header Fields Too Large",
+            HttpStatus::NotImplemented => "501 Not Implemented",
+            HttpStatus::Unavailable => "503 Service Unavailable",
+            HttpStatus::VersionNotSupported => "505 HTTP Version Not Supported",
         }
     }
 }
 
 /// The type of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ContentKind {
     /// Plain text.
     Text,
     /// Prometheus' text format.
@@ -81,16 +81,16 @@ pub enum Kind {
     Json,
 }
 
-impl Kind {
+impl ContentKind {
     const fn mime(self) -> &'static str {
         match self {
-            Kind::Text => "text/plain; charset=utf-8",
-            Kind::Metrics => "text/plain; version=0.0.4; charset=utf-8",
-            Kind::Html => "text/html; charset=utf-8",
-            Kind::Css => "text/css; charset=utf-8",
-            Kind::Script => "text/javascript; charset=utf-8",
-            Kind::Svg => "image/svg+xml",
-            Kind::Json => "application/json",
+            ContentKind::Text => "text/plain; charset=utf-8",
+            ContentKind::Metrics => "text/plain; version=0.0.4; charset=utf-8",
+            ContentKind::Html => "text/html; charset=utf-8",
+            ContentKind::Css => "text/css; charset=utf-8",
+            ContentKind::Script => "text/javascript; charset=utf-8",
+            ContentKind::Svg => "image/svg+xml",
+            ContentKind::Json => "application/json",
         }
     }
 }
@@ -106,7 +106,7 @@ pub struct Framing {
 
 impl Framing {
     /// The framing that a request asks for.
-    pub fn of(head: &Head<'_>) -> Framing {
+    pub fn of(head: &RequestHead<'_>) -> Framing {
         Framing { keep_alive: head.keep_alive, is_head: head.method == Method::Head }
     }
 
@@ -119,7 +119,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Appends an answer to `out`.
-pub fn write(out: &mut Vec<u8>, framing: Framing, status: Status, kind: Kind, body: &[u8]) {
+pub fn write(out: &mut Vec<u8>, framing: Framing, status: HttpStatus, kind: ContentKind, body: &[u8]) {
     // Writing to a Vec does not fail.
     let _ = write!(
         out,
@@ -131,10 +131,10 @@ pub fn write(out: &mut Vec<u8>, framing: Framing, status: Status, kind: Kind, bo
         body.len(),
     );
     match status {
-        Status::Unauthorized => {
+        HttpStatus::Unauthorized => {
             out.extend_from_slice(b"WWW-Authenticate: Basic realm=\"Darter\", charset=\"UTF-8\"\r\n")
         }
-        Status::MethodNotAllowed => out.extend_from_slice(b"Allow: GET, HEAD, POST\r\n"),
+        HttpStatus::MethodNotAllowed => out.extend_from_slice(b"Allow: GET, HEAD, POST\r\n"),
         _ => {}
     }
     out.extend_from_slice(if framing.keep_alive {
@@ -148,7 +148,7 @@ pub fn write(out: &mut Vec<u8>, framing: Framing, status: Status, kind: Kind, bo
 }
 
 /// Appends an answer that consists of a status and a line that explains it.
-pub fn refuse(out: &mut Vec<u8>, framing: Framing, status: Status, why: &str) {
+pub fn refuse(out: &mut Vec<u8>, framing: Framing, status: HttpStatus, why: &str) {
     let body = if why.is_empty() { status.line() } else { why };
-    write(out, framing, status, Kind::Text, format!("{body}\n").as_bytes());
+    write(out, framing, status, ContentKind::Text, format!("{body}\n").as_bytes());
 }

@@ -1,9 +1,9 @@
 //! The routes: paths, access and answers.
 
-use super::command::{Shape, Task};
+use super::command::{ReplyShape, Task};
 use super::guard;
-use super::request::{Head, Method};
-use super::response::{self, Framing, Kind, Status};
+use super::request::{Method, RequestHead};
+use super::response::{self, ContentKind, Framing, HttpStatus};
 use super::{Visit, metrics, needs_password, stats};
 use crate::acl::guard::may_observe;
 use crate::commands::login;
@@ -30,11 +30,11 @@ pub struct Route {
     is_post: bool,
     access: Access,
     /// Answers, or leaves a task.
-    pub serve: fn(&mut Call<'_>),
+    pub serve: fn(&mut RouteCall<'_>),
 }
 
 /// The state that a route may use.
-pub struct Call<'a> {
+pub struct RouteCall<'a> {
     /// The connection, to whose output the answer is appended.
     pub conn: &'a mut Conn,
     /// The thread.
@@ -47,24 +47,26 @@ pub struct Call<'a> {
     pub body: &'a [u8],
 }
 
-impl Call<'_> {
-    fn answer(&mut self, status: Status, kind: Kind, body: &[u8]) {
+impl RouteCall<'_> {
+    fn answer(&mut self, status: HttpStatus, kind: ContentKind, body: &[u8]) {
         response::write(&mut self.conn.output, self.framing, status, kind, body);
     }
 }
 
-const fn get(path: &'static str, access: Access, serve: fn(&mut Call<'_>)) -> Route {
+const fn get(path: &'static str, access: Access, serve: fn(&mut RouteCall<'_>)) -> Route {
     Route { path, is_post: false, access, serve }
 }
 
-const fn post(path: &'static str, access: Access, serve: fn(&mut Call<'_>)) -> Route {
+const fn post(path: &'static str, access: Access, serve: fn(&mut RouteCall<'_>)) -> Route {
     Route { path, is_post: true, access, serve }
 }
 
 /// A script of the console at a path.
 macro_rules! script {
     ($path:literal, $file:literal) => {
-        get($path, Access::Page, |call| call.answer(Status::Ok, Kind::Script, include_bytes!($file)))
+        get($path, Access::Page, |call| {
+            call.answer(HttpStatus::Ok, ContentKind::Script, include_bytes!($file))
+        })
     };
 }
 
@@ -72,14 +74,14 @@ macro_rules! script {
 const ROUTES: &[Route] = &[
     get("/metrics", Access::Open, |call| {
         let text = metrics::render(call.local.shared, &call.local.live);
-        call.answer(Status::Ok, Kind::Metrics, text.as_bytes());
+        call.answer(HttpStatus::Ok, ContentKind::Metrics, text.as_bytes());
     }),
-    get("/healthz", Access::Open, |call| call.answer(Status::Ok, Kind::Text, b"OK\n")),
+    get("/healthz", Access::Open, |call| call.answer(HttpStatus::Ok, ContentKind::Text, b"OK\n")),
     get("/readyz", Access::Open, ready),
     get("/primary", Access::Open, |call| has_role(call, AskedRole::Primary)),
     get("/replica", Access::Open, |call| has_role(call, AskedRole::Replica)),
-    get("/", Access::Page, |call| call.answer(Status::Ok, Kind::Html, PAGE)),
-    get("/console.css", Access::Page, |call| call.answer(Status::Ok, Kind::Css, STYLE)),
+    get("/", Access::Page, |call| call.answer(HttpStatus::Ok, ContentKind::Html, PAGE)),
+    get("/console.css", Access::Page, |call| call.answer(HttpStatus::Ok, ContentKind::Css, STYLE)),
     script!("/console.js", "console/console.js"),
     script!("/console/chart.js", "console/chart.js"),
     script!("/console/clients.js", "console/clients.js"),
@@ -97,21 +99,25 @@ const ROUTES: &[Route] = &[
     script!("/console/timeline.js", "console/timeline.js"),
     script!("/console/types.js", "console/types.js"),
     script!("/console/values.js", "console/values.js"),
-    get("/icon.svg", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
-    get("/favicon.ico", Access::Page, |call| call.answer(Status::Ok, Kind::Svg, ICON)),
+    get("/icon.svg", Access::Page, |call| call.answer(HttpStatus::Ok, ContentKind::Svg, ICON)),
+    get("/favicon.ico", Access::Page, |call| call.answer(HttpStatus::Ok, ContentKind::Svg, ICON)),
     get("/api/stats", Access::Console, |call| {
         if !may_observe(call.local, &call.conn.session) {
-            return call.answer(Status::Forbidden, Kind::Text, b"this user may not see what others do\n");
+            return call.answer(
+                HttpStatus::Forbidden,
+                ContentKind::Text,
+                b"this user may not see what others do\n",
+            );
         }
         let text = stats::render(call.local.shared, &call.local.live).to_string();
-        call.answer(Status::Ok, Kind::Json, text.as_bytes());
+        call.answer(HttpStatus::Ok, ContentKind::Json, text.as_bytes());
     }),
     get("/api/history", Access::Console, |call| {
         let text = stats::history(call.local.shared).to_string();
-        call.answer(Status::Ok, Kind::Json, text.as_bytes());
+        call.answer(HttpStatus::Ok, ContentKind::Json, text.as_bytes());
     }),
-    post("/api/command", Access::Console, |call| begin(call, Shape::Console)),
-    post("/api", Access::Program, |call| begin(call, Shape::Program)),
+    post("/api/command", Access::Console, |call| begin(call, ReplyShape::Console)),
+    post("/api", Access::Program, |call| begin(call, ReplyShape::Program)),
 ];
 
 const PAGE: &[u8] = include_bytes!("console/index.html");
@@ -121,7 +127,10 @@ const ICON: &[u8] = include_bytes!("console/icon.svg");
 /// The route of a request.
 ///
 /// Errors: no such path here, or not with this method.
-pub fn find(local: &ThreadState, head: &Head<'_>) -> Result<&'static Route, (Status, &'static str)> {
+pub fn find(
+    local: &ThreadState,
+    head: &RequestHead<'_>,
+) -> Result<&'static Route, (HttpStatus, &'static str)> {
     let http = &local.live.http;
     let is_served = |route: &Route| match route.access {
         Access::Open => true,
@@ -129,13 +138,13 @@ pub fn find(local: &ThreadState, head: &Head<'_>) -> Result<&'static Route, (Sta
         Access::Program => http.api,
     };
     let found = ROUTES.iter().find(|route| route.path == head.path && is_served(route));
-    let Some(route) = found else { return Err((Status::NotFound, "")) };
+    let Some(route) = found else { return Err((HttpStatus::NotFound, "")) };
     let is_right = match head.method {
         Method::Get | Method::Head => !route.is_post,
         Method::Post => route.is_post,
         Method::Other => false,
     };
-    if is_right { Ok(route) } else { Err((Status::MethodNotAllowed, "")) }
+    if is_right { Ok(route) } else { Err((HttpStatus::MethodNotAllowed, "")) }
 }
 
 /// Admits a request to its route, and logs the connection in with the password of the request.
@@ -144,9 +153,9 @@ pub fn find(local: &ThreadState, head: &Head<'_>) -> Result<&'static Route, (Sta
 pub fn admit(
     conn: &mut Conn,
     local: &mut ThreadState,
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
     route: &Route,
-) -> Result<(), (Status, &'static str)> {
+) -> Result<(), (HttpStatus, &'static str)> {
     if route.access == Access::Open {
         return Ok(());
     }
@@ -161,16 +170,16 @@ pub fn admit(
         Some((user, password)) => login::try_log_in(local, conn, &user, &password),
         None => login::as_nobody(local, conn),
     };
-    if is_in { Ok(()) } else { Err((Status::Unauthorized, "a user and a password are needed")) }
+    if is_in { Ok(()) } else { Err((HttpStatus::Unauthorized, "a user and a password are needed")) }
 }
 
 /// 200 once commands are served: the data is loaded, and no shutdown was requested.
-fn ready(call: &mut Call<'_>) {
+fn ready(call: &mut RouteCall<'_>) {
     let shared = call.local.shared;
     if shared.is_stopping.load(std::sync::atomic::Ordering::Relaxed) || shared.snapshots.loading.is_on() {
-        return call.answer(Status::Unavailable, Kind::Text, b"loading\n");
+        return call.answer(HttpStatus::Unavailable, ContentKind::Text, b"loading\n");
     }
-    call.answer(Status::Ok, Kind::Text, b"OK\n");
+    call.answer(HttpStatus::Ok, ContentKind::Text, b"OK\n");
 }
 
 /// The parts of a server that load balancers ask about.
@@ -181,7 +190,7 @@ enum AskedRole {
 }
 
 /// 200 if this server serves in that role now: as the master that may answer, or as a replica that follows one.
-fn has_role(call: &mut Call<'_>, role: AskedRole) {
+fn has_role(call: &mut RouteCall<'_>, role: AskedRole) {
     let shared = call.local.shared;
     let replication = &shared.replication;
     let is_up = !shared.snapshots.loading.is_on();
@@ -194,13 +203,13 @@ fn has_role(call: &mut Call<'_>, role: AskedRole) {
         }
     };
     let (status, text) =
-        if is_up && is_it { (Status::Ok, &b"OK\n"[..]) } else { (Status::Unavailable, &b"no\n"[..]) };
-    call.answer(status, Kind::Text, text);
+        if is_up && is_it { (HttpStatus::Ok, &b"OK\n"[..]) } else { (HttpStatus::Unavailable, &b"no\n"[..]) };
+    call.answer(status, ContentKind::Text, text);
 }
 
-fn begin(call: &mut Call<'_>, shape: Shape) {
+fn begin(call: &mut RouteCall<'_>, shape: ReplyShape) {
     match Task::read(call.body, shape, call.framing, call.local.live.dbnum as usize) {
         Ok(task) => call.visit.task = Some(Box::new(task)),
-        Err(why) => response::refuse(&mut call.conn.output, call.framing, Status::BadRequest, &why),
+        Err(why) => response::refuse(&mut call.conn.output, call.framing, HttpStatus::BadRequest, &why),
     }
 }

@@ -12,11 +12,11 @@ use darter_txn::ShardSet;
 use crate::engine::{commit, plan};
 use crate::job::Shards;
 use crate::journal::plainly;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::thread_state::ThreadState;
 
 /// A command that has just run.
-pub type Ran<'a> = commit::Ran<'a, &'static Entry>;
+pub type Ran<'a> = commit::RanCommand<'a, &'static CommandEntry>;
 
 /// Notes a SET without options whose shard is held, if the journal alone is to hear of it; false if not.
 #[inline(never)]

@@ -5,7 +5,7 @@
 
 use darter_command::spec::ReplicaForm;
 use darter_persist::journal::part;
-use darter_store::stream_value::Stream;
+use darter_store::stream_value::StreamValue;
 use darter_txn::ShardSet;
 use darter_wire::Args;
 use darter_wire::value::{self, DecodeLimits, Value};
@@ -250,7 +250,7 @@ fn is_untold(
 ) -> bool {
     let key = set.router().key(name);
     let shard = &set.part(key).shard;
-    let stream = shard.peek(db, key, now_ms).and_then(|record| shard.view_of::<Stream>(record).ok());
+    let stream = shard.peek(db, key, now_ms).and_then(|record| shard.view_of::<StreamValue>(record).ok());
     let found = stream.as_ref().and_then(|stream| stream.root.group(group)?.find(consumer));
     found.is_some_and(|consumer| consumer.active_ms.is_none())
 }
@@ -266,7 +266,7 @@ fn place_of(
     let key = set.router().key(name);
     let shard = &set.part(key).shard;
     let record = shard.peek(db, key, now_ms)?;
-    let stream = shard.view_of::<Stream>(record).ok()?;
+    let stream = shard.view_of::<StreamValue>(record).ok()?;
     let group = stream.root.group(group)?;
     let read = group.entries_read.map_or_else(|| "-1".to_owned(), |read| read.to_string());
     Some((format!("{}-{}", group.last_id.ms, group.last_id.seq), read))

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use darter_base::number;
-use darter_persist::file::Reader;
+use darter_persist::file::FileSource;
 use darter_persist::journal::Damage;
 use darter_persist::journal::redis::{Commands, Role, parse_manifest};
 use darter_wire::OwnedArgs;
@@ -96,11 +96,11 @@ fn load_rdb(
 /// Where the RDB file ends that a file of Redis 4 to 6 begins with: commands follow. Cost: reads it.
 fn end_of_rdb(path: &Path) -> Result<u64, String> {
     let file = File::open(path).map_err(|error| told(path, &error))?;
-    let mut reader = Reader::open(&file).map_err(|error| told(path, &error))?;
+    let mut reader = FileSource::open(&file).map_err(|error| told(path, &error))?;
     reader.each(|_| Ok(())).map_err(|error| told(path, &error))?;
     match &reader {
-        Reader::Rdb(rdb) => Ok(rdb.offset()),
-        Reader::Native(_) => Err(told(path, &"this is no file of Redis")),
+        FileSource::Rdb(rdb) => Ok(rdb.offset()),
+        FileSource::Native(_) => Err(told(path, &"this is no file of Redis")),
     }
 }
 

@@ -13,10 +13,10 @@ use darter_durability::base::ReadBack;
 use darter_persist::entry::Entries;
 use darter_persist::files::Disk;
 use darter_persist::journal::ending::{Ending, Torn};
-use darter_persist::journal::folder::{self, Broken, Journal as Files};
+use darter_persist::journal::folder::{self, BrokenFile, JournalFolder as Files};
 use darter_persist::journal::manifest::TAKEN_OVER;
-use darter_persist::journal::part::{ArgList, Part, Parts};
-use darter_replica::history::Id;
+use darter_persist::journal::part::{ArgList, Parts, RecordPart};
+use darter_replica::history::ReplId;
 use darter_store::Keyed;
 use darter_txn::LockSet;
 use darter_wire::{Args, OwnedArgs};
@@ -26,8 +26,8 @@ use crate::engine::apply::{Applied, Journalled, NotApplied};
 use crate::engine::lease;
 use crate::job::Shards;
 use crate::journal::{redis, rewrite};
-use crate::registry::Entry;
-use crate::replication::position::{Found, Position};
+use crate::registry::CommandEntry;
+use crate::replication::position::{FoundPosition, StreamPosition};
 use crate::replication::track::StreamTrack;
 use crate::shared::Shared;
 use crate::snapshot::load::rest_after;
@@ -37,17 +37,17 @@ use crate::thread_state::ThreadState;
 pub struct Player {
     local: ThreadState,
     grant: Shards,
-    by_name: HashMap<&'static str, &'static Entry>,
+    by_name: HashMap<&'static str, &'static CommandEntry>,
     reply: Vec<u8>,
     /// What was done.
-    pub done: Done,
+    pub done: Replayed,
     // what the last record says of its place in a master's stream, once there was one
-    position: Option<Option<Position>>,
+    position: Option<Option<StreamPosition>>,
 }
 
 /// What a replay did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Done {
+pub struct Replayed {
     /// Records.
     pub records: u64,
     /// Commands in them.
@@ -70,7 +70,7 @@ impl Player {
         let all = LockSet::all(shared.router.shards_len());
         let grant = lease::take_patiently(shared, &all, u32::MAX).ok()?;
         let by_name = shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
-        Some(Player { local, grant, by_name, reply: Vec::new(), done: Done::default(), position: None })
+        Some(Player { local, grant, by_name, reply: Vec::new(), done: Replayed::default(), position: None })
     }
 
     /// Lets the shards go.
@@ -100,24 +100,24 @@ impl Player {
         let mut parts = Parts::new(body);
         while let Some(part) = parts.try_next().map_err(|damage| Unplayable(damage.to_string()))? {
             match part {
-                Part::Command { db, only_key, args } => {
+                RecordPart::Command { db, only_key, args } => {
                     let owned = owned(args);
                     self.command(db, only_key, owned.args())?;
                 }
-                Part::Gone { db, key, .. } => {
+                RecordPart::Gone { db, key, .. } => {
                     self.at(db, key, |place| {
                         place.remove();
                     })?;
                 }
-                Part::Value { db, entry } => self.put(db, clock_ms, entry)?,
-                Part::Message { .. } | Part::Stream(_) => {}
+                RecordPart::Value { db, entry } => self.put(db, clock_ms, entry)?,
+                RecordPart::Message { .. } | RecordPart::Stream(_) => {}
                 // What was received changes no data, and leaves it where it stands.
-                Part::Uncommitted(_) => return Ok(()),
-                Part::Position { id, offset, db } => {
+                RecordPart::Uncommitted(_) => return Ok(()),
+                RecordPart::Position { id, offset, db } => {
                     let db = usize::try_from(db).unwrap_or(0);
-                    position = Id::parse(id).map(|id| Position { id, offset, db });
+                    position = ReplId::parse(id).map(|id| StreamPosition { id, offset, db });
                 }
-                Part::Members { db, key } => {
+                RecordPart::Members { db, key } => {
                     self.at(db, key, |place| while place.expire_members(usize::MAX) > 0 {})?
                 }
             }
@@ -197,7 +197,7 @@ impl Player {
         Ok(())
     }
 
-    fn find(&self, args: Args<'_>) -> Option<&'static Entry> {
+    fn find(&self, args: Args<'_>) -> Option<&'static CommandEntry> {
         let name = args.at(0).to_ascii_lowercase();
         let entry = *self.by_name.get(std::str::from_utf8(&name).ok()?)?;
         if entry.subs.is_empty() { Some(entry) } else { entry.sub(args.at(1)) }
@@ -221,7 +221,7 @@ impl fmt::Display for Unplayable {
 }
 
 /// What was read back.
-pub struct Loaded {
+pub struct LoadedJournal {
     /// Generations and bytes.
     pub read_back: ReadBack,
     /// The base is what Redis left, and needs one of ours in its place.
@@ -234,7 +234,7 @@ pub struct Loaded {
 ///
 /// Errors: what an operator has to know; nothing is to be served then. A torn end, or a file that is missing or damaged,
 /// is no error unless `aof-load-truncated` says so: the log names it.
-pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, String> {
+pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<LoadedJournal>, String> {
     let Some(mut files) = folder::open(&Disk, dir).map_err(|fault| fault.to_string())? else {
         return Ok(None);
     };
@@ -249,7 +249,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
             return Err("the journal goes on from the files of Redis, which are gone".to_owned());
         }
         // What follows in those files is no part of it.
-        shared.snapshots.loading.find(Found::default());
+        shared.snapshots.loading.find(FoundPosition::default());
     } else if let Some(base) = &files.manifest.base {
         base_bytes = rewrite::load_base(shared, &mut local, dir, base, clock_ms)?;
     }
@@ -283,11 +283,11 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     let (base_generation, done) = (files.manifest.generation, player.done);
     shared.replication.keep_received(track.take_received());
     if let Some(last) = player.position {
-        loading.find(last.map_or_else(Found::default, Found::from));
+        loading.find(last.map_or_else(FoundPosition::default, FoundPosition::from));
     }
     if let Some(found) = track.end() {
         let (id, offset) = (found.history.id, found.end.offset);
-        loading.find(Found::from(Position { id, offset, db: 0 }));
+        loading.find(FoundPosition::from(StreamPosition { id, offset, db: 0 }));
         shared.replication.keep_found(found);
     }
     player.finish();
@@ -303,7 +303,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     }
     report(shared, &ending)?;
     let kept = bytes.saturating_sub(ending.torn.iter().map(|torn| torn.bytes).sum());
-    Ok(Some(Loaded {
+    Ok(Some(LoadedJournal {
         read_back: ReadBack {
             generation: generation_max + 1,
             base_generation,
@@ -315,7 +315,7 @@ pub fn load(shared: &'static Shared, dir: &Path) -> Result<Option<Loaded>, Strin
     }))
 }
 
-fn progress(files: &Files<Disk>, done: &Done, began: Instant) {
+fn progress(files: &Files<Disk>, done: &Replayed, began: Instant) {
     let (read, all) = (files.bytes_read() as f64, files.bytes.max(1) as f64);
     let share = read / all;
     let left_s = began.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-6);
@@ -330,7 +330,7 @@ fn report(shared: &Shared, ending: &Ending<Disk>) -> Result<(), String> {
         return Ok(());
     }
     let Ending { torn, broken, sequence, .. } = ending;
-    let places = broken.iter().map(Broken::to_string).chain(torn.iter().map(Torn::to_string));
+    let places = broken.iter().map(BrokenFile::to_string).chain(torn.iter().map(Torn::to_string));
     if !shared.settings.live().persistence.aof_load_truncated {
         let places: Vec<String> = places.collect();
         return Err(format!("the journal is damaged and aof-load-truncated is no: {}", places.join("; ")));

@@ -7,21 +7,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use darter_durability::base::{self, Claimed, Cut, Growth, at_dir};
+use darter_durability::base::{self, BaseCut, Claimed, Growth, at_dir};
 use darter_persist::files::Disk;
 use darter_persist::journal::manifest::{Manifest, TAKEN_OVER};
 use darter_persist::journal::{folder, tail};
-use darter_persist::storage::name::Format;
+use darter_persist::storage::name::NameFormat;
 use darter_persist::storage::{self, CloudOptions};
 use darter_store::change::Listeners;
 
 use super::{redis, replay, sync};
 use crate::clock::unix_ms;
 use crate::engine::lease;
-use crate::replication::position::Found;
+use crate::replication::position::FoundPosition;
 use crate::shared::Shared;
 use crate::snapshot::run::Saved;
-use crate::snapshot::{self, Order, Purpose, Refused, load, naming};
+use crate::snapshot::{self, Purpose, RefusedSave, SnapshotOrder, load, naming};
 use crate::thread_state::ThreadState;
 use darter_config::Live;
 
@@ -77,7 +77,7 @@ pub fn start(shared: &'static Shared) -> Result<(), String> {
         let clock_ms = unix_ms();
         let is_taken_over = redis::load(shared, &live, clock_ms)?;
         // What follows in those files is no part of what their base says of itself.
-        shared.snapshots.loading.find(Found::default());
+        shared.snapshots.loading.find(FoundPosition::default());
         if !is_taken_over && naming::newest(&live).map_err(|fault| fault.to_string())?.is_some() {
             return Ok(());
         }
@@ -154,7 +154,7 @@ fn switch_off(local: &mut ThreadState) {
     tracing::info!("the journal is switched off");
 }
 
-fn shared_base(shared: &Shared) -> Option<Arc<snapshot::Run>> {
+fn shared_base(shared: &Shared) -> Option<Arc<snapshot::SnapshotRun>> {
     shared.snapshots.current().filter(|run| run.purpose == Purpose::Base)
 }
 
@@ -191,7 +191,7 @@ pub fn keep(local: &mut ThreadState) -> Result<(), String> {
 
 /// What became of a wish for a new base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Begun {
+pub enum RewriteBegun {
     /// It is being written.
     Now,
     /// It will be, after the snapshot that is being taken.
@@ -201,16 +201,16 @@ pub enum Begun {
 }
 
 /// Begins a new base. The caller holds no shard.
-pub fn begin(local: &mut ThreadState) -> Begun {
+pub fn begin(local: &mut ThreadState) -> RewriteBegun {
     let shared = local.shared;
     let journal = &shared.journal;
     // Not while it is being switched on: all shards have to tell of changes from the cut on.
     let _switch = journal.switching();
     match journal.claim_base() {
         Claimed::Now(generation) => begin_at(local, generation),
-        Claimed::Awaits => Begun::Now,
-        Claimed::Later => Begun::Later,
-        Claimed::Already => Begun::Already,
+        Claimed::Awaits => RewriteBegun::Now,
+        Claimed::Later => RewriteBegun::Later,
+        Claimed::Already => RewriteBegun::Already,
     }
 }
 
@@ -227,7 +227,7 @@ pub fn go_on(local: &mut ThreadState) {
 }
 
 /// Begins the base of a generation. The caller has `switch`, and has said that one is under way.
-fn begin_at(local: &mut ThreadState, generation: u64) -> Begun {
+fn begin_at(local: &mut ThreadState, generation: u64) -> RewriteBegun {
     let journal = &local.shared.journal;
     let folder = journal.folder().ok_or_else(|| "there is no folder".to_owned()).and_then(|dir| {
         let folder = storage::directory(&dir.display().to_string(), &CloudOptions::default());
@@ -235,14 +235,14 @@ fn begin_at(local: &mut ThreadState, generation: u64) -> Begun {
     });
     let Ok(folder) = folder.inspect_err(|why| tracing::error!("the journal gets no new base: {why}")) else {
         journal.put_off();
-        return Begun::Later;
+        return RewriteBegun::Later;
     };
-    let cut = Arc::new(Cut::default());
+    let cut = Arc::new(BaseCut::default());
     let noted = cut.clone();
-    let order = Order {
+    let order = SnapshotOrder {
         create: Box::new(move |name| folder.create(name)),
         name: folder::base_name(generation, "darter"),
-        format: Format::Native,
+        format: NameFormat::Native,
         packs: local.live.persistence.native_compression,
         has_checksum: true,
         bytes_per_s_max: 0,
@@ -259,14 +259,14 @@ fn begin_at(local: &mut ThreadState, generation: u64) -> Begun {
         then: vec![Box::new(move |shared, outcome| end(shared, generation, &cut, outcome))],
     };
     match snapshot::start(local, order) {
-        Ok(_) => Begun::Now,
-        Err(Refused::Busy(_)) => {
+        Ok(_) => RewriteBegun::Now,
+        Err(RefusedSave::Busy(_)) => {
             journal.give_up_base();
-            Begun::Later
+            RewriteBegun::Later
         }
         Err(_) => {
             journal.put_off();
-            Begun::Later
+            RewriteBegun::Later
         }
     }
 }
@@ -274,7 +274,7 @@ fn begin_at(local: &mut ThreadState, generation: u64) -> Begun {
 /// More than clocks of two threads can differ by.
 const CLOCKS_APART_MS: u64 = 5_000;
 /// Makes a base that is written the one that counts; runs on the thread that wrote it.
-fn end(shared: &'static Shared, generation: u64, cut: &Cut, outcome: &Result<Saved, String>) {
+fn end(shared: &'static Shared, generation: u64, cut: &BaseCut, outcome: &Result<Saved, String>) {
     let written = outcome.as_ref().map(|saved| (saved.name.as_str(), saved.bytes)).map_err(String::clone);
     match (shared.journal.adopt_base(generation, cut, written, shared), outcome) {
         (Ok(true), Ok(saved)) => {

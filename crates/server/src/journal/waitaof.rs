@@ -11,7 +11,7 @@ use crate::sync::lock;
 use crate::thread_state::ThreadState;
 
 /// A client that waits until its writes have been synced.
-pub struct Waiting {
+pub struct WaitingAof {
     before: u64,
     home: u16,
     token: Token,
@@ -34,13 +34,13 @@ pub fn write_reply_of(reply: &mut Reply<'_>, is_local: bool, replicas: usize) {
 
 /// All that wait.
 #[derive(Default)]
-pub struct SyncWaiters(Mutex<Vec<Waiting>>);
+pub struct SyncWaiters(Mutex<Vec<WaitingAof>>);
 
 impl SyncWaiters {
     /// Makes a client wait until everything written so far is synced; the ticket is to be parked.
     pub fn add(&self, local: &ThreadState, token: Token, client: u64, resp3: bool, before: u64) -> Parked {
         let ticket: Parked = Ticket::new(());
-        let waiting = Waiting { before, home: local.thread, token, client, resp3, ticket: ticket.clone() };
+        let waiting = WaitingAof { before, home: local.thread, token, client, resp3, ticket: ticket.clone() };
         lock(&self.0).push(waiting);
         local.shared.journal.ask_for_sync();
         ticket

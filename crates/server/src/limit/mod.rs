@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use darter_reactor::process;
 use darter_store::Shard;
-use darter_store::evict::{Order, Rule};
+use darter_store::evict::{EvictionOrder, EvictionRule};
 
 use self::overrun::Overrun;
 use crate::shared::Shared;
-use darter_config::{Live, Policy};
+use darter_config::{EvictionPolicy, Live};
 
 /// Memory of the server as a whole.
-pub struct Limit {
+pub struct MemoryLimit {
     // Each shard when it last told.
-    shares: Box<[Share]>,
+    shares: Box<[ThreadShare]>,
     // The sum of their bytes.
     keyspace_bytes: AtomicU64,
     /// Eviction is on and has found nothing to evict although there is too much.
@@ -33,7 +33,7 @@ pub struct Limit {
 }
 
 #[derive(Default)]
-struct Share {
+struct ThreadShare {
     bytes: AtomicUsize,
     keys: AtomicUsize,
     expiring: AtomicUsize,
@@ -46,19 +46,19 @@ const GROWTH_BYTES_MAX: usize = 256 << 10;
 /// Near the limit, within this part of it, keys go as fast as others come.
 const NEAR_PART: u64 = 128;
 
-impl Share {
-    fn may_evict(&self, rule: Rule) -> bool {
+impl ThreadShare {
+    fn may_evict(&self, rule: EvictionRule) -> bool {
         let keys = if rule.only_expiring { &self.expiring } else { &self.keys };
         keys.load(Relaxed) > 0
     }
 }
 
-impl Limit {
+impl MemoryLimit {
     /// Of `shards` empty shards, on this machine.
-    pub fn new(shards: usize) -> Limit {
+    pub fn new(shards: usize) -> MemoryLimit {
         let memory = process::memory_limit_bytes();
-        Limit {
-            shares: (0..shards).map(|_| Share::default()).collect(),
+        MemoryLimit {
+            shares: (0..shards).map(|_| ThreadShare::default()).collect(),
             keyspace_bytes: AtomicU64::new(0),
             is_stuck: AtomicBool::new(false),
             overrun: Overrun::default(),
@@ -93,12 +93,12 @@ impl Limit {
     }
 
     /// Returns true if any shard, as last seen, has a key that `rule` may evict.
-    fn may_evict(&self, rule: Rule) -> bool {
+    fn may_evict(&self, rule: EvictionRule) -> bool {
         self.shares_that_may(rule).next().is_some()
     }
 
     /// The shards that, as far as is known, have a key that may go by `rule`.
-    fn shares_that_may(&self, rule: Rule) -> impl Iterator<Item = &Share> {
+    fn shares_that_may(&self, rule: EvictionRule) -> impl Iterator<Item = &ThreadShare> {
         self.shares.iter().filter(move |share| share.may_evict(rule))
     }
 
@@ -121,14 +121,18 @@ pub fn client_bytes(shared: &Shared) -> u64 {
 }
 
 /// What may be evicted by these settings; `None`: nothing.
-pub fn rule(live: &Live) -> Option<Rule> {
+pub fn rule(live: &Live) -> Option<EvictionRule> {
     let (order, only_expiring) = match live.maxmemory_policy {
-        Policy::NoEviction => return None,
-        Policy::AllKeysLru | Policy::AllKeysLfu | Policy::AllKeysLrm => (Order::LeastUsed, false),
-        Policy::AllKeysRandom => (Order::Random, false),
-        Policy::VolatileLru | Policy::VolatileLfu | Policy::VolatileLrm => (Order::LeastUsed, true),
-        Policy::VolatileRandom => (Order::Random, true),
-        Policy::VolatileTtl => (Order::SoonestExpiry, true),
+        EvictionPolicy::NoEviction => return None,
+        EvictionPolicy::AllKeysLru | EvictionPolicy::AllKeysLfu | EvictionPolicy::AllKeysLrm => {
+            (EvictionOrder::LeastUsed, false)
+        }
+        EvictionPolicy::AllKeysRandom => (EvictionOrder::Random, false),
+        EvictionPolicy::VolatileLru | EvictionPolicy::VolatileLfu | EvictionPolicy::VolatileLrm => {
+            (EvictionOrder::LeastUsed, true)
+        }
+        EvictionPolicy::VolatileRandom => (EvictionOrder::Random, true),
+        EvictionPolicy::VolatileTtl => (EvictionOrder::SoonestExpiry, true),
     };
-    Some(Rule { order, only_expiring })
+    Some(EvictionRule { order, only_expiring })
 }

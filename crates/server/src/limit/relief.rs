@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use darter_store::Shard;
-use darter_store::evict::{Effort, Order, Rule};
-use darter_txn::{Part, ShardSet};
+use darter_store::evict::{Effort, EvictionOrder, EvictionRule};
+use darter_txn::{ShardPart, ShardSet};
 
-use super::{GROWTH_BYTES_MAX, Limit, NEAR_PART, client_bytes, overrun, rule, used_bytes};
+use super::{GROWTH_BYTES_MAX, MemoryLimit, NEAR_PART, client_bytes, overrun, rule, used_bytes};
 use crate::engine::origin::ChangedBy;
 use crate::engine::{commit, lease};
 use crate::job::Shards;
@@ -63,35 +63,35 @@ impl EvictionBudget {
         EvictionBudget { max_bytes, others_bytes, margin_bytes }
     }
 
-    fn used_bytes(&self, limit: &Limit) -> u64 {
+    fn used_bytes(&self, limit: &MemoryLimit) -> u64 {
         self.others_bytes + limit.keyspace_bytes()
     }
 
     /// Too much by this.
-    fn over_bytes(&self, limit: &Limit) -> usize {
+    fn over_bytes(&self, limit: &MemoryLimit) -> usize {
         self.used_bytes(limit).saturating_sub(self.max_bytes) as usize
     }
 
     /// As [`EvictionBudget::over_bytes`], where that is more than batches may take together.
-    fn excess_bytes(&self, limit: &Limit) -> u64 {
+    fn excess_bytes(&self, limit: &MemoryLimit) -> u64 {
         let over_bytes = self.over_bytes(limit) as u64;
         if over_bytes > self.margin_bytes / BATCHES_PART { over_bytes } else { 0 }
     }
 
     /// What may still come before something else has to go.
-    fn free_bytes(&self, limit: &Limit) -> u64 {
+    fn free_bytes(&self, limit: &MemoryLimit) -> u64 {
         self.max_bytes.saturating_sub(self.margin_bytes).saturating_sub(self.used_bytes(limit))
     }
 
     /// What one of the shards may grow, of so many bytes.
-    fn growth_bytes(free_bytes: u64, limit: &Limit) -> usize {
+    fn growth_bytes(free_bytes: u64, limit: &MemoryLimit) -> usize {
         let part = free_bytes / (2 * limit.shares.len() as u64);
         usize::try_from(part).unwrap_or(usize::MAX).min(GROWTH_BYTES_MAX)
     }
 
     /// What a shard takes near the limit before it pays for all of it at once. With all of them that is a fraction of the
     /// margin; near a small limit it is nothing.
-    fn batch_bytes(&self, limit: &Limit) -> usize {
+    fn batch_bytes(&self, limit: &MemoryLimit) -> usize {
         let part = (self.margin_bytes / BATCHES_PART) as usize / limit.shares.len().max(1);
         if part < BATCH_BYTES_MIN { 0 } else { part.min(BATCH_BYTES_MAX) }
     }
@@ -100,12 +100,12 @@ impl EvictionBudget {
 /// Settles with a shard that has grown past what it was allowed: allows it more, or makes room, here or elsewhere.
 #[cold]
 #[inline(never)]
-pub fn settle(local: &mut ThreadState, part: &mut Part, id: u16) {
+pub fn settle(local: &mut ThreadState, part: &mut ShardPart, id: u16) {
     settle_with(local, part, id, WRITE_EFFORT);
 }
 
 /// What may be evicted: nothing on a replica, whose master does that.
-fn rule_of(local: &ThreadState) -> Option<Rule> {
+fn rule_of(local: &ThreadState) -> Option<EvictionRule> {
     // The master, or the server that data is imported from, says what goes.
     let is_led = local.shared.replication.is_replica() || local.live.import_mode;
     if is_led { None } else { rule(&local.live) }
@@ -123,7 +123,7 @@ pub fn settle_all(local: &mut ThreadState, grant: &mut Shards) {
 
 /// What housekeeping does for a shard that it holds, whether it has grown or not, until `ends`; returns whether more has
 /// to go.
-pub fn keep(local: &mut ThreadState, part: &mut Part, id: u16, ends: Instant) -> bool {
+pub fn keep(local: &mut ThreadState, part: &mut ShardPart, id: u16, ends: Instant) -> bool {
     loop {
         let is_over = settle_with(local, part, id, HOUSE_EFFORT) && local.evicts;
         if !is_over || Instant::now() >= ends {
@@ -133,10 +133,10 @@ pub fn keep(local: &mut ThreadState, part: &mut Part, id: u16, ends: Instant) ->
 }
 
 /// As [`settle`]; returns whether there is still too much.
-fn settle_with(local: &mut ThreadState, part: &mut Part, id: u16, effort: Effort) -> bool {
+fn settle_with(local: &mut ThreadState, part: &mut ShardPart, id: u16, effort: Effort) -> bool {
     let limit = &local.shared.limit;
     let rule = rule_of(local);
-    part.shard.remember_uses(rule.is_some_and(|rule| rule.order == Order::LeastUsed));
+    part.shard.remember_uses(rule.is_some_and(|rule| rule.order == EvictionOrder::LeastUsed));
     limit.tell(id, &part.shard);
     let budget = EvictionBudget::of(local);
     let free_bytes = budget.free_bytes(limit);
@@ -186,9 +186,9 @@ fn settle_with(local: &mut ThreadState, part: &mut Part, id: u16, effort: Effort
 
 fn evict_over_quota(
     local: &mut ThreadState,
-    part: &mut Part,
+    part: &mut ShardPart,
     id: u16,
-    rule: Option<Rule>,
+    rule: Option<EvictionRule>,
     over: usize,
     effort: Effort,
 ) -> usize {
@@ -203,14 +203,14 @@ fn evict_over_quota(
 
 /// Whether what this shard takes is paid by others if it can be: it has less than they have, or so few keys that what
 /// has just come would go too.
-fn others_pay(limit: &Limit, part: &Part, id: u16, rule: Rule) -> bool {
+fn others_pay(limit: &MemoryLimit, part: &ShardPart, id: u16, rule: EvictionRule) -> bool {
     let is_small = limit.share(id) < limit.fair_share() / 4 * 3;
     is_small || part.shard.keys_len() <= WRITE_EFFORT.keys_max && limit.shares_that_may(rule).nth(1).is_some()
 }
 
 /// Evicts in shards that have more than others, as far as they are free, until there is not too much or `effort` is
 /// spent. The caller may hold shard `but`. Returns the keys that went.
-fn elsewhere(local: &mut ThreadState, but: u16, rule: Rule, effort: Effort) -> usize {
+fn elsewhere(local: &mut ThreadState, but: u16, rule: EvictionRule, effort: Effort) -> usize {
     let limit = &local.shared.limit;
     let shards = limit.shares.len() as u64;
     let mut evicted = 0;
@@ -233,7 +233,13 @@ fn elsewhere(local: &mut ThreadState, but: u16, rule: Rule, effort: Effort) -> u
 }
 
 /// Evicts in shard `id` if it is free, and tells of it. Returns the keys that went.
-fn evict_in(local: &mut ThreadState, id: u16, rule: Rule, over_bytes: usize, effort: Effort) -> usize {
+fn evict_in(
+    local: &mut ThreadState,
+    id: u16,
+    rule: EvictionRule,
+    over_bytes: usize,
+    effort: Effort,
+) -> usize {
     let shared = local.shared;
     let Some(mut held) = lease::try_one(&shared.cells[usize::from(id)]) else { return 0 };
     // This shard is let go before a transaction that runs meanwhile ends: what happens here is no part of it.

@@ -20,8 +20,8 @@ impl Drop for Folder {
     }
 }
 
-fn log_to(path: &Path) -> Log {
-    Log { level: LogLevel::Info, file: Some(path.to_owned()), to_stderr: false, rotate_bytes: None }
+fn log_to(path: &Path) -> LogSettings {
+    LogSettings { level: LogLevel::Info, file: Some(path.to_owned()), to_stderr: false, rotate_bytes: None }
 }
 
 /// The lines of the test of the log's life: other tests of this process may write to it, too.
@@ -79,6 +79,6 @@ fn a_file_that_grew_too_long_is_set_aside_once() {
 #[test]
 fn a_file_that_cannot_be_opened_is_named() {
     let log = log_to(Path::new("/nonexistent/darter.log"));
-    let Err(error) = Sink::open(&log) else { panic!("there is no such folder") };
+    let Err(error) = LogSink::open(&log) else { panic!("there is no such folder") };
     assert!(error.to_string().contains("/nonexistent/darter.log"), "{error}");
 }

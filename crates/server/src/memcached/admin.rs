@@ -7,14 +7,14 @@
 use std::os::unix::ffi::OsStrExt;
 
 use darter_base::number;
-use darter_wire::memcache::Words;
+use darter_wire::memcache::MemcacheWords;
 
 use super::auth;
 use crate::conn::Conn;
 use crate::thread_state::ThreadState;
 
 /// The answer to one of them.
-pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
+pub(super) fn reply(name: &[u8], words: MemcacheWords<'_>) -> &'static [u8] {
     let words: Vec<&[u8]> = words.filter(|word| *word != b"noreply").take(WORDS_MAX).collect();
     match name {
         b"slabs" => slabs(&words),
@@ -27,7 +27,11 @@ pub(super) fn reply(name: &[u8], words: Words<'_>) -> &'static [u8] {
 }
 
 /// `cache_memlimit`: sets `maxmemory` as the connection's user does with CONFIG SET.
-pub(super) fn limit_memory(conn: &mut Conn, local: &mut ThreadState, mut words: Words<'_>) -> &'static [u8] {
+pub(super) fn limit_memory(
+    conn: &mut Conn,
+    local: &mut ThreadState,
+    mut words: MemcacheWords<'_>,
+) -> &'static [u8] {
     let megabytes = match words.next().and_then(u32_of) {
         None => return ERROR,
         Some(..8) => return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",

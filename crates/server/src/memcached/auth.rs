@@ -2,13 +2,13 @@
 //! first, under any key.
 
 use darter_wire::OwnedArgs;
-use darter_wire::memcache::Error;
+use darter_wire::memcache::MemcacheError;
 
 use super::Counter;
 use super::run::write_error;
 use crate::conn::Conn;
 use crate::dispatch;
-use crate::exec::Call;
+use crate::exec::CommandCall;
 use crate::session::{Gate, Session};
 use crate::thread_state::ThreadState;
 
@@ -38,7 +38,7 @@ pub(super) fn step(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usiz
         _ => None,
     };
     let Some(len) = len.filter(|&len| len <= BYTES_MAX) else {
-        write_error(Error::Unauthenticated, &mut conn.output);
+        write_error(MemcacheError::Unauthenticated, &mut conn.output);
         return end + 1;
     };
     let Some(value) = rest.get(..len + 2) else { return 0 };
@@ -47,7 +47,7 @@ pub(super) fn step(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usiz
         Some(login) if log_in(conn, local, login) => conn.output.extend_from_slice(b"STORED\r\n"),
         Some(_) => {
             local.stats().memcached.add(Counter::AuthError);
-            write_error(Error::AuthenticationFailure, &mut conn.output);
+            write_error(MemcacheError::AuthenticationFailure, &mut conn.output);
         }
         None => {
             local.stats().memcached.add(Counter::AuthError);
@@ -68,7 +68,7 @@ pub(super) fn run_as_client(conn: &mut Conn, local: &mut ThreadState, words: &[&
     let args = OwnedArgs::from_slices(words);
     let ready = dispatch::prepare(local, args.args());
     let mut out = Vec::new();
-    let call = Call { session: &mut conn.session, out: &mut out, token: conn.token };
+    let call = CommandCall { session: &mut conn.session, out: &mut out, token: conn.token };
     dispatch::execute(local, call, &conn.info, ready, args.args());
     out == b"+OK\r\n"
 }

@@ -5,12 +5,12 @@
 //! without a `Command` in between, and leaves everything else to it: a busy shard, a command that is to be timed.
 
 use darter_store::Key;
-use darter_wire::memcache::{Brief, BriefItem, Limits, brief};
+use darter_wire::memcache::{Brief, BriefItem, MemcacheLimits, brief};
 use smallvec::SmallVec;
 
 use super::life::Life;
 use super::run::{ExecutionContext, on_shard};
-use super::store::{self, Wanted, Way};
+use super::store::{self, StoreMode, StoreWanted};
 use super::{Counter, DB, SET_EVENT, read};
 use crate::conn::Conn;
 use crate::exec;
@@ -43,7 +43,8 @@ pub(super) fn run(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize
 
 /// Reads a window of commands and runs them; returns how many bytes they took, and whether more may follow.
 fn run_window(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> (usize, bool) {
-    let limits = Limits { item_bytes_max: local.live.memcached_item_size_max, ..Limits::default() };
+    let limits =
+        MemcacheLimits { item_bytes_max: local.live.memcached_item_size_max, ..MemcacheLimits::default() };
     let mut found_ahead: SmallVec<[(Brief<'_>, u64); WINDOW]> = SmallVec::new();
     let (mut at, mut len) = (0, 0);
     while len < WINDOW
@@ -95,7 +96,7 @@ fn run_one(conn: &mut Conn, local: &mut ThreadState, found: &Brief<'_>, hash: u6
         }
         Some(BriefItem { flags, exptime, value }) => {
             let life = Life::of(exptime, context.now_ms);
-            store::classic(&context, shard, key, &Wanted::of(Way::Set, value, flags, life), out);
+            store::classic(&context, shard, key, &StoreWanted::of(StoreMode::Set, value, flags, life), out);
         }
     });
     if is_done {

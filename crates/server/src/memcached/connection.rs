@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use darter_engine::admit::EntryPoints;
-use darter_wire::memcache::{self, Command, Decoder, Error, Limits, Step};
+use darter_wire::memcache::{
+    self, MemcacheCommand, MemcacheDecoder, MemcacheError, MemcacheLimits, MemcacheStep,
+};
 use darter_wire::{Args, OwnedArgs};
 use smallvec::SmallVec;
 
@@ -15,10 +17,10 @@ use crate::conn::Conn;
 use crate::engine::admit;
 use crate::engine::cluster::route;
 use crate::engine::lease_timer::LeaseTimer;
-use crate::exec::{self, Call, Ran};
-use crate::long_reads::{Reading, Source};
+use crate::exec::{self, CommandCall, Ran};
+use crate::long_reads::{LongRead, ReadSource};
 use crate::monitor;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::thread_state::ThreadState;
 
 /// Commands read ahead of the one that runs.
@@ -27,8 +29,8 @@ const WINDOW: usize = 16;
 const WARM_LEN_MIN: usize = 4;
 
 /// A command that has been read.
-struct Read<'a> {
-    command: Command<'a>,
+struct ReadRequest<'a> {
+    command: MemcacheCommand<'a>,
     /// Of its key, if it has exactly one.
     hash: Option<u64>,
     /// Offset of its first byte, and of the first after it.
@@ -37,13 +39,13 @@ struct Read<'a> {
 }
 
 /// Why reading stopped.
-enum Next<'a> {
+enum NextRequest<'a> {
     /// The window is full.
     Command,
     /// There is no whole command.
     More,
     /// A line was refused; what follows it starts there.
-    Refused(Error, bool, Option<Cow<'a, [u8]>>, usize),
+    Refused(MemcacheError, bool, Option<Cow<'a, [u8]>>, usize),
     /// The connection ends.
     Close,
 }
@@ -66,7 +68,7 @@ pub(crate) fn process(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> u
         if done == buf.len() || conn.is_held_back() {
             return done;
         }
-        let mut window: SmallVec<[Read<'_>; WINDOW]> = SmallVec::new();
+        let mut window: SmallVec<[ReadRequest<'_>; WINDOW]> = SmallVec::new();
         let (next, read_to) = read_ahead(conn, local, buf, done, &mut window);
         if local.looks_ahead && window.len() >= WARM_LEN_MIN {
             let shared = local.shared;
@@ -79,12 +81,12 @@ pub(crate) fn process(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> u
         }
         for read in &window {
             if conn.is_held_back() {
-                conn.decoder = Decoder::new();
+                conn.decoder = MemcacheDecoder::new();
                 return done;
             }
             match execute(conn, local, &buf[read.start..read.end], &read.command, read.hash) {
                 Ran::Postponed => {
-                    conn.decoder = Decoder::new();
+                    conn.decoder = MemcacheDecoder::new();
                     return done;
                 }
                 Ran::Stalled => conn.is_stalled = true,
@@ -93,21 +95,21 @@ pub(crate) fn process(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> u
             done = read.end;
         }
         if conn.is_held_back() {
-            conn.decoder = Decoder::new();
+            conn.decoder = MemcacheDecoder::new();
             return done;
         }
         done = read_to;
         match next {
-            Next::Command => {}
-            Next::More => return done,
-            Next::Refused(error, is_quiet, remove, after) => {
+            NextRequest::Command => {}
+            NextRequest::More => return done,
+            NextRequest::Refused(error, is_quiet, remove, after) => {
                 refuse(conn, local, error, is_quiet, remove);
                 done = after;
                 if conn.is_held_back() {
                     return done;
                 }
             }
-            Next::Close => {
+            NextRequest::Close => {
                 conn.session.is_closing = true;
                 return buf.len();
             }
@@ -121,37 +123,38 @@ fn read_ahead<'a>(
     local: &ThreadState,
     buf: &'a [u8],
     from: usize,
-    window: &mut SmallVec<[Read<'a>; WINDOW]>,
-) -> (Next<'a>, usize) {
-    let limits = Limits { item_bytes_max: local.live.memcached_item_size_max, ..Limits::default() };
+    window: &mut SmallVec<[ReadRequest<'a>; WINDOW]>,
+) -> (NextRequest<'a>, usize) {
+    let limits =
+        MemcacheLimits { item_bytes_max: local.live.memcached_item_size_max, ..MemcacheLimits::default() };
     let mut at = from;
     while window.len() < WINDOW {
         match conn.decoder.next(&buf[at..], &limits) {
-            Step::Command { command, consumed } => {
+            MemcacheStep::Command { command, consumed } => {
                 let hash = run::key_of(&command).map(|key| {
                     let hash = local.shared.router.hasher().hash_key(key);
                     local.shared.cells[usize::from(local.shared.router.shard_of(hash))].prefetch();
                     hash
                 });
-                window.push(Read { command, hash, start: at, end: at + consumed });
+                window.push(ReadRequest { command, hash, start: at, end: at + consumed });
                 at += consumed;
             }
             // Once the rest of a refused value is dropped, what comes is a command again.
-            Step::Skipped { consumed } => {
+            MemcacheStep::Skipped { consumed } => {
                 at += consumed;
                 if window.is_empty() {
                     continue;
                 }
-                return (Next::Command, at);
+                return (NextRequest::Command, at);
             }
-            Step::More { .. } => return (Next::More, at),
-            Step::Refused { error, noreply, remove, consumed } => {
-                return (Next::Refused(error, noreply, remove, at + consumed), at);
+            MemcacheStep::More { .. } => return (NextRequest::More, at),
+            MemcacheStep::Refused { error, noreply, remove, consumed } => {
+                return (NextRequest::Refused(error, noreply, remove, at + consumed), at);
             }
-            Step::Close => return (Next::Close, at),
+            MemcacheStep::Close => return (NextRequest::Close, at),
         }
     }
-    (Next::Command, at)
+    (NextRequest::Command, at)
 }
 
 /// Runs one command and answers it, or leaves it to a job.
@@ -159,7 +162,7 @@ fn execute(
     conn: &mut Conn,
     local: &mut ThreadState,
     raw: &[u8],
-    command: &Command<'_>,
+    command: &MemcacheCommand<'_>,
     hash: Option<u64>,
 ) -> Ran {
     let entry = local.shared.verbs.of(command);
@@ -195,41 +198,41 @@ fn perform(
     conn: &mut Conn,
     local: &mut ThreadState,
     raw: &[u8],
-    command: &Command<'_>,
+    command: &MemcacheCommand<'_>,
     hash: Option<u64>,
 ) -> Ran {
     let out = &mut conn.output;
     match command {
-        Command::FlushAll { delay, noreply } => {
+        MemcacheCommand::FlushAll { delay, noreply } => {
             local.stats().memcached.add(Counter::Flush);
-            let call = Call { session: &mut conn.session, out, token: conn.token };
+            let call = CommandCall { session: &mut conn.session, out, token: conn.token };
             return flush::run(local, call, *delay, *noreply);
         }
-        Command::Verbosity { noreply } => answer(out, b"OK\r\n", *noreply),
-        Command::Version => {
+        MemcacheCommand::Verbosity { noreply } => answer(out, b"OK\r\n", *noreply),
+        MemcacheCommand::Version => {
             out.extend_from_slice(b"VERSION ");
             out.extend_from_slice(stats::VERSION.as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        Command::MetaNoop => out.extend_from_slice(b"MN\r\n"),
-        Command::Quit => conn.session.is_closing = true,
-        Command::Stats(words) => stats::run(local, words.clone(), out),
-        Command::Admin { name: b"cache_memlimit", words, noreply } => {
+        MemcacheCommand::MetaNoop => out.extend_from_slice(b"MN\r\n"),
+        MemcacheCommand::Quit => conn.session.is_closing = true,
+        MemcacheCommand::Stats(words) => stats::run(local, words.clone(), out),
+        MemcacheCommand::Admin { name: b"cache_memlimit", words, noreply } => {
             let line = admin::limit_memory(conn, local, words.clone());
             answer(&mut conn.output, line, *noreply);
         }
-        Command::Admin { name: b"refresh_certs", noreply, .. } => {
+        MemcacheCommand::Admin { name: b"refresh_certs", noreply, .. } => {
             let line = admin::refresh_certificates(conn, local);
             answer(&mut conn.output, line, *noreply);
         }
-        Command::Admin { name, words, noreply } => {
+        MemcacheCommand::Admin { name, words, noreply } => {
             match Listing::asked(name, words.clone(), local.shared.router.shards_len()) {
                 Some(listing) => return list(conn, local, command, listing),
                 None => answer(out, admin::reply(name, words.clone()), *noreply),
             }
         }
         _ => {
-            let call = Call { session: &mut conn.session, out, token: conn.token };
+            let call = CommandCall { session: &mut conn.session, out, token: conn.token };
             return run::run(local, call, raw, command, hash);
         }
     }
@@ -238,10 +241,10 @@ fn perform(
 
 /// Has the connection fetch all items.
 #[cold]
-fn list(conn: &mut Conn, local: &ThreadState, command: &Command<'_>, listing: Listing) -> Ran {
+fn list(conn: &mut Conn, local: &ThreadState, command: &MemcacheCommand<'_>, listing: Listing) -> Ran {
     let entry = local.shared.verbs.of(command);
-    let source = Source::Items(Box::new(listing));
-    conn.session.reading = Some(Box::new(Reading::new(source, entry, args_of(entry, command))));
+    let source = ReadSource::Items(Box::new(listing));
+    conn.session.reading = Some(Box::new(LongRead::new(source, entry, args_of(entry, command))));
     Ran::Stalled
 }
 
@@ -255,11 +258,11 @@ fn answer(out: &mut Vec<u8>, line: &[u8], is_quiet: bool) {
 fn refuse(
     conn: &mut Conn,
     local: &mut ThreadState,
-    error: Error,
+    error: MemcacheError,
     is_quiet: bool,
     remove: Option<Cow<'_, [u8]>>,
 ) {
-    if error == Error::TooLarge {
+    if error == MemcacheError::TooLarge {
         local.stats().memcached.add(Counter::TooLarge);
     }
     if !is_quiet {
@@ -273,7 +276,8 @@ fn refuse(
     let mut raw = b"ms ".to_vec();
     memcache::write_key(&mut raw, &key, true);
     raw.extend_from_slice(b" 0 b q T-1\r\n\r\n");
-    if let Step::Command { command, .. } = Decoder::new().next(&raw, &Limits::default())
+    if let MemcacheStep::Command { command, .. } =
+        MemcacheDecoder::new().next(&raw, &MemcacheLimits::default())
         && execute(conn, local, &raw, &command, None) == Ran::Stalled
     {
         conn.is_stalled = true;
@@ -294,8 +298,8 @@ enum Passed {
 fn pass_gate(
     conn: &mut Conn,
     local: &mut ThreadState,
-    entry: &'static Entry,
-    command: &Command<'_>,
+    entry: &'static CommandEntry,
+    command: &MemcacheCommand<'_>,
 ) -> Passed {
     let args = args_of(entry, command);
     if let Some(line) = admit::refusal_after_relief(
@@ -306,7 +310,7 @@ fn pass_gate(
         args.args(),
     ) {
         // A client that counts answers up to `MN` gets it while data is loaded or a script runs, too.
-        if matches!(command, Command::MetaNoop) && !line.starts_with(b"NOAUTH") {
+        if matches!(command, MemcacheCommand::MetaNoop) && !line.starts_with(b"NOAUTH") {
             return Passed::Yes;
         }
         local.stats().commands[entry.id].rejected.add(1);
@@ -346,17 +350,17 @@ fn postpone(conn: &mut Conn, local: &mut ThreadState) {
 /// A command as the one of Redis that stands for it, for those who look at arguments: its keys, and as many words more
 /// as it must have.
 #[cold]
-pub(super) fn args_of(entry: &Entry, command: &Command<'_>) -> OwnedArgs {
+pub(super) fn args_of(entry: &CommandEntry, command: &MemcacheCommand<'_>) -> OwnedArgs {
     let mut args = OwnedArgs::from_slices(&[entry.spec.name.as_bytes()]);
     match command {
-        Command::Get { keys, .. } => keys.clone().for_each(|key| args.push(key)),
+        MemcacheCommand::Get { keys, .. } => keys.clone().for_each(|key| args.push(key)),
         command => {
             if let Some(key) = run::key_of(command) {
                 args.push(key);
             }
         }
     }
-    if let Command::Store { value, .. } = command {
+    if let MemcacheCommand::Store { value, .. } = command {
         args.push(value);
     }
     while Args::len(&args.args()) < usize::from(entry.spec.arity.unsigned_abs()) {

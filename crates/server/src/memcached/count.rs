@@ -1,22 +1,22 @@
 //! `incr`, `decr` and `ma` on one key whose shard is held.
 
 use darter_base::number;
-use darter_store::shard::Full;
-use darter_store::{Expiry, Extras, Key, Keyed, Marks, Shard};
-use darter_wire::memcache::Error;
+use darter_store::shard::ShardFull;
+use darter_store::{Expiry, Extras, Key, Keyed, RecordMarks, Shard};
+use darter_wire::memcache::MemcacheError;
 
 use super::run::ExecutionContext;
 use super::{COUNT_EVENT, Counter, DB, NO_ROOM};
 
 /// A number to add or subtract.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct CountStep {
     pub delta: u64,
     pub decrement: bool,
 }
 
 /// What became of it.
-pub(super) enum Counted {
+pub(super) enum CountedVerb {
     /// The number now.
     To(u64),
     /// Nothing is there.
@@ -28,9 +28,9 @@ pub(super) enum Counted {
     NoRoom,
 }
 
-impl From<Full> for Counted {
-    fn from(_: Full) -> Counted {
-        Counted::NoRoom
+impl From<ShardFull> for CountedVerb {
+    fn from(_: ShardFull) -> CountedVerb {
+        CountedVerb::NoRoom
     }
 }
 
@@ -39,18 +39,18 @@ pub(super) fn classic(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    step: Step,
+    step: CountStep,
     out: &mut Vec<u8>,
 ) {
     let mut place = Keyed::find(shard, DB, key, context.now_ms);
     match add(context, &mut place, step, 0, None) {
-        Counted::To(value) => {
+        CountedVerb::To(value) => {
             number::write_u64(out, value);
             out.extend_from_slice(b"\r\n");
         }
-        Counted::Missing | Counted::Exists => out.extend_from_slice(b"NOT_FOUND\r\n"),
-        Counted::NonNumeric => context.error(Error::NonNumeric, out),
-        Counted::NoRoom => out.extend_from_slice(NO_ROOM),
+        CountedVerb::Missing | CountedVerb::Exists => out.extend_from_slice(b"NOT_FOUND\r\n"),
+        CountedVerb::NonNumeric => context.error(MemcacheError::NonNumeric, out),
+        CountedVerb::NoRoom => out.extend_from_slice(NO_ROOM),
     }
 }
 
@@ -58,20 +58,20 @@ pub(super) fn classic(
 pub(super) fn add(
     context: &ExecutionContext,
     place: &mut Keyed<'_>,
-    step: Step,
+    step: CountStep,
     cas: u64,
     new_cas: Option<u64>,
-) -> Counted {
+) -> CountedVerb {
     let (hit, miss) = match step.decrement {
         true => (Counter::DecrHit, Counter::DecrMiss),
         false => (Counter::IncrHit, Counter::IncrMiss),
     };
     if !place.exists() {
         context.counts.add(miss);
-        return Counted::Missing;
+        return CountedVerb::Missing;
     }
-    let done = add_to(context, place, step, cas, new_cas).unwrap_or_else(Counted::from);
-    if let Counted::To(_) = done {
+    let done = add_to(context, place, step, cas, new_cas).unwrap_or_else(CountedVerb::from);
+    if let CountedVerb::To(_) = done {
         context.counts.add(hit);
     }
     done
@@ -80,20 +80,20 @@ pub(super) fn add(
 fn add_to(
     context: &ExecutionContext,
     place: &mut Keyed<'_>,
-    step: Step,
+    step: CountStep,
     cas: u64,
     new_cas: Option<u64>,
-) -> Result<Counted, Full> {
-    let Ok(Some(text)) = place.text() else { return Ok(Counted::NonNumeric) };
+) -> Result<CountedVerb, ShardFull> {
+    let Ok(Some(text)) = place.text() else { return Ok(CountedVerb::NonNumeric) };
     // only long values are not kept as they are, and those are no numbers
     let (old, old_len) = (parse(&text.range(0, DIGITS_LOOKED_AT)), text.len());
     if old_len == 0 {
-        return Ok(Counted::NonNumeric);
+        return Ok(CountedVerb::NonNumeric);
     }
     if cas != 0 && place.cas()? != Some(cas) {
-        return Ok(Counted::Exists);
+        return Ok(CountedVerb::Exists);
     }
-    let Some(old) = old else { return Ok(Counted::NonNumeric) };
+    let Some(old) = old else { return Ok(CountedVerb::NonNumeric) };
     let value = match step.decrement {
         true => old.saturating_sub(step.delta),
         false => old.wrapping_add(step.delta),
@@ -103,14 +103,14 @@ fn add_to(
     let mut text = Vec::with_capacity(old_len);
     number::write_u64(&mut text, value);
     // A number that got shorter keeps its length, as memcached's does; one that got longer is a new item.
-    let marks = if text.len() > old_len { Marks::default() } else { extras.marks };
+    let marks = if text.len() > old_len { RecordMarks::default() } else { extras.marks };
     if text.len() < old_len {
         text.resize(old_len, b' ');
     }
     let extras = Extras { cas, access_s: Some(context.now_s()), marks, flags: extras.flags, frequency: None };
     place.put_item(&text, Expiry::Keep, extras)?;
     place.changed(COUNT_EVENT);
-    Ok(Counted::To(value))
+    Ok(CountedVerb::To(value))
 }
 
 /// The number that a value spells: digits, after spaces or a sign, up to its end or a space.

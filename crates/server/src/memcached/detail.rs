@@ -29,7 +29,7 @@ pub(super) enum DetailOperation {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct PrefixTally {
     gets: u64,
     hits: u64,
     sets: u64,
@@ -40,7 +40,7 @@ struct Tally {
 #[derive(Debug, Default)]
 pub struct Detail {
     is_on: AtomicBool,
-    tallies: Mutex<HashMap<Box<[u8]>, Tally>>,
+    tallies: Mutex<HashMap<Box<[u8]>, PrefixTally>>,
 }
 
 impl Detail {
@@ -63,7 +63,7 @@ impl Detail {
         let tally = match tallies.entry(key[..end].into()) {
             Entry::Occupied(place) => place.into_mut(),
             Entry::Vacant(_) if is_full => return,
-            Entry::Vacant(place) => place.insert(Tally::default()),
+            Entry::Vacant(place) => place.insert(PrefixTally::default()),
         };
         let counts: &mut [&mut u64] = match deed {
             DetailOperation::Hit => &mut [&mut tally.gets, &mut tally.hits],
@@ -83,7 +83,7 @@ impl Detail {
         let tallies = lock(&self.tallies);
         let mut lines: Vec<_> = tallies.iter().collect();
         lines.sort_unstable_by_key(|(prefix, _)| *prefix);
-        for (prefix, Tally { gets, hits, sets, deletes }) in lines {
+        for (prefix, PrefixTally { gets, hits, sets, deletes }) in lines {
             out.extend_from_slice(b"PREFIX ");
             out.extend_from_slice(prefix);
             out.extend_from_slice(format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n").as_bytes());

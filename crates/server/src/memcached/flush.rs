@@ -8,7 +8,7 @@ use darter_wire::OwnedArgs;
 use super::run::{origin, queue};
 use crate::engine::lease;
 use crate::engine::origin::Origin;
-use crate::exec::{self, Call, Ran};
+use crate::exec::{self, CommandCall, Ran};
 use crate::job::Shards;
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
@@ -32,7 +32,7 @@ impl Flush {
 const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
 /// `flush_all`, at once or after `delay` seconds.
-pub(super) fn run(local: &mut ThreadState, call: Call<'_>, delay: i64, is_quiet: bool) -> Ran {
+pub(super) fn run(local: &mut ThreadState, call: CommandCall<'_>, delay: i64, is_quiet: bool) -> Ran {
     let seconds = u64::try_from(delay).unwrap_or(0);
     let at_ms = match seconds.saturating_mul(1000) {
         ms if delay <= RELATIVE_SECONDS_MAX => local.now_ms.saturating_add(ms),

@@ -1,6 +1,6 @@
 //! How long an item lives: memcached's seconds as deadlines.
 
-use darter_store::{Event, Expiry, Keyed, shard::Full};
+use darter_store::{Event, Expiry, Keyed, shard::ShardFull};
 
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
 
@@ -56,7 +56,7 @@ impl Life {
     /// Gives it to a key that is there and tells the change; one whose life is over is deleted.
     ///
     /// Errors: no room; nothing changed.
-    pub fn give(self, place: &mut Keyed<'_>) -> Result<(), Full> {
+    pub fn give(self, place: &mut Keyed<'_>) -> Result<(), ShardFull> {
         match self {
             Life::Endless if place.deadline_ms().is_none() => {}
             Life::Endless => {

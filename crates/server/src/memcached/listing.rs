@@ -4,8 +4,8 @@
 //! told once; one that comes or goes meanwhile may be or not. Collections are none, nor keys that no client can name.
 
 use darter_base::number;
-use darter_store::{Marks, Position, Record, Shard};
-use darter_wire::memcache::{Words, write_key};
+use darter_store::{Record, RecordMarks, ScanPosition, Shard};
+use darter_wire::memcache::{MemcacheWords, write_key};
 
 use super::DB;
 use super::admin;
@@ -17,7 +17,7 @@ const KEY_BYTES_MAX: usize = 250;
 
 /// What a line says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+enum ListingForm {
     /// All that is known of the item.
     Facts,
     /// The command that reads it.
@@ -27,30 +27,30 @@ enum Form {
 /// How far a listing has come.
 #[derive(Debug)]
 pub struct Listing {
-    form: Form,
+    form: ListingForm,
     // Nothing is in the classes asked for.
     is_empty: bool,
     shards_len: u16,
     // The shard to go on with, `shards_len` at the end, and the place in it.
     shard: u16,
-    at: Position,
+    at: ScanPosition,
 }
 
 impl Listing {
     /// The listing that a command of this name asks for; `None` if it asks for something else, or for a class that there
     /// cannot be.
-    pub fn asked(name: &[u8], words: Words<'_>, shards_len: u16) -> Option<Listing> {
+    pub fn asked(name: &[u8], words: MemcacheWords<'_>, shards_len: u16) -> Option<Listing> {
         let words: Vec<&[u8]> = words.take(3).collect();
         let (form, classes) = match (name, &words[..]) {
-            (b"lru_crawler", [b"metadump", classes]) => (Form::Facts, *classes),
-            (b"lru_crawler", [b"mgdump", classes]) => (Form::Get, *classes),
+            (b"lru_crawler", [b"metadump", classes]) => (ListingForm::Facts, *classes),
+            (b"lru_crawler", [b"mgdump", classes]) => (ListingForm::Get, *classes),
             _ => return None,
         };
         let is_empty = match classes {
             b"all" | b"hash" => false,
             classes => !admin::classes(classes)?.contains(&ONLY_CLASS),
         };
-        Some(Listing { form, is_empty, shards_len, shard: 0, at: Position::START })
+        Some(Listing { form, is_empty, shards_len, shard: 0, at: ScanPosition::START })
     }
 
     /// The shard that the next slice is about; `None` at the end.
@@ -60,7 +60,7 @@ impl Listing {
 
     /// Tells a slice of its shard, which is held.
     pub fn step(&mut self, shard: &Shard, now_ms: u64, out: &mut Vec<u8>) {
-        if self.shard == 0 && self.at == Position::START {
+        if self.shard == 0 && self.at == ScanPosition::START {
             out.extend_from_slice(b"OK\r\n");
         }
         for _ in 0..LINES_PER_SLICE {
@@ -75,7 +75,7 @@ impl Listing {
             match next {
                 Some(next) => self.at = next,
                 None => {
-                    (self.shard, self.at) = (self.shard + 1, Position::START);
+                    (self.shard, self.at) = (self.shard + 1, ScanPosition::START);
                     return;
                 }
             }
@@ -88,17 +88,17 @@ impl Listing {
             out.extend_from_slice(b"OK\r\n");
         }
         out.extend_from_slice(match self.form {
-            Form::Facts => b"END\r\n",
-            Form::Get => b"EN\r\n",
+            ListingForm::Facts => b"END\r\n",
+            ListingForm::Get => b"EN\r\n",
         });
     }
 }
 
-impl Form {
+impl ListingForm {
     fn tell(self, shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
         match self {
-            Form::Facts => tell_facts(shard, record, out),
-            Form::Get => {
+            ListingForm::Facts => tell_facts(shard, record, out),
+            ListingForm::Get => {
                 let is_plain = record.key().iter().all(u8::is_ascii_graphic);
                 out.extend_from_slice(b"mg ");
                 write_key(out, record.key(), !is_plain);
@@ -120,7 +120,7 @@ fn tell_facts(shard: &Shard, record: Record<'_>, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b" exp=");
     number::write_i64(out, record.deadline_ms().map_or(-1, |ms| (ms / 1000).cast_signed()));
-    let was_fetched = if extras.marks.has(Marks::FETCHED) { "yes" } else { "no" };
+    let was_fetched = if extras.marks.has(RecordMarks::FETCHED) { "yes" } else { "no" };
     let (last_s, cas, flags) = (extras.access_s.unwrap_or(0), extras.cas.unwrap_or(0), extras.flags);
     let bytes = record.key().len() + shard.value_bytes(record);
     let facts =

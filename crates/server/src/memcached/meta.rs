@@ -4,15 +4,15 @@
 //! the new one.
 
 use darter_base::number;
-use darter_store::shard::Full;
-use darter_store::{Expiry, Extras, Key, Keyed, Marks, Shard};
-use darter_wire::memcache::{Error, Meta, MetaVerb, Mode, write_key};
+use darter_store::shard::ShardFull;
+use darter_store::{Expiry, Extras, Key, Keyed, RecordMarks, Shard};
+use darter_wire::memcache::{MemcacheError, MetaMode, MetaRequest, MetaVerb, write_key};
 
-use super::count::{self, Counted, Step};
+use super::count::{self, CountStep, CountedVerb};
 use super::life::Life;
 use super::read::{self, write_text};
 use super::run::ExecutionContext;
-use super::store::{self, Outcome, Wanted, Way};
+use super::store::{self, StoreMode, StoreOutcome, StoreWanted};
 use super::{Counter, DB, NO_ROOM, SET_EVENT};
 
 /// Runs a meta command and answers it.
@@ -20,7 +20,7 @@ pub(super) fn run(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    meta: &Meta<'_>,
+    meta: &MetaRequest<'_>,
     out: &mut Vec<u8>,
 ) {
     context.counts.add(Counter::Meta);
@@ -32,9 +32,9 @@ pub(super) fn run(
         MetaVerb::Count => add(context, shard, key, meta, out),
     };
     match done {
-        Ok(Answer::Nominal) if meta.has(b'q') => out.truncate(mark),
+        Ok(MetaAnswer::Nominal) if meta.has(b'q') => out.truncate(mark),
         Ok(_) => {}
-        Err(Full) => {
+        Err(ShardFull) => {
             out.truncate(mark);
             out.extend_from_slice(NO_ROOM);
         }
@@ -42,7 +42,7 @@ pub(super) fn run(
 }
 
 /// What an answer says.
-enum Answer {
+enum MetaAnswer {
     /// What was expected, which `q` keeps silent.
     Nominal,
     /// Anything else.
@@ -53,9 +53,9 @@ fn get(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    meta: &Meta<'_>,
+    meta: &MetaRequest<'_>,
     out: &mut Vec<u8>,
-) -> Result<Answer, Full> {
+) -> Result<MetaAnswer, ShardFull> {
     // What the flags tell is how it was before this read, and `u` leaves it so.
     let mut place = read::glance(context, shard, key);
     if meta.ttl.is_some() {
@@ -69,7 +69,7 @@ fn get(
     let Ok(Some(len)) = place.text().map(|text| text.map(|text| text.len())) else {
         out.extend_from_slice(b"EN");
         echo(meta, key, out);
-        return Ok(Answer::Nominal);
+        return Ok(MetaAnswer::Nominal);
     };
     let cas = if meta.has(b'c') || meta.has(b'C') { place.cas()? } else { None };
     let shows_value = meta.has(b'v') && (meta.cas.is_none() || cas != meta.cas);
@@ -81,7 +81,7 @@ fn get(
     }
     let extras = place.extras();
     let before = Life::of_key(&place);
-    let mut view = View {
+    let mut view = ItemView {
         context,
         key,
         len,
@@ -99,7 +99,7 @@ fn get(
         write_text(out, text);
     }
     if won {
-        place.mark(Marks::WON, true)?;
+        place.mark(RecordMarks::WON, true)?;
     }
     if !meta.has(b'u') {
         if extras.is_none() && (meta.has(b'h') || meta.has(b'l')) {
@@ -117,11 +117,11 @@ fn get(
         life.give(&mut place)?;
     }
     // `q` hides misses only
-    Ok(Answer::Other)
+    Ok(MetaAnswer::Other)
 }
 
 /// An item while the flags of `mg` go over it.
-struct View<'a> {
+struct ItemView<'a> {
     context: &'a ExecutionContext,
     key: Key<'a>,
     len: usize,
@@ -132,8 +132,8 @@ struct View<'a> {
     won: bool,
 }
 
-impl View<'_> {
-    fn apply(&mut self, meta: &Meta<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
+impl ItemView<'_> {
+    fn apply(&mut self, meta: &MetaRequest<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
         let now_ms = self.context.now_ms;
         match letter {
             b'T' => self.life = meta.ttl.map_or(self.life, |seconds| Life::of(seconds, now_ms)),
@@ -154,23 +154,23 @@ impl View<'_> {
                 let idle_s = now_s.saturating_sub(self.extras.access_s.unwrap_or(now_s));
                 write_number(out, letter, u64::from(idle_s));
             }
-            b'h' => write_number(out, letter, u64::from(self.extras.marks.has(Marks::FETCHED))),
+            b'h' => write_number(out, letter, u64::from(self.extras.marks.has(RecordMarks::FETCHED))),
             _ => echo_one(meta, self.key, letter, token, out),
         }
     }
 
     /// Whether less time is left than `R` asks for, and nobody else was told to fetch the item anew.
-    fn is_due(&self, meta: &Meta<'_>) -> bool {
+    fn is_due(&self, meta: &MetaRequest<'_>) -> bool {
         let now_ms = self.context.now_ms;
         let wanted = meta.recache.map_or(0, |seconds| Life::of(seconds, now_ms).seconds_left(now_ms));
         let left = self.life.seconds_left(now_ms);
-        !self.is_made && !self.extras.marks.has(Marks::WON) && left >= 0 && left < wanted
+        !self.is_made && !self.extras.marks.has(RecordMarks::WON) && left >= 0 && left < wanted
     }
 
     /// Ends the line with what clients are told unasked; returns whether this one is to fetch the item anew.
     fn close(&self, out: &mut Vec<u8>) -> bool {
-        let is_taken = self.extras.marks.has(Marks::WON);
-        let is_stale = self.extras.marks.has(Marks::STALE);
+        let is_taken = self.extras.marks.has(RecordMarks::WON);
+        let is_stale = self.extras.marks.has(RecordMarks::STALE);
         let won = self.won || is_stale && !is_taken;
         for (letter, is_told) in [(b'Z', is_taken), (b'X', is_stale), (b'W', won)] {
             if is_told {
@@ -188,7 +188,7 @@ fn make(
     place: &mut Keyed<'_>,
     value: &[u8],
     cas: Option<u64>,
-) -> Result<(), Full> {
+) -> Result<(), ShardFull> {
     let extras = Extras { cas, access_s: Some(context.now_s()), ..Extras::default() };
     place.put_item(value, Expiry::None, extras)?;
     place.changed(SET_EVENT);
@@ -199,19 +199,19 @@ fn set(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    meta: &Meta<'_>,
+    meta: &MetaRequest<'_>,
     out: &mut Vec<u8>,
-) -> Result<Answer, Full> {
+) -> Result<MetaAnswer, ShardFull> {
     let way = match meta.mode {
-        Mode::Add => Way::Add,
-        Mode::Append => Way::Append,
-        Mode::Prepend => Way::Prepend,
-        _ if meta.cas.is_some() => Way::Cas,
-        Mode::Replace => Way::Replace,
-        _ => Way::Set,
+        MetaMode::Add => StoreMode::Add,
+        MetaMode::Append => StoreMode::Append,
+        MetaMode::Prepend => StoreMode::Prepend,
+        _ if meta.cas.is_some() => StoreMode::Cas,
+        MetaMode::Replace => StoreMode::Replace,
+        _ => StoreMode::Set,
     };
     let life = |seconds: i64| Life::of(seconds, context.now_ms);
-    let wanted = Wanted {
+    let wanted = StoreWanted {
         way,
         value: meta.value,
         flags: meta.client_flags.unwrap_or(0),
@@ -224,13 +224,13 @@ fn set(
     let mut place = Keyed::find(shard, DB, key, context.now_ms);
     let outcome = store::put(context, &mut place, &wanted);
     out.extend_from_slice(match outcome {
-        Outcome::Stored => b"HD",
-        Outcome::NotStored => b"NS",
-        Outcome::Exists => b"EX",
-        Outcome::NotFound => b"NF",
-        Outcome::NoRoom => return Err(Full),
+        StoreOutcome::Stored => b"HD",
+        StoreOutcome::NotStored => b"NS",
+        StoreOutcome::Exists => b"EX",
+        StoreOutcome::NotFound => b"NF",
+        StoreOutcome::NoRoom => return Err(ShardFull),
     });
-    let is_stored = outcome == Outcome::Stored;
+    let is_stored = outcome == StoreOutcome::Stored;
     for (letter, token) in meta.flags() {
         match letter {
             b'c' => {
@@ -245,11 +245,11 @@ fn set(
         }
     }
     out.extend_from_slice(b"\r\n");
-    Ok(if is_stored { Answer::Nominal } else { Answer::Other })
+    Ok(if is_stored { MetaAnswer::Nominal } else { MetaAnswer::Other })
 }
 
 /// The token of what was stored; one that had expired when it came had a token too.
-fn token_of(place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<u64, Full> {
+fn token_of(place: &mut Keyed<'_>, meta: &MetaRequest<'_>) -> Result<u64, ShardFull> {
     let token = place.cas()?.or(meta.new_cas);
     Ok(token.unwrap_or_else(|| place.next_cas()))
 }
@@ -258,19 +258,19 @@ fn delete(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    meta: &Meta<'_>,
+    meta: &MetaRequest<'_>,
     out: &mut Vec<u8>,
-) -> Result<Answer, Full> {
+) -> Result<MetaAnswer, ShardFull> {
     let mut place = Keyed::find(shard, DB, key, context.now_ms);
     let (code, answer) = if !place.exists() {
         context.counts.add(Counter::DeleteMiss);
-        (b"NF", Answer::Other)
+        (b"NF", MetaAnswer::Other)
     } else if meta.cas.is_some() && place.cas()? != meta.cas {
         context.counts.add(Counter::DeleteMiss);
-        (b"EX", Answer::Other)
+        (b"EX", MetaAnswer::Other)
     } else {
         remove(context, &mut place, meta)?;
-        (b"HD", Answer::Nominal)
+        (b"HD", MetaAnswer::Nominal)
     };
     out.extend_from_slice(code);
     echo(meta, key, out);
@@ -278,7 +278,11 @@ fn delete(
 }
 
 /// Deletes the key that is there, or takes its value only, or marks it as stale.
-fn remove(context: &ExecutionContext, place: &mut Keyed<'_>, meta: &Meta<'_>) -> Result<(), Full> {
+fn remove(
+    context: &ExecutionContext,
+    place: &mut Keyed<'_>,
+    meta: &MetaRequest<'_>,
+) -> Result<(), ShardFull> {
     let life = meta.ttl.map(|seconds| Life::of(seconds, context.now_ms));
     if meta.has(b'x') {
         let cas = meta.new_cas.or(place.extras().and_then(|extras| extras.cas));
@@ -291,8 +295,8 @@ fn remove(context: &ExecutionContext, place: &mut Keyed<'_>, meta: &Meta<'_>) ->
         let old = place.extras().unwrap_or_default();
         let cas = meta.new_cas.or_else(|| old.cas.map(|_| place.next_cas()));
         let mut marks = old.marks;
-        marks.set(Marks::STALE, true);
-        marks.set(Marks::WON, false);
+        marks.set(RecordMarks::STALE, true);
+        marks.set(RecordMarks::WON, false);
         place.set_extras(Extras { cas, marks, ..old })?;
         place.changed(SET_EVENT);
     } else if !meta.has(b'x') {
@@ -309,26 +313,26 @@ fn add(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    meta: &Meta<'_>,
+    meta: &MetaRequest<'_>,
     out: &mut Vec<u8>,
-) -> Result<Answer, Full> {
+) -> Result<MetaAnswer, ShardFull> {
     let mut place = Keyed::find(shard, DB, key, context.now_ms);
-    let step = Step { delta: meta.delta, decrement: meta.mode == Mode::Decrement };
+    let step = CountStep { delta: meta.delta, decrement: meta.mode == MetaMode::Decrement };
     let (value, is_made) = match count::add(context, &mut place, step, meta.cas.unwrap_or(0), meta.new_cas) {
-        Counted::To(value) => (value, false),
-        Counted::Missing if meta.vivify.is_some() => {
+        CountedVerb::To(value) => (value, false),
+        CountedVerb::Missing if meta.vivify.is_some() => {
             make(context, &mut place, meta.initial.to_string().as_bytes(), meta.new_cas)?;
             (meta.initial, true)
         }
-        Counted::NonNumeric => {
-            context.error(Error::NonNumeric, out);
-            return Ok(Answer::Other);
+        CountedVerb::NonNumeric => {
+            context.error(MemcacheError::NonNumeric, out);
+            return Ok(MetaAnswer::Other);
         }
-        Counted::NoRoom => return Err(Full),
-        failed @ (Counted::Missing | Counted::Exists) => {
-            out.extend_from_slice(if matches!(failed, Counted::Missing) { b"NF" } else { b"EX" });
+        CountedVerb::NoRoom => return Err(ShardFull),
+        failed @ (CountedVerb::Missing | CountedVerb::Exists) => {
+            out.extend_from_slice(if matches!(failed, CountedVerb::Missing) { b"NF" } else { b"EX" });
             echo(meta, key, out);
-            return Ok(Answer::Other);
+            return Ok(MetaAnswer::Other);
         }
     };
     let digits = value.to_string();
@@ -360,16 +364,16 @@ fn add(
     if life != before {
         life.give(&mut place)?;
     }
-    Ok(Answer::Nominal)
+    Ok(MetaAnswer::Nominal)
 }
 
 /// Ends a line with the flags that come back as they were sent.
-fn echo(meta: &Meta<'_>, key: Key<'_>, out: &mut Vec<u8>) {
+fn echo(meta: &MetaRequest<'_>, key: Key<'_>, out: &mut Vec<u8>) {
     meta.flags().for_each(|(letter, token)| echo_one(meta, key, letter, token, out));
     out.extend_from_slice(b"\r\n");
 }
 
-fn echo_one(meta: &Meta<'_>, key: Key<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
+fn echo_one(meta: &MetaRequest<'_>, key: Key<'_>, letter: u8, token: &[u8], out: &mut Vec<u8>) {
     match letter {
         b'O' => {
             out.extend_from_slice(b" O");

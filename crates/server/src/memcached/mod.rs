@@ -32,7 +32,7 @@ pub use verbs::Verbs;
 use darter_store::Event;
 use darter_store::change::Class;
 
-use crate::stats::memcached::{Counter, Counts};
+use crate::stats::memcached::{Counter, MemcachedCounts};
 
 /// The database that memcached's commands work on.
 const DB: usize = 0;

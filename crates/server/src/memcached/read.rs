@@ -151,7 +151,7 @@ pub(super) fn debug(
         life => -life.seconds_left(context.now_ms),
     };
     let idle_s = extras.access_s.map_or(0, |at| context.now_s().saturating_sub(at));
-    let was_fetched = if extras.marks.has(darter_store::Marks::FETCHED) { "yes" } else { "no" };
+    let was_fetched = if extras.marks.has(darter_store::RecordMarks::FETCHED) { "yes" } else { "no" };
     out.extend_from_slice(b"ME ");
     write_key(out, key.bytes, base64);
     let line =

@@ -4,19 +4,21 @@ use darter_latch::Grant;
 use darter_reactor::Token;
 use darter_store::{Key, Shard};
 use darter_txn::{LockSet, ShardSet};
-use darter_wire::memcache::{Command, Decoder, Error, Limits, Step as Decoded, Store};
+use darter_wire::memcache::{
+    MemcacheCommand, MemcacheDecoder, MemcacheError, MemcacheLimits, MemcacheStep as Decoded, Store,
+};
 use smallvec::SmallVec;
 
 use super::connection::args_of;
 use super::detail::{Detail, DetailOperation};
 use super::life::Life;
-use super::store::{Wanted, Way};
-use super::{Counts, DB, count, flush, meta, read, store};
+use super::store::{StoreMode, StoreWanted};
+use super::{DB, MemcachedCounts, count, flush, meta, read, store};
 use crate::engine::cluster::{moving, route};
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
-use crate::exec::{self, Call, Ran};
-use crate::job::{Body, Job, Shards};
+use crate::exec::{self, CommandCall, Ran};
+use crate::job::{Job, JobBody, Shards};
 use crate::thread_state::ThreadState;
 
 /// Keys of a `get` whose memory is asked for ahead of time together.
@@ -29,9 +31,9 @@ pub(super) struct ExecutionContext {
     /// The time of the command, Unix milliseconds.
     pub now_ms: u64,
     /// The counters of the thread that runs it.
-    pub counts: &'static Counts,
+    pub counts: &'static MemcachedCounts,
     /// Largest items.
-    pub limits: Limits,
+    pub limits: MemcacheLimits,
     /// Where commands are noted by prefix, if they are.
     pub detail: Option<&'static Detail>,
 }
@@ -42,7 +44,10 @@ impl ExecutionContext {
         ExecutionContext {
             now_ms: local.now_ms,
             counts: &local.stats().memcached,
-            limits: Limits { item_bytes_max: local.live.memcached_item_size_max, ..Limits::default() },
+            limits: MemcacheLimits {
+                item_bytes_max: local.live.memcached_item_size_max,
+                ..MemcacheLimits::default()
+            },
             detail: local.shared.memcached_detail.is_on().then_some(&local.shared.memcached_detail),
         }
     }
@@ -62,26 +67,26 @@ impl ExecutionContext {
     }
 
     /// Answers an error.
-    pub fn error(&self, error: Error, out: &mut Vec<u8>) {
+    pub fn error(&self, error: MemcacheError, out: &mut Vec<u8>) {
         write_error(error, out);
     }
 }
 
 /// Answers an error.
-pub(super) fn write_error(error: Error, out: &mut Vec<u8>) {
+pub(super) fn write_error(error: MemcacheError, out: &mut Vec<u8>) {
     out.extend_from_slice(error.text().as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
 /// The one key of a command, if it has exactly one.
-pub(super) fn key_of<'c>(command: &'c Command<'_>) -> Option<&'c [u8]> {
+pub(super) fn key_of<'c>(command: &'c MemcacheCommand<'_>) -> Option<&'c [u8]> {
     match command {
-        Command::Store { key, .. }
-        | Command::Delete { key, .. }
-        | Command::Count { key, .. }
-        | Command::Touch { key, .. } => Some(key),
-        Command::Meta(meta) => Some(&meta.key),
-        Command::MetaDebug { key, .. } => Some(key),
+        MemcacheCommand::Store { key, .. }
+        | MemcacheCommand::Delete { key, .. }
+        | MemcacheCommand::Count { key, .. }
+        | MemcacheCommand::Touch { key, .. } => Some(key),
+        MemcacheCommand::Meta(meta) => Some(&meta.key),
+        MemcacheCommand::MetaDebug { key, .. } => Some(key),
         _ => None,
     }
 }
@@ -89,12 +94,12 @@ pub(super) fn key_of<'c>(command: &'c Command<'_>) -> Option<&'c [u8]> {
 /// Runs a command with keys. `raw` are its bytes, `hash` that of its key if it has one.
 pub(super) fn run(
     local: &mut ThreadState,
-    call: Call<'_>,
+    call: CommandCall<'_>,
     raw: &[u8],
-    command: &Command<'_>,
+    command: &MemcacheCommand<'_>,
     hash: Option<u64>,
 ) -> Ran {
-    if let Command::Get { keys, cas, touch } = command {
+    if let MemcacheCommand::Get { keys, cas, touch } = command {
         return get(local, call, keys.clone(), *cas, *touch);
     }
     let Some(bytes) = key_of(command) else { return Ran::Done };
@@ -130,7 +135,7 @@ pub(super) fn on_shard(
 /// `get` and its kin: key after key, each with its shard. From the first busy shard on the rest is a job.
 fn get<'k>(
     local: &mut ThreadState,
-    call: Call<'_>,
+    call: CommandCall<'_>,
     mut keys: impl Iterator<Item = &'k [u8]> + Clone,
     with_cas: bool,
     touch: Option<i64>,
@@ -169,7 +174,7 @@ fn get<'k>(
 #[cold]
 fn post_get<'k>(
     local: &mut ThreadState,
-    call: Call<'_>,
+    call: CommandCall<'_>,
     keys: impl Iterator<Item = &'k [u8]>,
     with_cas: bool,
     touch: Option<i64>,
@@ -197,44 +202,44 @@ fn apply(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    command: &Command<'_>,
+    command: &MemcacheCommand<'_>,
     out: &mut Vec<u8>,
 ) {
     let mark = out.len();
     let is_quiet = match *command {
-        Command::Store { store, flags, exptime, value, noreply, .. } => {
+        MemcacheCommand::Store { store, flags, exptime, value, noreply, .. } => {
             let (way, cas) = match store {
-                Store::Set => (Way::Set, 0),
-                Store::Add => (Way::Add, 0),
-                Store::Replace => (Way::Replace, 0),
-                Store::Append => (Way::Append, 0),
-                Store::Prepend => (Way::Prepend, 0),
-                Store::Cas(cas) => (Way::Cas, cas),
+                Store::Set => (StoreMode::Set, 0),
+                Store::Add => (StoreMode::Add, 0),
+                Store::Replace => (StoreMode::Replace, 0),
+                Store::Append => (StoreMode::Append, 0),
+                Store::Prepend => (StoreMode::Prepend, 0),
+                Store::Cas(cas) => (StoreMode::Cas, cas),
             };
             let life = Life::of(exptime, context.now_ms);
-            let wanted = Wanted { cas, ..Wanted::of(way, value, flags, life) };
+            let wanted = StoreWanted { cas, ..StoreWanted::of(way, value, flags, life) };
             context.note(key, DetailOperation::Set);
             store::classic(context, shard, key, &wanted, out);
             noreply
         }
-        Command::Delete { noreply, .. } => {
+        MemcacheCommand::Delete { noreply, .. } => {
             context.note(key, DetailOperation::Delete);
             read::delete(context, shard, key, out);
             noreply
         }
-        Command::Count { delta, decrement, noreply, .. } => {
-            count::classic(context, shard, key, count::Step { delta, decrement }, out);
+        MemcacheCommand::Count { delta, decrement, noreply, .. } => {
+            count::classic(context, shard, key, count::CountStep { delta, decrement }, out);
             noreply
         }
-        Command::Touch { exptime, noreply, .. } => {
+        MemcacheCommand::Touch { exptime, noreply, .. } => {
             read::touch(context, shard, key, Life::of(exptime, context.now_ms), out);
             noreply
         }
-        Command::Meta(ref meta) => {
+        MemcacheCommand::Meta(ref meta) => {
             meta::run(context, shard, key, meta, out);
             false
         }
-        Command::MetaDebug { base64, .. } => {
+        MemcacheCommand::MetaDebug { base64, .. } => {
             read::debug(context, shard, key, base64, out);
             false
         }
@@ -247,7 +252,7 @@ fn apply(
 
 /// Leaves a command in the inbox of the shards it needs.
 #[cold]
-fn post(local: &mut ThreadState, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
+fn post(local: &mut ThreadState, call: CommandCall<'_>, raw: Box<[u8]>, wanted: LockSet) -> Ran {
     local.stats().contended.add(1);
     queue(local, origin(local, call.session.id, call.token), raw, wanted, Grant::empty());
     Ran::Stalled
@@ -255,7 +260,7 @@ fn post(local: &mut ThreadState, call: Call<'_>, raw: Box<[u8]>, wanted: LockSet
 
 /// Leaves a command in the inbox of a shard it lacks, with those it has.
 pub(super) fn queue(local: &ThreadState, origin: Origin, raw: Box<[u8]>, wanted: LockSet, grant: Shards) {
-    Job::new(origin, Body::Memcached(raw), wanted, grant).enqueue(local);
+    Job::new(origin, JobBody::Memcached(raw), wanted, grant).enqueue(local);
 }
 
 /// Whose a command of memcached is.
@@ -266,10 +271,13 @@ pub(super) fn origin(local: &ThreadState, client: u64, token: Token) -> Origin {
 /// Runs a command that waited for its shards, wherever this thread is, and passes on what changed.
 pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw: &[u8], out: &mut Vec<u8>) {
     // It was within the limits when it came.
-    let limits =
-        Limits { item_bytes_max: u32::MAX, line_bytes_max: usize::MAX, get_line_bytes_max: usize::MAX };
-    let Decoded::Command { command, .. } = Decoder::new().next(raw, &limits) else { return };
-    if let Command::FlushAll { noreply, .. } = command {
+    let limits = MemcacheLimits {
+        item_bytes_max: u32::MAX,
+        line_bytes_max: usize::MAX,
+        get_line_bytes_max: usize::MAX,
+    };
+    let Decoded::Command { command, .. } = MemcacheDecoder::new().next(raw, &limits) else { return };
+    if let MemcacheCommand::FlushAll { noreply, .. } = command {
         return flush::granted(local, grant, origin, noreply, out);
     }
     if local.shared.cluster.is_on() {
@@ -286,17 +294,19 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw:
     }
     apply_all(local, plan::set_of(&local.shared.router, grant), &command, out);
     match &command {
-        Command::Get { keys, .. } => commit::values(local, grant, origin.changed_by(), DB, keys.clone()),
+        MemcacheCommand::Get { keys, .. } => {
+            commit::values(local, grant, origin.changed_by(), DB, keys.clone())
+        }
         command => commit::values(local, grant, origin.changed_by(), DB, key_of(command).into_iter()),
     }
 }
 
 /// Runs a command on its keys, whose shards are all held.
-fn apply_all(local: &ThreadState, mut set: ShardSet<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+fn apply_all(local: &ThreadState, mut set: ShardSet<'_>, command: &MemcacheCommand<'_>, out: &mut Vec<u8>) {
     let context = ExecutionContext::new(local);
     let router = &local.shared.router;
     match command {
-        Command::Get { keys, cas, touch } => {
+        MemcacheCommand::Get { keys, cas, touch } => {
             let life = touch.map(|seconds| Life::of(seconds, context.now_ms));
             for bytes in keys.clone() {
                 let key = router.key(bytes);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use darter_reactor::process;
-use darter_wire::memcache::{Words, write_stat};
+use darter_wire::memcache::{MemcacheWords, write_stat};
 
 use super::{Counter, DB};
 use crate::report::{self, Report};
@@ -20,8 +20,8 @@ use crate::thread_state::ThreadState;
 pub(super) const VERSION: &str = concat!("1.6.38 darter-", env!("CARGO_PKG_VERSION"));
 
 /// Runs `stats` with its words.
-pub(super) fn run(local: &ThreadState, mut words: Words<'_>, out: &mut Vec<u8>) {
-    let mut list = List { out };
+pub(super) fn run(local: &ThreadState, mut words: MemcacheWords<'_>, out: &mut Vec<u8>) {
+    let mut list = StatList { out };
     match words.next() {
         None => general(local, &mut list),
         Some(b"settings") => settings(local, &mut list),
@@ -53,11 +53,11 @@ pub(super) fn run(local: &ThreadState, mut words: Words<'_>, out: &mut Vec<u8>) 
     out.extend_from_slice(b"END\r\n");
 }
 
-struct List<'a> {
+struct StatList<'a> {
     out: &'a mut Vec<u8>,
 }
 
-impl List<'_> {
+impl StatList<'_> {
     fn add(&mut self, name: &str, value: impl Display) {
         write_stat(self.out, name, &value.to_string());
     }
@@ -72,7 +72,7 @@ fn total(shared: &Shared, counter: Counter) -> u64 {
     shared.stats.iter().map(|stats| stats.memcached.get(counter)).sum()
 }
 
-fn general(local: &ThreadState, list: &mut List<'_>) {
+fn general(local: &ThreadState, list: &mut StatList<'_>) {
     let shared = local.shared;
     let report = Report::gather(shared, None);
     let (totals, times) = (&report.totals, process::cpu_times());
@@ -157,7 +157,7 @@ fn seconds(time: Duration) -> String {
     format!("{}.{:06}", time.as_secs(), time.subsec_micros())
 }
 
-fn settings(local: &ThreadState, list: &mut List<'_>) {
+fn settings(local: &ThreadState, list: &mut StatList<'_>) {
     let live = &local.live;
     let on = |is_on: bool| if is_on { "yes" } else { "no" };
     list.add("maxbytes", local.shared.limit.max_bytes(live));
@@ -225,7 +225,7 @@ const NOT_THERE: &[(&str, &str)] = &[
     ("proxy_uring_enabled", "no"),
 ];
 
-fn items(local: &ThreadState, list: &mut List<'_>) {
+fn items(local: &ThreadState, list: &mut StatList<'_>) {
     let shards = local.shared.survey(None);
     let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if number == 0 {
@@ -265,7 +265,7 @@ fn items(local: &ThreadState, list: &mut List<'_>) {
     figures.iter().for_each(|(name, figure)| list.add(&format!("items:1:{name}"), figure));
 }
 
-fn slabs(local: &ThreadState, list: &mut List<'_>) {
+fn slabs(local: &ThreadState, list: &mut StatList<'_>) {
     let shards = local.shared.survey(None);
     let number = shards.keys.get(DB).copied().unwrap_or(0) as u64;
     if let Some(mean_bytes) = (shards.used_bytes as u64).checked_div(number) {
@@ -301,7 +301,7 @@ const SLAB_COUNTERS: &[Counter] = &[
     Counter::TouchHit,
 ];
 
-fn connections(local: &ThreadState, list: &mut List<'_>) {
+fn connections(local: &ThreadState, list: &mut StatList<'_>) {
     let mut infos: Vec<_> = lock(&local.shared.clients).values().cloned().collect();
     infos.sort_unstable_by_key(|info| info.fd);
     for info in infos {

@@ -1,8 +1,8 @@
 //! Storing a value under one key whose shard is held: what `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`
 //! have in common.
 
-use darter_store::shard::Full;
-use darter_store::{Event, Expiry, Extras, Key, Keyed, Marks, Shard};
+use darter_store::shard::ShardFull;
+use darter_store::{Event, Expiry, Extras, Key, Keyed, RecordMarks, Shard};
 
 use super::life::Life;
 use super::run::ExecutionContext;
@@ -10,7 +10,7 @@ use super::{APPEND_EVENT, Counter, DB, NO_ROOM, PREPEND_EVENT, SET_EVENT};
 
 /// Where the value goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum StoreMode {
     /// Over whatever is there.
     Set,
     /// Where nothing is.
@@ -21,13 +21,13 @@ pub(super) enum Way {
     Append,
     /// In front of what is there.
     Prepend,
-    /// Over what is there, if it still has the token in `Wanted::cas`.
+    /// Over what is there, if it still has the token in `StoreWanted::cas`.
     Cas,
 }
 
 /// A value to be stored, and under which conditions.
-pub(super) struct Wanted<'a> {
-    pub way: Way,
+pub(super) struct StoreWanted<'a> {
+    pub way: StoreMode,
     pub value: &'a [u8],
     pub flags: u32,
     pub life: Life,
@@ -41,17 +41,17 @@ pub(super) struct Wanted<'a> {
     pub vivify: Option<Life>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> StoreWanted<'a> {
     /// What a classic command without a token wants.
     #[inline]
-    pub fn of(way: Way, value: &'a [u8], flags: u32, life: Life) -> Wanted<'a> {
-        Wanted { way, value, flags, life, cas: 0, new_cas: None, takes_stale: false, vivify: None }
+    pub fn of(way: StoreMode, value: &'a [u8], flags: u32, life: Life) -> StoreWanted<'a> {
+        StoreWanted { way, value, flags, life, cas: 0, new_cas: None, takes_stale: false, vivify: None }
     }
 }
 
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum StoreOutcome {
     Stored,
     NotStored,
     /// Another token is there.
@@ -61,9 +61,9 @@ pub(super) enum Outcome {
     NoRoom,
 }
 
-impl From<Full> for Outcome {
-    fn from(_: Full) -> Outcome {
-        Outcome::NoRoom
+impl From<ShardFull> for StoreOutcome {
+    fn from(_: ShardFull) -> StoreOutcome {
+        StoreOutcome::NoRoom
     }
 }
 
@@ -72,80 +72,95 @@ pub(super) fn classic(
     context: &ExecutionContext,
     shard: &mut Shard,
     key: Key<'_>,
-    wanted: &Wanted<'_>,
+    wanted: &StoreWanted<'_>,
     out: &mut Vec<u8>,
 ) {
     let mut place = Keyed::find(shard, DB, key, context.now_ms);
     out.extend_from_slice(match put(context, &mut place, wanted) {
-        Outcome::Stored => b"STORED\r\n",
-        Outcome::NotStored => b"NOT_STORED\r\n",
-        Outcome::Exists => b"EXISTS\r\n",
-        Outcome::NotFound => b"NOT_FOUND\r\n",
-        Outcome::NoRoom => NO_ROOM,
+        StoreOutcome::Stored => b"STORED\r\n",
+        StoreOutcome::NotStored => b"NOT_STORED\r\n",
+        StoreOutcome::Exists => b"EXISTS\r\n",
+        StoreOutcome::NotFound => b"NOT_FOUND\r\n",
+        StoreOutcome::NoRoom => NO_ROOM,
     });
 }
 
 /// Stores a value if its conditions hold, and counts.
-pub(super) fn put(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Outcome {
+pub(super) fn put(
+    context: &ExecutionContext,
+    place: &mut Keyed<'_>,
+    wanted: &StoreWanted<'_>,
+) -> StoreOutcome {
     context.counts.add(Counter::Set);
     let outcome = if place.exists() {
-        over(context, place, wanted).unwrap_or_else(Outcome::from)
+        over(context, place, wanted).unwrap_or_else(StoreOutcome::from)
     } else {
-        fresh(context, place, wanted).unwrap_or_else(Outcome::from)
+        fresh(context, place, wanted).unwrap_or_else(StoreOutcome::from)
     };
     match outcome {
-        Outcome::Stored => context.counts.add(Counter::Stored),
-        Outcome::NoRoom => context.counts.add(Counter::NoRoom),
+        StoreOutcome::Stored => context.counts.add(Counter::Stored),
+        StoreOutcome::NoRoom => context.counts.add(Counter::NoRoom),
         _ => {}
     }
     outcome
 }
 
 /// Where nothing is.
-fn fresh(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
+fn fresh(
+    context: &ExecutionContext,
+    place: &mut Keyed<'_>,
+    wanted: &StoreWanted<'_>,
+) -> Result<StoreOutcome, ShardFull> {
     let life = match (wanted.way, wanted.vivify) {
-        (Way::Set | Way::Add, _) => wanted.life,
-        (Way::Append | Way::Prepend, Some(life)) => life,
-        (Way::Cas, _) => {
+        (StoreMode::Set | StoreMode::Add, _) => wanted.life,
+        (StoreMode::Append | StoreMode::Prepend, Some(life)) => life,
+        (StoreMode::Cas, _) => {
             context.counts.add(Counter::CasMiss);
-            return Ok(Outcome::NotFound);
+            return Ok(StoreOutcome::NotFound);
         }
-        _ => return Ok(Outcome::NotStored),
+        _ => return Ok(StoreOutcome::NotStored),
     };
-    write(context, place, wanted, life, Marks::default())?;
-    Ok(Outcome::Stored)
+    write(context, place, wanted, life, RecordMarks::default())?;
+    Ok(StoreOutcome::Stored)
 }
 
 /// Where something is.
-fn over(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
+fn over(
+    context: &ExecutionContext,
+    place: &mut Keyed<'_>,
+    wanted: &StoreWanted<'_>,
+) -> Result<StoreOutcome, ShardFull> {
     // No client knows the token of a key that has none, so it is given one only to be compared with.
     let token = if wanted.cas == 0 { None } else { place.cas()? };
     let is_match = token == Some(wanted.cas);
     match wanted.way {
-        Way::Add => Ok(Outcome::NotStored),
-        Way::Set | Way::Replace => {
-            write(context, place, wanted, wanted.life, Marks::default())?;
-            Ok(Outcome::Stored)
+        StoreMode::Add => Ok(StoreOutcome::NotStored),
+        StoreMode::Set | StoreMode::Replace => {
+            write(context, place, wanted, wanted.life, RecordMarks::default())?;
+            Ok(StoreOutcome::Stored)
         }
-        Way::Cas if is_match => {
+        StoreMode::Cas if is_match => {
             context.counts.add(Counter::CasHit);
-            write(context, place, wanted, wanted.life, Marks::default())?;
-            Ok(Outcome::Stored)
+            write(context, place, wanted, wanted.life, RecordMarks::default())?;
+            Ok(StoreOutcome::Stored)
         }
-        Way::Cas if wanted.takes_stale && token.is_some_and(|token| wanted.cas < token) => {
+        StoreMode::Cas if wanted.takes_stale && token.is_some_and(|token| wanted.cas < token) => {
             context.counts.add(Counter::CasHit);
-            let mut marks = Marks::STALE;
-            marks.set(Marks::WON, place.extras().is_some_and(|extras| extras.marks.has(Marks::WON)));
+            let mut marks = RecordMarks::STALE;
+            marks.set(
+                RecordMarks::WON,
+                place.extras().is_some_and(|extras| extras.marks.has(RecordMarks::WON)),
+            );
             let life = Life::of_key(place);
             write(context, place, wanted, life, marks)?;
-            Ok(Outcome::Stored)
+            Ok(StoreOutcome::Stored)
         }
-        Way::Cas => {
+        StoreMode::Cas => {
             context.counts.add(Counter::CasBad);
-            Ok(Outcome::Exists)
+            Ok(StoreOutcome::Exists)
         }
-        Way::Append | Way::Prepend if wanted.cas != 0 && !is_match => Ok(Outcome::Exists),
-        Way::Append | Way::Prepend => join(context, place, wanted),
+        StoreMode::Append | StoreMode::Prepend if wanted.cas != 0 && !is_match => Ok(StoreOutcome::Exists),
+        StoreMode::Append | StoreMode::Prepend => join(context, place, wanted),
     }
 }
 
@@ -153,10 +168,10 @@ fn over(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) 
 fn write(
     context: &ExecutionContext,
     place: &mut Keyed<'_>,
-    wanted: &Wanted<'_>,
+    wanted: &StoreWanted<'_>,
     life: Life,
-    marks: Marks,
-) -> Result<(), Full> {
+    marks: RecordMarks,
+) -> Result<(), ShardFull> {
     let Some(expiry) = life.expiry() else {
         if place.remove() {
             place.changed(Event::DEL);
@@ -176,18 +191,22 @@ fn write(
 }
 
 /// Adds to the string that is there; its flags and its time to live stay.
-fn join(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Full> {
+fn join(
+    context: &ExecutionContext,
+    place: &mut Keyed<'_>,
+    wanted: &StoreWanted<'_>,
+) -> Result<StoreOutcome, ShardFull> {
     let Ok(Some(old_len)) = place.text().map(|text| text.map(|text| text.len())) else {
-        return Ok(Outcome::NotStored);
+        return Ok(StoreOutcome::NotStored);
     };
     let more = wanted.value;
     let old = place.extras().unwrap_or_default();
     let len = match old_len.checked_add(more.len()) {
         Some(len) if context.limits.allow(place.name(), old.flags, len) => len,
-        _ => return Ok(Outcome::NotStored),
+        _ => return Ok(StoreOutcome::NotStored),
     };
     let value = place.edit_text(len)?;
-    if wanted.way == Way::Prepend {
+    if wanted.way == StoreMode::Prepend {
         value.copy_within(..old_len, more.len());
         value[..more.len()].copy_from_slice(more);
     } else {
@@ -196,6 +215,6 @@ fn join(context: &ExecutionContext, place: &mut Keyed<'_>, wanted: &Wanted<'_>) 
     let cas = wanted.new_cas.or_else(|| old.cas.is_some().then(|| place.next_cas()));
     let extras = Extras { flags: old.flags, cas, access_s: Some(context.now_s()), ..Extras::default() };
     place.set_extras(extras)?;
-    place.changed(if wanted.way == Way::Prepend { PREPEND_EVENT } else { APPEND_EVENT });
-    Ok(Outcome::Stored)
+    place.changed(if wanted.way == StoreMode::Prepend { PREPEND_EVENT } else { APPEND_EVENT });
+    Ok(StoreOutcome::Stored)
 }

@@ -1,26 +1,26 @@
 //! Which command of Redis stands for one of memcached's where all commands are treated alike: statistics, MONITOR,
 //! CLIENT PAUSE, the memory limit, access rights.
 
-use darter_wire::memcache::{Command, MetaVerb, Store};
+use darter_wire::memcache::{MemcacheCommand, MetaVerb, Store};
 
-use crate::registry::{Entry, Registry};
+use crate::registry::{CommandEntry, Registry};
 
 /// The commands that stand for memcached's.
 pub struct Verbs {
-    get: &'static Entry,
-    get_many: &'static Entry,
-    gat: &'static Entry,
-    set: &'static Entry,
-    append: &'static Entry,
-    prepend: &'static Entry,
-    delete: &'static Entry,
-    count: &'static Entry,
-    touch: &'static Entry,
-    flush: &'static Entry,
-    info: &'static Entry,
-    list: &'static Entry,
-    ping: &'static Entry,
-    quit: &'static Entry,
+    get: &'static CommandEntry,
+    get_many: &'static CommandEntry,
+    gat: &'static CommandEntry,
+    set: &'static CommandEntry,
+    append: &'static CommandEntry,
+    prepend: &'static CommandEntry,
+    delete: &'static CommandEntry,
+    count: &'static CommandEntry,
+    touch: &'static CommandEntry,
+    flush: &'static CommandEntry,
+    info: &'static CommandEntry,
+    list: &'static CommandEntry,
+    ping: &'static CommandEntry,
+    quit: &'static CommandEntry,
 }
 
 impl Verbs {
@@ -50,37 +50,37 @@ impl Verbs {
 
     /// The command that stands for `get` of one key.
     #[inline]
-    pub(super) fn get(&self) -> &'static Entry {
+    pub(super) fn get(&self) -> &'static CommandEntry {
         self.get
     }
 
     /// The command that stands for `set`.
     #[inline]
-    pub(super) fn set(&self) -> &'static Entry {
+    pub(super) fn set(&self) -> &'static CommandEntry {
         self.set
     }
 
     /// The command that deletes everything.
-    pub(super) fn flush(&self) -> &'static Entry {
+    pub(super) fn flush(&self) -> &'static CommandEntry {
         self.flush
     }
 
     /// The command that stands for `command`.
     #[inline]
-    pub(super) fn of(&self, command: &Command<'_>) -> &'static Entry {
+    pub(super) fn of(&self, command: &MemcacheCommand<'_>) -> &'static CommandEntry {
         match command {
-            Command::Get { touch: None, keys, .. } if keys.is_one() => self.get,
-            Command::Get { touch: None, .. } => self.get_many,
-            Command::MetaDebug { .. } => self.get,
-            Command::Get { touch: Some(_), .. } => self.gat,
-            Command::Store { store: Store::Append, .. } => self.append,
-            Command::Store { store: Store::Prepend, .. } => self.prepend,
-            Command::Store { .. } => self.set,
-            Command::Delete { .. } => self.delete,
-            Command::Count { .. } => self.count,
-            Command::Touch { .. } => self.touch,
-            Command::FlushAll { .. } => self.flush,
-            Command::Meta(meta) => match meta.verb {
+            MemcacheCommand::Get { touch: None, keys, .. } if keys.is_one() => self.get,
+            MemcacheCommand::Get { touch: None, .. } => self.get_many,
+            MemcacheCommand::MetaDebug { .. } => self.get,
+            MemcacheCommand::Get { touch: Some(_), .. } => self.gat,
+            MemcacheCommand::Store { store: Store::Append, .. } => self.append,
+            MemcacheCommand::Store { store: Store::Prepend, .. } => self.prepend,
+            MemcacheCommand::Store { .. } => self.set,
+            MemcacheCommand::Delete { .. } => self.delete,
+            MemcacheCommand::Count { .. } => self.count,
+            MemcacheCommand::Touch { .. } => self.touch,
+            MemcacheCommand::FlushAll { .. } => self.flush,
+            MemcacheCommand::Meta(meta) => match meta.verb {
                 MetaVerb::Get if meta.vivify.is_some() => self.set,
                 MetaVerb::Get if meta.ttl.is_some() => self.gat,
                 MetaVerb::Get => self.get,
@@ -88,14 +88,16 @@ impl Verbs {
                 MetaVerb::Delete => self.delete,
                 MetaVerb::Count => self.count,
             },
-            Command::Admin { name: b"lru_crawler", words, .. }
+            MemcacheCommand::Admin { name: b"lru_crawler", words, .. }
                 if words.clone().next().is_some_and(|word| word.ends_with(b"dump")) =>
             {
                 self.list
             }
-            Command::Stats(_) | Command::Admin { .. } | Command::Verbosity { .. } => self.info,
-            Command::Version | Command::MetaNoop => self.ping,
-            Command::Quit => self.quit,
+            MemcacheCommand::Stats(_) | MemcacheCommand::Admin { .. } | MemcacheCommand::Verbosity { .. } => {
+                self.info
+            }
+            MemcacheCommand::Version | MemcacheCommand::MetaNoop => self.ping,
+            MemcacheCommand::Quit => self.quit,
         }
     }
 }

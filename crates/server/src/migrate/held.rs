@@ -11,16 +11,16 @@ use darter_txn::LockSet;
 use darter_txn::watch::WatchFlag;
 use darter_wire::OwnedArgs;
 
-use super::Order;
+use super::MigrateOrder;
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
 /// A key on its way.
-pub struct Item {
+pub struct HeldItem {
     /// Its name.
     pub name: Box<[u8]>,
     /// Its value as DUMP returns it.
@@ -34,7 +34,7 @@ pub struct Item {
 #[derive(Default)]
 pub struct Settled {
     /// They were changed meanwhile: to be sent again.
-    pub changed: Vec<Item>,
+    pub changed: Vec<HeldItem>,
     /// They were deleted meanwhile.
     pub vanished: Vec<Box<[u8]>>,
     /// This server follows a master by now, whose the keys are: they stay.
@@ -42,7 +42,11 @@ pub struct Settled {
 }
 
 /// Reads the values of those of `names` that are there, and watches them unless they stay anyway. Waits for the shards.
-pub fn read(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>) -> Option<Vec<Item>> {
+pub fn read(
+    shared: &'static Shared,
+    order: &Arc<MigrateOrder>,
+    names: Vec<Box<[u8]>>,
+) -> Option<Vec<HeldItem>> {
     let known = order.clone();
     let wanted = locks(shared, names.iter());
     hold(shared, order, wanted, move |local, grant| {
@@ -51,7 +55,7 @@ pub fn read(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>) 
 }
 
 /// Deletes those of `items` that are as they were sent. Waits for the shards.
-pub fn settle(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) -> Option<Settled> {
+pub fn settle(shared: &'static Shared, order: &Arc<MigrateOrder>, items: Vec<HeldItem>) -> Option<Settled> {
     if items.is_empty() {
         return None;
     }
@@ -61,7 +65,7 @@ pub fn settle(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) -> 
 }
 
 /// Answers no more for keys that were deleted here and there. Waits for the shards.
-pub fn let_go(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>) {
+pub fn let_go(shared: &'static Shared, order: &Arc<MigrateOrder>, names: Vec<Box<[u8]>>) {
     if names.is_empty() || !order.is_node {
         return;
     }
@@ -73,7 +77,7 @@ pub fn let_go(shared: &'static Shared, order: &Arc<Order>, names: Vec<Box<[u8]>>
 }
 
 /// Watches `items` no more: they stay. Waits for the shards.
-pub fn forget(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) {
+pub fn forget(shared: &'static Shared, order: &Arc<MigrateOrder>, items: Vec<HeldItem>) {
     if items.is_empty() || order.copies {
         return;
     }
@@ -84,7 +88,12 @@ pub fn forget(shared: &'static Shared, order: &Arc<Order>, items: Vec<Item>) {
     });
 }
 
-fn settle_held(local: &mut ThreadState, grant: &mut Shards, order: &Order, items: Vec<Item>) -> Settled {
+fn settle_held(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    order: &MigrateOrder,
+    items: Vec<HeldItem>,
+) -> Settled {
     let router = &local.shared.router;
     for item in &items {
         let key = router.key(&item.name);
@@ -132,7 +141,7 @@ fn settle_held(local: &mut ThreadState, grant: &mut Shards, order: &Order, items
     settled
 }
 
-fn look(local: &ThreadState, grant: &mut Shards, order: &Order, name: Box<[u8]>) -> Option<Item> {
+fn look(local: &ThreadState, grant: &mut Shards, order: &MigrateOrder, name: Box<[u8]>) -> Option<HeldItem> {
     let router = &local.shared.router;
     let key = router.key(&name);
     let part = grant.get_mut(router.shard_of(key.hash))?;
@@ -145,10 +154,10 @@ fn look(local: &ThreadState, grant: &mut Shards, order: &Order, name: Box<[u8]>)
         part.watches.add(order.db, &name, &flag);
         part.shard.changes.listen(Listeners::WATCH, true);
     }
-    Some(Item { name, payload, ttl_ms, flag })
+    Some(HeldItem { name, payload, ttl_ms, flag })
 }
 
-fn unwatch(local: &ThreadState, grant: &mut Shards, order: &Order, item: &Item) {
+fn unwatch(local: &ThreadState, grant: &mut Shards, order: &MigrateOrder, item: &HeldItem) {
     let router = &local.shared.router;
     local.shared.migrations.end_custody(order, &item.name);
     if let Some(part) = grant.get_mut(router.shard_of(router.key(&item.name).hash)) {
@@ -167,7 +176,7 @@ fn locks<'a>(shared: &Shared, names: impl Iterator<Item = &'a Box<[u8]>>) -> Loc
 /// Runs `act` with the shards held, on whichever thread that is; `None` when the server ends before.
 fn hold<T: Send + 'static>(
     shared: &'static Shared,
-    order: &Order,
+    order: &MigrateOrder,
     wanted: LockSet,
     act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
 ) -> Option<T> {
@@ -175,7 +184,7 @@ fn hold<T: Send + 'static>(
     let call = move |local: &mut ThreadState, grant: &mut Shards| {
         let _ = tell.send(act(local, grant));
     };
-    let body = Body::Call(Some(Box::new(call)));
+    let body = JobBody::Call(Some(Box::new(call)));
     Job::new(Origin::nobody(order.asking.thread), body, wanted, Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok()
 }

@@ -25,7 +25,7 @@ pub use work::spawn;
 use peer::Peer;
 
 /// What MIGRATE was told.
-pub struct Order {
+pub struct MigrateOrder {
     /// The other server.
     pub place: Place,
     /// The database there.
@@ -103,7 +103,7 @@ impl Migrations {
         lock(&self.custody).keys.iter().any(|(_, name)| is(name))
     }
 
-    fn begin_custody(&self, order: &Order, name: &[u8]) {
+    fn begin_custody(&self, order: &MigrateOrder, name: &[u8]) {
         if order.is_node && !order.copies {
             let mut custody = lock(&self.custody);
             if custody.keys.insert((order.db, name.into())) {
@@ -112,7 +112,7 @@ impl Migrations {
         }
     }
 
-    fn end_custody(&self, order: &Order, name: &[u8]) {
+    fn end_custody(&self, order: &MigrateOrder, name: &[u8]) {
         if order.is_node {
             lock(&self.custody).keys.remove(&(order.db, Box::from(name)));
         }
@@ -132,12 +132,12 @@ impl Migrations {
 }
 
 /// A place among the MIGRATEs that run; given back when it is dropped.
-struct Seat(&'static Shared);
+struct MigrateSeat(&'static Shared);
 
-impl Seat {
-    fn take(shared: &'static Shared) -> Option<Seat> {
+impl MigrateSeat {
+    fn take(shared: &'static Shared) -> Option<MigrateSeat> {
         let running = &shared.migrations.running;
-        let seat = (running.fetch_add(1, Ordering::Relaxed) < RUNNING_MAX).then_some(Seat(shared));
+        let seat = (running.fetch_add(1, Ordering::Relaxed) < RUNNING_MAX).then_some(MigrateSeat(shared));
         if seat.is_none() {
             running.fetch_sub(1, Ordering::Relaxed);
         }
@@ -145,7 +145,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for MigrateSeat {
     fn drop(&mut self) {
         self.0.migrations.running.fetch_sub(1, Ordering::Relaxed);
     }

@@ -4,8 +4,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use super::held::Item;
-use super::{Order, Place};
+use super::held::HeldItem;
+use super::{MigrateOrder, Place};
 
 /// A connection to another server.
 pub struct Peer {
@@ -24,12 +24,12 @@ pub struct Sent {
     /// Its first refusal.
     pub refusal: Option<Vec<u8>>,
     /// The conversation broke off.
-    pub broken: Option<Broken>,
+    pub broken: Option<BrokenPeer>,
 }
 
 /// The end of a conversation before its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenPeer {
     /// `writing` or `reading`.
     pub at: &'static str,
     /// It took too long.
@@ -74,7 +74,7 @@ impl Peer {
     }
 
     /// Logs in if need be, selects the database and makes the keys there.
-    pub fn send(&mut self, order: &Order, items: &[Item], replaces: bool) -> Sent {
+    pub fn send(&mut self, order: &MigrateOrder, items: &[HeldItem], replaces: bool) -> Sent {
         let mut sent = Sent::default();
         if let Err(broken) = self.converse(order, items, replaces, &mut sent) {
             sent.broken = Some(broken);
@@ -84,11 +84,11 @@ impl Peer {
 
     fn converse(
         &mut self,
-        order: &Order,
-        items: &[Item],
+        order: &MigrateOrder,
+        items: &[HeldItem],
         replaces: bool,
         sent: &mut Sent,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPeer> {
         sent.refusal = self.begin(order)?;
         if sent.refusal.is_some() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Peer {
     }
 
     /// Deletes keys there that were sent and have gone here meanwhile; whether it had them does not matter.
-    pub fn delete(&mut self, order: &Order, names: &[Box<[u8]>]) -> Result<(), Broken> {
+    pub fn delete(&mut self, order: &MigrateOrder, names: &[Box<[u8]>]) -> Result<(), BrokenPeer> {
         self.begin(order)?;
         if order.is_node {
             return self.delete_arriving(order, names);
@@ -128,7 +128,7 @@ impl Peer {
     }
 
     /// Deletes keys of a slot that is arriving there, each by itself. A refusal breaks the conversation off.
-    fn delete_arriving(&mut self, order: &Order, names: &[Box<[u8]>]) -> Result<(), Broken> {
+    fn delete_arriving(&mut self, order: &MigrateOrder, names: &[Box<[u8]>]) -> Result<(), BrokenPeer> {
         let mut out = Vec::new();
         for name in names {
             push_command(&mut out, &[b"ASKING"]);
@@ -137,14 +137,14 @@ impl Peer {
         self.write(order.patience, &out)?;
         for _ in 0..names.len() * 2 {
             if self.read_refusal()?.is_some() {
-                return Err(Broken { at: "reading", is_late: false });
+                return Err(BrokenPeer { at: "reading", is_late: false });
             }
         }
         Ok(())
     }
 
     /// Logs in and selects the database, as far as that is still to be done; returns why not.
-    fn begin(&mut self, order: &Order) -> Result<Option<Vec<u8>>, Broken> {
+    fn begin(&mut self, order: &MigrateOrder) -> Result<Option<Vec<u8>>, BrokenPeer> {
         let mut out = Vec::new();
         let mut answers = 0;
         if !order.login.is_empty() {
@@ -173,30 +173,30 @@ impl Peer {
         Ok(refusal)
     }
 
-    fn write(&mut self, patience: Duration, bytes: &[u8]) -> Result<(), Broken> {
+    fn write(&mut self, patience: Duration, bytes: &[u8]) -> Result<(), BrokenPeer> {
         let stream = self.stream.get_mut();
         let set = stream.set_read_timeout(Some(patience)).and(stream.set_write_timeout(Some(patience)));
-        set.and_then(|()| stream.write_all(bytes)).map_err(|error| Broken::of("writing", &error))
+        set.and_then(|()| stream.write_all(bytes)).map_err(|error| BrokenPeer::of("writing", &error))
     }
 
     /// One answer; the words of a refusal, without its dash. What is neither that nor a status comes from something else
     /// than a server of this protocol, and the key stays (Redis 7.0 would delete it).
-    fn read_refusal(&mut self) -> Result<Option<Vec<u8>>, Broken> {
+    fn read_refusal(&mut self) -> Result<Option<Vec<u8>>, BrokenPeer> {
         let mut line = Vec::new();
         let read = self.stream.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
-        read.map_err(|error| Broken::of("reading", &error))?;
+        read.map_err(|error| BrokenPeer::of("reading", &error))?;
         match line.strip_suffix(b"\r\n").and_then(<[u8]>::split_first) {
             Some((b'-', words)) => Ok(Some(words.to_vec())),
             Some((b'+' | b':', _)) => Ok(None),
-            _ => Err(Broken { at: "reading", is_late: false }),
+            _ => Err(BrokenPeer { at: "reading", is_late: false }),
         }
     }
 }
 
-impl Broken {
-    fn of(at: &'static str, error: &io::Error) -> Broken {
+impl BrokenPeer {
+    fn of(at: &'static str, error: &io::Error) -> BrokenPeer {
         let is_late = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-        Broken { at, is_late }
+        BrokenPeer { at, is_late }
     }
 }
 

@@ -5,13 +5,13 @@ use std::thread;
 
 use darter_wire::Reply;
 
-use super::held::{self, Item};
-use super::peer::{Broken, Peer, Sent, Unreached};
-use super::{Order, Seat};
+use super::held::{self, HeldItem};
+use super::peer::{BrokenPeer, Peer, Sent, Unreached};
+use super::{MigrateOrder, MigrateSeat};
 use crate::shared::{Shared, ThreadMessage};
 
 /// What MIGRATE answers.
-enum Answer {
+enum MigrateAnswer {
     Ok,
     NoKey,
     Error(Vec<u8>),
@@ -23,8 +23,8 @@ const ROUNDS_MAX: usize = 16;
 /// Begins a MIGRATE; its client is answered at the end.
 ///
 /// Errors: too many are under way, or there can be no more threads; in words.
-pub fn spawn(shared: &'static Shared, order: Order) -> Result<(), String> {
-    let seat = Seat::take(shared).ok_or("too many MIGRATEs are under way")?;
+pub fn spawn(shared: &'static Shared, order: MigrateOrder) -> Result<(), String> {
+    let seat = MigrateSeat::take(shared).ok_or("too many MIGRATEs are under way")?;
     let body = move || {
         shared.snapshots.roam();
         let (order, seat) = (Arc::new(order), seat);
@@ -39,23 +39,23 @@ pub fn spawn(shared: &'static Shared, order: Order) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-fn tell(shared: &Shared, order: &Order, answer: Answer) {
+fn tell(shared: &Shared, order: &MigrateOrder, answer: MigrateAnswer) {
     let mut bytes = Vec::new();
     let mut reply = Reply::new(&mut bytes, false);
     match answer {
-        Answer::Ok => reply.ok(),
-        Answer::NoKey => reply.status("NOKEY"),
-        Answer::Error(line) => reply.error(&line),
+        MigrateAnswer::Ok => reply.ok(),
+        MigrateAnswer::NoKey => reply.status("NOKEY"),
+        MigrateAnswer::Error(line) => reply.error(&line),
     }
     let to = order.asking;
     shared.handle(to.thread).send(ThreadMessage::Served { token: to.token, client: to.client, reply: bytes });
 }
 
-fn run(shared: &'static Shared, order: &Arc<Order>) -> Answer {
-    let ended = || Answer::Error(b"ERR the server ends".to_vec());
+fn run(shared: &'static Shared, order: &Arc<MigrateOrder>) -> MigrateAnswer {
+    let ended = || MigrateAnswer::Error(b"ERR the server ends".to_vec());
     let Some(mut items) = held::read(shared, order, order.keys.clone()) else { return ended() };
     if items.is_empty() {
-        return Answer::NoKey;
+        return MigrateAnswer::NoKey;
     }
     let mut replaces = order.replaces;
     for _ in 0..ROUNDS_MAX {
@@ -75,7 +75,7 @@ fn run(shared: &'static Shared, order: &Arc<Order>) -> Answer {
         let settled = if order.copies { None } else { held::settle(shared, order, taken) };
         let settled = settled.unwrap_or_default();
         if settled.is_void {
-            return Answer::Error(b"ERR this server has become a replica; the keys stay".to_vec());
+            return MigrateAnswer::Error(b"ERR this server has become a replica; the keys stay".to_vec());
         }
         let mut peer = peer;
         if sent.broken.is_none() && !settled.vanished.is_empty() {
@@ -97,29 +97,34 @@ fn run(shared: &'static Shared, order: &Arc<Order>) -> Answer {
         }
         if outcome.is_some() || settled.changed.is_empty() {
             held::forget(shared, order, settled.changed);
-            return outcome.unwrap_or(Answer::Ok);
+            return outcome.unwrap_or(MigrateAnswer::Ok);
         }
         items = settled.changed;
         replaces = true;
     }
     held::forget(shared, order, items);
-    Answer::Error(b"ERR a key was changed each time it was sent; it stays here".to_vec())
+    MigrateAnswer::Error(b"ERR a key was changed each time it was sent; it stays here".to_vec())
 }
 
 /// What the client is told if something went wrong.
-fn outcome(sent: &Sent) -> Option<Answer> {
+fn outcome(sent: &Sent) -> Option<MigrateAnswer> {
     if let Some(why) = &sent.refusal {
         let mut line = b"ERR Target instance replied with error: ".to_vec();
         line.extend_from_slice(why);
-        return Some(Answer::Error(line));
+        return Some(MigrateAnswer::Error(line));
     }
-    let Broken { at, .. } = sent.broken?;
-    Some(Answer::Error(format!("IOERR error or timeout {at} to target instance").into_bytes()))
+    let BrokenPeer { at, .. } = sent.broken?;
+    Some(MigrateAnswer::Error(format!("IOERR error or timeout {at} to target instance").into_bytes()))
 }
 
 /// Sends keys over a connection that was kept or a new one. One that was kept may have been closed there meanwhile:
 /// then a new one is tried.
-fn send(shared: &Shared, order: &Order, items: &[Item], replaces: bool) -> Result<(Peer, Sent), Answer> {
+fn send(
+    shared: &Shared,
+    order: &MigrateOrder,
+    items: &[HeldItem],
+    replaces: bool,
+) -> Result<(Peer, Sent), MigrateAnswer> {
     if let Some(mut peer) = shared.migrations.take(&order.place) {
         let sent = peer.send(order, items, replaces);
         let is_stale = sent.broken.is_some_and(|broken| !broken.is_late) && sent.is_taken.is_empty();
@@ -139,7 +144,7 @@ fn send(shared: &Shared, order: &Order, items: &[Item], replaces: bool) -> Resul
                 Unreached::Silent(error) => (error, "IOERR error or timeout writing to target instance"),
             };
             tracing::info!("MIGRATE: cannot connect to {}:{}: {error}", order.place.0, order.place.1);
-            Err(Answer::Error(line.as_bytes().to_vec()))
+            Err(MigrateAnswer::Error(line.as_bytes().to_vec()))
         }
     }
 }

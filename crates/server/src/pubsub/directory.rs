@@ -11,14 +11,14 @@ use darter_base::glob;
 use darter_base::hash::KeyHasher;
 use hashbrown::HashTable;
 
-use super::Kind;
+use super::SubscriptionKind;
 use crate::sync::lock;
 
 const PARTS: usize = 64;
 
 /// The directory of all subscriptions.
 #[derive(Debug)]
-pub struct Directory {
+pub struct ChannelDirectory {
     hasher: KeyHasher,
     channels: Vec<Mutex<Channels>>,
     shard_channels: Vec<Mutex<Channels>>,
@@ -123,20 +123,20 @@ impl Patterns {
 }
 
 /// Whether who subscribes to `name` may hear of keys: notifications go to `__keyspace@…` and `__keyevent@…`.
-pub fn may_hear_of_keys(kind: Kind, name: &[u8]) -> bool {
+pub fn may_hear_of_keys(kind: SubscriptionKind, name: &[u8]) -> bool {
     const BEGINNING: &[u8] = b"__key";
     match kind {
-        Kind::Channel => name.starts_with(BEGINNING),
-        Kind::Pattern => {
+        SubscriptionKind::Channel => name.starts_with(BEGINNING),
+        SubscriptionKind::Pattern => {
             let prefix = glob::literal_prefix(name);
             prefix.starts_with(BEGINNING) || BEGINNING.starts_with(prefix)
         }
-        Kind::Shard => false,
+        SubscriptionKind::Shard => false,
     }
 }
 
-/// Receivers of a message, found by [`Directory::find`].
-pub struct Found<'a> {
+/// Receivers of a message, found by [`ChannelDirectory::find`].
+pub struct FoundChannel<'a> {
     /// The message's number.
     pub seq: u64,
     /// Threads with subscribers, each once.
@@ -145,10 +145,10 @@ pub struct Found<'a> {
     pub patterns: Vec<Arc<[u8]>>,
 }
 
-impl Default for Directory {
-    fn default() -> Directory {
+impl Default for ChannelDirectory {
+    fn default() -> ChannelDirectory {
         let parts = || (0..PARTS).map(|_| Mutex::default()).collect();
-        Directory {
+        ChannelDirectory {
             hasher: KeyHasher::random(),
             channels: parts(),
             shard_channels: parts(),
@@ -160,20 +160,20 @@ impl Default for Directory {
     }
 }
 
-impl Directory {
+impl ChannelDirectory {
     /// Notes one more subscriber on `thread`; returns the number of the first message it is to get.
-    pub fn add(&self, kind: Kind, name: &[u8], thread: u16) -> u64 {
+    pub fn add(&self, kind: SubscriptionKind, name: &[u8], thread: u16) -> u64 {
         if may_hear_of_keys(kind, name) {
             self.key_hearers.fetch_add(1, Ordering::AcqRel);
         }
         match kind {
-            Kind::Pattern => {
+            SubscriptionKind::Pattern => {
                 let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
                 patterns.add(name, thread);
                 self.patterns_len.store(patterns.len, Ordering::Release);
                 self.clock.load(Ordering::Acquire)
             }
-            Kind::Channel | Kind::Shard => {
+            SubscriptionKind::Channel | SubscriptionKind::Shard => {
                 let hash = self.hasher.hash(name);
                 let mut part = lock(self.part(kind, hash));
                 match part.find_mut(hash, |(there, _)| **there == *name) {
@@ -189,15 +189,15 @@ impl Directory {
     }
 
     /// Notes one subscriber less on `thread`.
-    pub fn remove(&self, kind: Kind, name: &[u8], thread: u16) {
+    pub fn remove(&self, kind: SubscriptionKind, name: &[u8], thread: u16) {
         let was_there = match kind {
-            Kind::Pattern => {
+            SubscriptionKind::Pattern => {
                 let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
                 let was_there = patterns.remove(name, thread);
                 self.patterns_len.store(patterns.len, Ordering::Release);
                 was_there
             }
-            Kind::Channel | Kind::Shard => {
+            SubscriptionKind::Channel | SubscriptionKind::Shard => {
                 let hash = self.hasher.hash(name);
                 let mut part = lock(self.part(kind, hash));
                 match part.find_entry(hash, |(there, _)| **there == *name) {
@@ -225,11 +225,13 @@ impl Directory {
     }
 
     /// Returns how many subscribers a message to `channel` has. If any, `send` gets them, with the channel locked.
-    pub fn find(&self, kind: Kind, channel: &[u8], send: impl FnOnce(Found<'_>)) -> usize {
+    pub fn find(&self, kind: SubscriptionKind, channel: &[u8], send: impl FnOnce(FoundChannel<'_>)) -> usize {
         let hash = self.hasher.hash(channel);
         let part = lock(self.part(kind, hash));
         let direct = part.find(hash, |(there, _)| **there == *channel).map(|(_, spread)| spread);
-        if direct.is_none() && (kind == Kind::Shard || self.patterns_len.load(Ordering::Acquire) == 0) {
+        if direct.is_none()
+            && (kind == SubscriptionKind::Shard || self.patterns_len.load(Ordering::Acquire) == 0)
+        {
             return 0;
         }
         let mut receivers = direct.map_or(0, Spread::total);
@@ -237,7 +239,7 @@ impl Directory {
         let mut matched = Vec::new();
         // Kept until the message is numbered, so that a subscriber that comes now gets it or is not counted.
         let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
-        if kind == Kind::Channel {
+        if kind == SubscriptionKind::Channel {
             patterns.each_match(channel, |pattern, spread| {
                 receivers += spread.total();
                 matched.push(pattern.clone());
@@ -251,20 +253,20 @@ impl Directory {
         if receivers > 0 {
             let seq = self.clock.fetch_add(1, Ordering::AcqRel);
             drop(patterns);
-            send(Found { seq, threads: &threads, patterns: matched });
+            send(FoundChannel { seq, threads: &threads, patterns: matched });
         }
         receivers
     }
 
     /// Subscribers of one channel, those by pattern apart.
-    pub fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
+    pub fn subscribers(&self, kind: SubscriptionKind, channel: &[u8]) -> usize {
         let hash = self.hasher.hash(channel);
         let part = lock(self.part(kind, hash));
         part.find(hash, |(there, _)| **there == *channel).map_or(0, |(_, spread)| spread.total())
     }
 
     /// Names of channels with subscribers that `pattern` matches; all without one.
-    pub fn channels(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+    pub fn channels(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let mut found = Vec::new();
         for part in self.parts(kind) {
             let part = lock(part);
@@ -275,7 +277,7 @@ impl Directory {
     }
 
     /// Number of channels with subscribers.
-    pub fn channels_len(&self, kind: Kind) -> usize {
+    pub fn channels_len(&self, kind: SubscriptionKind) -> usize {
         self.parts(kind).iter().map(|part| lock(part).len()).sum()
     }
 
@@ -284,12 +286,12 @@ impl Directory {
         self.patterns_len.load(Ordering::Acquire)
     }
 
-    fn parts(&self, kind: Kind) -> &[Mutex<Channels>] {
-        if kind == Kind::Shard { &self.shard_channels } else { &self.channels }
+    fn parts(&self, kind: SubscriptionKind) -> &[Mutex<Channels>] {
+        if kind == SubscriptionKind::Shard { &self.shard_channels } else { &self.channels }
     }
 
     /// The part of a name; by other bits of its hash than those that a table looks at first.
-    fn part(&self, kind: Kind, hash: u64) -> &Mutex<Channels> {
+    fn part(&self, kind: SubscriptionKind, hash: u64) -> &Mutex<Channels> {
         &self.parts(kind)[(hash >> 32) as usize % PARTS]
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use darter_wire::Reply;
 
-use super::Kind;
+use super::SubscriptionKind;
 
 /// A message on its way to the subscribers of one or more threads.
 #[derive(Debug)]
 pub struct Message {
-    kind: Kind,
+    kind: SubscriptionKind,
     channel: Box<[u8]>,
     // as a RESP2 subscriber of the channel sees it; in RESP3 the first byte is another
     frame: Box<[u8]>,
@@ -23,7 +23,7 @@ pub struct Message {
 impl Message {
     /// A message number `seq` to `channel`, which `patterns` match; `except` is a client that has its copy already.
     pub fn new(
-        kind: Kind,
+        kind: SubscriptionKind,
         channel: &[u8],
         payload: &[u8],
         seq: u64,
@@ -33,7 +33,7 @@ impl Message {
         let mut frame = Vec::with_capacity(channel.len() + payload.len() + 48);
         let mut reply = Reply::new(&mut frame, false);
         reply.push(3);
-        reply.bulk(if kind == Kind::Shard { b"smessage" } else { b"message" });
+        reply.bulk(if kind == SubscriptionKind::Shard { b"smessage" } else { b"message" });
         let tail_at = reply.len();
         reply.bulk(channel);
         reply.bulk(payload);
@@ -41,7 +41,7 @@ impl Message {
     }
 
     /// What kind of channel it was sent to.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SubscriptionKind {
         self.kind
     }
 

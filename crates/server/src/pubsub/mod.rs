@@ -10,12 +10,12 @@ mod notify;
 pub mod run;
 mod subscribers;
 
-pub use directory::Directory;
+pub use directory::ChannelDirectory;
 pub use message::Message;
 pub use notify::{listen, notify, settle};
 pub use subscribers::Subscribers;
 
-pub use crate::subscriptions::{Kind, Subscriptions};
+pub use crate::subscriptions::{SubscriptionKind, Subscriptions};
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ use crate::thread_state::ThreadState;
 ///
 /// Cost: a lock of the channel's part of the directory, a message a thread with subscribers.
 pub fn publish(shared: &Shared, channel: &[u8], payload: &[u8]) -> usize {
-    send(shared, Kind::Channel, channel, payload, None).0
+    send(shared, SubscriptionKind::Channel, channel, payload, None).0
 }
 
 /// As [`publish`], to the subscribers of a shard channel.
 pub fn publish_shard(shared: &Shared, channel: &[u8], payload: &[u8]) {
-    send(shared, Kind::Shard, channel, payload, None);
+    send(shared, SubscriptionKind::Shard, channel, payload, None);
 }
 
 /// As [`publish`], from a client that may be among the receivers: its own copy follows the reply of its command.
@@ -43,7 +43,7 @@ pub fn publish_shard(shared: &Shared, channel: &[u8], payload: &[u8]) {
 pub fn publish_from(
     shared: &Shared,
     session: &mut Session,
-    kind: Kind,
+    kind: SubscriptionKind,
     channel: &[u8],
     payload: &[u8],
 ) -> usize {
@@ -55,7 +55,7 @@ pub fn publish_from(
     if own.has(kind, channel) {
         message.write_to(&mut session.own_messages, None, session.resp3);
     }
-    for pattern in message.patterns().iter().filter(|pattern| own.has(Kind::Pattern, pattern)) {
+    for pattern in message.patterns().iter().filter(|pattern| own.has(SubscriptionKind::Pattern, pattern)) {
         message.write_to(&mut session.own_messages, Some(pattern), session.resp3);
     }
     receivers
@@ -63,7 +63,7 @@ pub fn publish_from(
 
 fn send(
     shared: &Shared,
-    kind: Kind,
+    kind: SubscriptionKind,
     channel: &[u8],
     payload: &[u8],
     except: Option<u64>,
@@ -84,7 +84,7 @@ pub fn subscribe(
     local: &mut ThreadState,
     session: &mut Session,
     info: &ClientInfo,
-    kind: Kind,
+    kind: SubscriptionKind,
     name: &[u8],
 ) -> bool {
     let own = session.subscriptions.get_or_insert_default();
@@ -106,7 +106,7 @@ pub fn unsubscribe(
     local: &mut ThreadState,
     session: &mut Session,
     info: &ClientInfo,
-    kind: Kind,
+    kind: SubscriptionKind,
     name: &[u8],
 ) -> bool {
     let Some(own) = &mut session.subscriptions else { return false };
@@ -130,7 +130,7 @@ pub fn unsubscribe(
 pub fn unsubscribe_all(local: &mut ThreadState, session: &mut Session, info: &ClientInfo) {
     let Some(own) = session.subscriptions.take() else { return };
     let heard_keys = local.shared.pubsub.hears_keys();
-    for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+    for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
         for name in own.names(kind) {
             local.shared.pubsub.remove(kind, &name, local.thread);
             local.subscribers.remove(kind, &name, info.id);

@@ -2,11 +2,11 @@
 
 use darter_latch::Grant;
 use darter_store::change::{Change, Class, Listeners};
-use darter_txn::{LockSet, Part};
+use darter_txn::{LockSet, ShardPart};
 
 use crate::engine::lease;
 use crate::engine::origin::Origin;
-use crate::job::{Body, Job};
+use crate::job::{Job, JobBody};
 use crate::thread_state::ThreadState;
 use darter_config::Events;
 
@@ -64,7 +64,7 @@ fn class_of(class: Class) -> Events {
 pub fn listen(local: &mut ThreadState) {
     local.refresh_settings();
     for id in 0..local.shared.router.shards_len() {
-        let job = Job::new(Origin::nobody(local.thread), Body::Listen, LockSet::one(id), Grant::empty());
+        let job = Job::new(Origin::nobody(local.thread), JobBody::Listen, LockSet::one(id), Grant::empty());
         if let Some(mut ready) = lease::queue(local.shared, job) {
             let mut grant = std::mem::take(&mut ready.grant);
             grant.iter_mut().for_each(|part| settle(local, part));
@@ -74,7 +74,7 @@ pub fn listen(local: &mut ThreadState) {
 }
 
 /// Brings a part that is held in line with the setting.
-pub fn settle(local: &mut ThreadState, part: &mut Part) {
+pub fn settle(local: &mut ThreadState, part: &mut ShardPart) {
     local.refresh_settings();
     let is_on = local.live.notify_keyspace_events != Events::NONE && local.shared.pubsub.hears_keys();
     part.shard.changes.listen(Listeners::NOTIFY, is_on);

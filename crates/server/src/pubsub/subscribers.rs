@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_reactor::Token;
 
-use super::{Kind, Message, Subscriptions};
+use super::{Message, SubscriptionKind, Subscriptions};
 use crate::clients::ClientInfo;
 
 impl Subscriptions {
     /// Shows them and their numbers to other threads.
     pub fn show_on(&self, info: &ClientInfo) {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             info.subscriptions[kind.index()].store(self.len(kind) as u32, Relaxed);
         }
         info.show_subscribed((!self.is_empty()).then(|| self.clone()));
@@ -34,7 +34,7 @@ struct Subscriber {
 
 impl Subscribers {
     /// Adds a connection to a name it is not subscribed to yet.
-    pub fn add(&mut self, kind: Kind, name: &[u8], token: Token, client: u64, since: u64) {
+    pub fn add(&mut self, kind: SubscriptionKind, name: &[u8], token: Token, client: u64, since: u64) {
         let subscriber = Subscriber { token, client, since };
         let by_name = &mut self.by_name[kind.index()];
         match by_name.get_mut(name) {
@@ -46,7 +46,7 @@ impl Subscribers {
     }
 
     /// Removes a connection from a name. Cost: O(subscribers of it on this thread).
-    pub fn remove(&mut self, kind: Kind, name: &[u8], client: u64) {
+    pub fn remove(&mut self, kind: SubscriptionKind, name: &[u8], client: u64) {
         let by_name = &mut self.by_name[kind.index()];
         let Some(list) = by_name.get_mut(name) else { return };
         if let Some(at) = list.iter().position(|subscriber| subscriber.client == client) {
@@ -68,7 +68,7 @@ impl Subscribers {
 
     /// Calls `to` with every connection that gets `message`, and the pattern if it is by one.
     pub fn each_receiver(&self, message: &Message, mut to: impl FnMut(Token, u64, Option<&[u8]>)) {
-        let mut tell = |kind: Kind, name: &[u8], pattern: Option<&[u8]>| {
+        let mut tell = |kind: SubscriptionKind, name: &[u8], pattern: Option<&[u8]>| {
             let list = self.by_name[kind.index()].get(name).map_or(&[] as &[Subscriber], |list| list);
             for subscriber in list {
                 if message.seq() >= subscriber.since && message.is_for(subscriber.client) {
@@ -78,7 +78,7 @@ impl Subscribers {
         };
         tell(message.kind(), message.channel(), None);
         for pattern in message.patterns() {
-            tell(Kind::Pattern, pattern, Some(pattern));
+            tell(SubscriptionKind::Pattern, pattern, Some(pattern));
         }
     }
 }

@@ -1,6 +1,10 @@
 use super::*;
 
-fn threads_and_patterns(directory: &Directory, kind: Kind, channel: &str) -> (usize, Vec<u16>, Vec<String>) {
+fn threads_and_patterns(
+    directory: &ChannelDirectory,
+    kind: SubscriptionKind,
+    channel: &str,
+) -> (usize, Vec<u16>, Vec<String>) {
     let mut seen = (Vec::new(), Vec::new());
     let n = directory.find(kind, channel.as_bytes(), |found| {
         seen.0 = found.threads.to_vec();
@@ -13,58 +17,67 @@ fn threads_and_patterns(directory: &Directory, kind: Kind, channel: &str) -> (us
 
 #[test]
 fn a_message_goes_once_to_each_thread_with_subscribers() {
-    let directory = Directory::default();
-    directory.add(Kind::Channel, b"news", 1);
-    directory.add(Kind::Channel, b"news", 1);
-    directory.add(Kind::Channel, b"news", 3);
-    directory.add(Kind::Pattern, b"n*", 3);
-    directory.add(Kind::Pattern, b"n*", 0);
-    directory.add(Kind::Pattern, b"*s", 2);
-    directory.add(Kind::Pattern, b"old*", 5);
-    directory.add(Kind::Shard, b"news", 7);
+    let directory = ChannelDirectory::default();
+    directory.add(SubscriptionKind::Channel, b"news", 1);
+    directory.add(SubscriptionKind::Channel, b"news", 1);
+    directory.add(SubscriptionKind::Channel, b"news", 3);
+    directory.add(SubscriptionKind::Pattern, b"n*", 3);
+    directory.add(SubscriptionKind::Pattern, b"n*", 0);
+    directory.add(SubscriptionKind::Pattern, b"*s", 2);
+    directory.add(SubscriptionKind::Pattern, b"old*", 5);
+    directory.add(SubscriptionKind::Shard, b"news", 7);
     let patterns = vec!["*s".to_owned(), "n*".to_owned()];
-    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "news"), (6, vec![0, 1, 2, 3], patterns));
-    assert_eq!(threads_and_patterns(&directory, Kind::Shard, "news"), (1, vec![7], vec![]));
-    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "n"), (2, vec![0, 3], vec!["n*".to_owned()]));
-    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "x"), (0, vec![], vec![]));
-    assert_eq!((directory.patterns_len(), directory.subscribers(Kind::Channel, b"news")), (3, 3));
+    assert_eq!(
+        threads_and_patterns(&directory, SubscriptionKind::Channel, "news"),
+        (6, vec![0, 1, 2, 3], patterns)
+    );
+    assert_eq!(threads_and_patterns(&directory, SubscriptionKind::Shard, "news"), (1, vec![7], vec![]));
+    assert_eq!(
+        threads_and_patterns(&directory, SubscriptionKind::Channel, "n"),
+        (2, vec![0, 3], vec!["n*".to_owned()])
+    );
+    assert_eq!(threads_and_patterns(&directory, SubscriptionKind::Channel, "x"), (0, vec![], vec![]));
+    assert_eq!((directory.patterns_len(), directory.subscribers(SubscriptionKind::Channel, b"news")), (3, 3));
 }
 
 #[test]
 fn what_is_removed_is_gone() {
-    let directory = Directory::default();
+    let directory = ChannelDirectory::default();
     for name in [b"a" as &[u8], b"b*", b"b*c", b"", b"*"] {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             directory.add(kind, name, 1);
             directory.add(kind, name, 2);
         }
     }
     for name in [b"a" as &[u8], b"b*", b"b*c", b"", b"*"] {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             directory.remove(kind, name, 2);
-            assert!(kind == Kind::Pattern || directory.subscribers(kind, name) == 1);
+            assert!(kind == SubscriptionKind::Pattern || directory.subscribers(kind, name) == 1);
             directory.remove(kind, name, 1);
             directory.remove(kind, name, 1);
         }
     }
     assert_eq!(directory.patterns_len(), 0);
-    assert_eq!(directory.channels_len(Kind::Channel) + directory.channels_len(Kind::Shard), 0);
-    assert_eq!(threads_and_patterns(&directory, Kind::Channel, "bxc").0, 0);
+    assert_eq!(
+        directory.channels_len(SubscriptionKind::Channel) + directory.channels_len(SubscriptionKind::Shard),
+        0
+    );
+    assert_eq!(threads_and_patterns(&directory, SubscriptionKind::Channel, "bxc").0, 0);
 }
 
 #[test]
 fn hearers_of_keys_are_counted() {
-    let directory = Directory::default();
-    let names: [(Kind, &[u8], bool); 9] = [
-        (Kind::Channel, b"__keyspace@0__:a", true),
-        (Kind::Channel, b"__other", false),
-        (Kind::Shard, b"__keyspace@0__:a", false),
-        (Kind::Pattern, b"*", true),
-        (Kind::Pattern, b"__[k]ey*", true),
-        (Kind::Pattern, b"__key*__:*", true),
-        (Kind::Pattern, b"__keyevent@0__:expired", true),
-        (Kind::Pattern, b"news*", false),
-        (Kind::Pattern, b"__kex*", false),
+    let directory = ChannelDirectory::default();
+    let names: [(SubscriptionKind, &[u8], bool); 9] = [
+        (SubscriptionKind::Channel, b"__keyspace@0__:a", true),
+        (SubscriptionKind::Channel, b"__other", false),
+        (SubscriptionKind::Shard, b"__keyspace@0__:a", false),
+        (SubscriptionKind::Pattern, b"*", true),
+        (SubscriptionKind::Pattern, b"__[k]ey*", true),
+        (SubscriptionKind::Pattern, b"__key*__:*", true),
+        (SubscriptionKind::Pattern, b"__keyevent@0__:expired", true),
+        (SubscriptionKind::Pattern, b"news*", false),
+        (SubscriptionKind::Pattern, b"__kex*", false),
     ];
     for (kind, name, hears) in names {
         directory.add(kind, name, 1);
@@ -78,23 +91,24 @@ fn hearers_of_keys_are_counted() {
 
 #[test]
 fn a_subscriber_gets_no_message_from_before() {
-    let directory = Directory::default();
-    directory.add(Kind::Channel, b"c", 0);
+    let directory = ChannelDirectory::default();
+    directory.add(SubscriptionKind::Channel, b"c", 0);
     let mut sent = Vec::new();
-    let mut publish = || directory.find(Kind::Channel, b"c", |found| sent.push(found.seq));
+    let mut publish = || directory.find(SubscriptionKind::Channel, b"c", |found| sent.push(found.seq));
     publish();
-    let since = directory.add(Kind::Channel, b"c", 1);
+    let since = directory.add(SubscriptionKind::Channel, b"c", 1);
     publish();
     assert!(sent[0] < since && sent[1] >= since, "{sent:?} {since}");
 }
 
 #[test]
 fn frames_are_those_of_redis() {
-    let message = Message::new(Kind::Channel, b"ch", b"pay\r\n", 0, Some(9), vec![b"c*".as_slice().into()]);
+    let message =
+        Message::new(SubscriptionKind::Channel, b"ch", b"pay\r\n", 0, Some(9), vec![b"c*".as_slice().into()]);
     let mut out = Vec::new();
     message.write_to(&mut out, None, false);
     message.write_to(&mut out, Some(b"c*"), true);
-    Message::new(Kind::Shard, b"s", b"", 0, None, Vec::new()).write_to(&mut out, None, true);
+    Message::new(SubscriptionKind::Shard, b"s", b"", 0, None, Vec::new()).write_to(&mut out, None, true);
     let wanted = "*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$5\r\npay\r\n\r\n\
                   >4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$2\r\nch\r\n$5\r\npay\r\n\r\n\
                   >3\r\n$8\r\nsmessage\r\n$1\r\ns\r\n$0\r\n\r\n";
@@ -104,14 +118,14 @@ fn frames_are_those_of_redis() {
 
 #[test]
 fn thousands_of_patterns_with_one_beginning_come_and_go() {
-    let directory = Directory::default();
+    let directory = ChannelDirectory::default();
     let began = std::time::Instant::now();
     let name = |n: u32| format!("a*{n}");
     (0..100_000).for_each(|n| {
-        directory.add(Kind::Pattern, name(n).as_bytes(), 0);
+        directory.add(SubscriptionKind::Pattern, name(n).as_bytes(), 0);
     });
     assert_eq!(directory.patterns_len(), 100_000);
-    (0..100_000).rev().for_each(|n| directory.remove(Kind::Pattern, name(n).as_bytes(), 0));
+    (0..100_000).rev().for_each(|n| directory.remove(SubscriptionKind::Pattern, name(n).as_bytes(), 0));
     assert_eq!(directory.patterns_len(), 0);
     // Each with each takes many minutes.
     assert!(began.elapsed().as_secs() < 120);

@@ -1,6 +1,6 @@
 //! Clients that wait for replicas: WAIT, and WAITAOF with replicas.
 
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_txn::waiters::{Parked, Ticket};
 use darter_wire::Reply;
 
@@ -29,14 +29,14 @@ pub enum Goal {
     /// This server has applied all before a sequence of a history (DARTER WAITSEQ).
     Sequence {
         /// Which history.
-        history: Id,
+        history: ReplId,
         /// Everything below it.
         sequence: u64,
     },
 }
 
 /// A client that waits.
-struct Wait {
+struct AckWait {
     goal: Goal,
     /// Everything with a smaller sequence.
     before: u64,
@@ -52,7 +52,7 @@ struct Wait {
 
 /// All who wait.
 #[derive(Default)]
-pub struct Waits(Vec<Wait>);
+pub struct Waits(Vec<AckWait>);
 
 /// Has the client wait for replicas, up to a time.
 pub fn wait_for(caller: &mut Caller<'_>, goal: Goal, timeout_ms: u64) {
@@ -60,7 +60,7 @@ pub fn wait_for(caller: &mut Caller<'_>, goal: Goal, timeout_ms: u64) {
     shared.replication.start_feeder(shared);
     let deadline_ms = (timeout_ms > 0).then(|| unix_ms().saturating_add(timeout_ms));
     let ticket: Parked = Ticket::new(());
-    let wait = Wait {
+    let wait = AckWait {
         goal,
         before: shared.journal.end(),
         offset: None,
@@ -127,7 +127,7 @@ impl Replication {
         let members = shared.group.as_ref().map(|group| group.commit.members()).unwrap_or_default();
         let (reached, has, least): (Vec<(u64, u64)>, _, _) = {
             let state = self.state();
-            let has = |history: &Id, sequence: u64| state.has_sequence(history, sequence);
+            let has = |history: &ReplId, sequence: u64| state.has_sequence(history, sequence);
             let wanted = waits.0.iter().map(|wait| match &wait.goal {
                 Goal::Sequence { history, sequence } => has(history, *sequence),
                 Goal::Applied(_) | Goal::Synced { .. } => false,
@@ -135,7 +135,7 @@ impl Replication {
             let has: Vec<bool> = wanted.collect();
             let online = state.replicas.iter().filter(|replica| replica.has(0));
             // What every member that may lead next has.
-            let acked = |boot: &Id| {
+            let acked = |boot: &ReplId| {
                 let of = |replica: &&Replica| replica.boot.as_ref() == Some(boot);
                 state.replicas.iter().find(of).map_or(0, Replica::acked_offset)
             };

@@ -10,11 +10,11 @@ use std::time::Duration;
 use darter_latch::Grant;
 use darter_txn::LockSet;
 
-use super::apply::{Done, apply};
-use super::batch::Batch;
+use super::apply::{ApplyOutcome, apply};
+use super::batch::ApplyBatch;
 use super::link::LinkCard;
 use crate::engine::origin::Origin;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
 use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
@@ -54,7 +54,7 @@ pub struct Applier {
 
 #[derive(Default)]
 struct ReadyBatches {
-    waiting: VecDeque<(Batch, LockSet)>,
+    waiting: VecDeque<(ApplyBatch, LockSet)>,
     // a job is on its way to run the first
     is_running: bool,
     is_waited_for: bool,
@@ -70,7 +70,7 @@ impl Applier {
     /// Has a batch run after those before; waits while many wait.
     ///
     /// Errors: no more are run.
-    pub fn submit(self: &Arc<Applier>, mut batch: Batch) -> Result<(), ApplyEnd> {
+    pub fn submit(self: &Arc<Applier>, mut batch: ApplyBatch) -> Result<(), ApplyEnd> {
         let mut wanted = batch.plan(self.shared, unix_ms());
         if wanted.is_empty() {
             // A job belongs to a shard.
@@ -136,7 +136,7 @@ impl Applier {
     fn job(self: &Arc<Applier>, wanted: LockSet) -> Job {
         let turn = ApplyTurn { applier: self.clone(), is_over: false };
         let call = move |local: &mut ThreadState, grant: &mut Shards| turn.run(local, grant);
-        Job::new(Origin::nobody(0), Body::Call(Some(Box::new(call))), wanted, Grant::empty())
+        Job::new(Origin::nobody(0), JobBody::Call(Some(Box::new(call))), wanted, Grant::empty())
     }
 
     fn tell<'q>(&self, mut queue: MutexGuard<'q, ReadyBatches>) {
@@ -163,9 +163,9 @@ impl ApplyTurn {
             return applier.end_run(local, None);
         };
         let ended = match apply(local, grant, &applier.info, &batch) {
-            Ok(Done::Ran) => None,
-            Ok(Done::Stopped) => Some(ApplyEnd::Stopped),
-            Ok(Done::Later) => {
+            Ok(ApplyOutcome::Ran) => None,
+            Ok(ApplyOutcome::Stopped) => Some(ApplyEnd::Stopped),
+            Ok(ApplyOutcome::Later) => {
                 let mut queue = lock(&applier.queue);
                 queue.waiting.push_front((batch, wanted));
                 queue.is_running = false;

@@ -18,17 +18,17 @@ use darter_store::{Event, Key, Keyed};
 use darter_txn::{LockSet, ShardSet};
 use darter_wire::Args;
 
-use super::State;
-use super::batch::{Act, Batch, Step, marks_of};
+use super::ReplicationState;
+use super::batch::{Act, ApplyBatch, ApplyStep, marks_of};
 use super::link::LinkCard;
 use crate::engine::apply::{Applied, Journalled, NotApplied};
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::exec;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::journal::note;
 use crate::pubsub;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::shared::Shared;
 use crate::snapshot;
 use crate::thread_state::ThreadState;
@@ -43,7 +43,7 @@ const TRIM_BYTES: u64 = 1 << 20;
 const AHEAD: usize = 32;
 
 /// What became of a batch.
-pub enum Done {
+pub enum ApplyOutcome {
     /// It was run.
     Ran,
     /// The link was ended before, and nothing was run.
@@ -59,15 +59,15 @@ pub fn apply(
     local: &mut ThreadState,
     grant: &mut Shards,
     info: &LinkCard,
-    batch: &Batch,
-) -> Result<Done, String> {
+    batch: &ApplyBatch,
+) -> Result<ApplyOutcome, String> {
     let replication = &local.shared.replication;
     let _applying = lock(&replication.applying);
     if info.is_stopped() {
-        return Ok(Done::Stopped);
+        return Ok(ApplyOutcome::Stopped);
     }
     if replication.is_held() || local.shared.snapshots.loading.is_on() {
-        return Ok(Done::Later);
+        return Ok(ApplyOutcome::Later);
     }
     let ran = run(local, grant, batch);
     let mut state = replication.state();
@@ -85,11 +85,11 @@ pub fn apply(
     if is_due {
         local.shared.journal.intake.poke();
     }
-    ran.map(|()| Done::Ran)
+    ran.map(|()| ApplyOutcome::Ran)
 }
 
 /// Has what was run follow in the stream of this server.
-fn append(state: &mut State, batch: &Batch) {
+fn append(state: &mut ReplicationState, batch: &ApplyBatch) {
     let Some(last) = batch.records.last() else { return state.backlog.append(batch.stream()) };
     let mut bytes = Vec::new();
     if state.wants_resp() {
@@ -118,14 +118,14 @@ pub fn with_all_shards<T: Send + 'static>(
     let call = move |local: &mut ThreadState, grant: &mut Shards| {
         let _ = tell.send(act(local, grant));
     };
-    let (body, wanted) = (Body::Call(Some(Box::new(call))), LockSet::all(shared.router.shards_len()));
+    let (body, wanted) = (JobBody::Call(Some(Box::new(call))), LockSet::all(shared.router.shards_len()));
     Job::new(Origin::nobody(0), body, wanted, Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok()
 }
 
 /// Runs the commands of a batch and tells everybody who listens what has changed. In a journal they are one record,
 /// with the place in the stream that they lead to.
-fn run(local: &mut ThreadState, grant: &mut Shards, batch: &Batch) -> Result<(), String> {
+fn run(local: &mut ThreadState, grant: &mut Shards, batch: &ApplyBatch) -> Result<(), String> {
     let now_ms = local.now_ms;
     let (mut db, offset) = {
         let state = local.shared.replication.state();
@@ -198,7 +198,7 @@ fn run(local: &mut ThreadState, grant: &mut Shards, batch: &Batch) -> Result<(),
         let id = match ran {
             Ok(()) => replication.state().history.id,
             // What has run is no state of the master's.
-            Err(_) => darter_replica::history::Id::NONE,
+            Err(_) => darter_replica::history::ReplId::NONE,
         };
         replication.note_position(local, id, offset + batch.len as u64, db);
         local.journal.end_group(&local.shared.journal, 0);
@@ -208,7 +208,7 @@ fn run(local: &mut ThreadState, grant: &mut Shards, batch: &Batch) -> Result<(),
 }
 
 /// Brings what the next steps will touch towards this core: index lines first, then the records they name.
-fn prefetch(local: &ThreadState, grant: &mut Shards, steps: &[Step], db: usize) {
+fn prefetch(local: &ThreadState, grant: &mut Shards, steps: &[ApplyStep], db: usize) {
     let router = &local.shared.router;
     let hashes = || {
         let steps = steps.iter().take(AHEAD);
@@ -235,7 +235,7 @@ fn set_plainly(
     local: &mut ThreadState,
     grant: &mut Shards,
     (db, hash): (usize, u64),
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) {
     local.stats().commands[entry.id].calls.add(1);
@@ -243,7 +243,7 @@ fn set_plainly(
     let (id, key, value) = (router.shard_of(hash), Key { bytes: args.at(1), hash }, args.at(2));
     let Some(part) = grant.get_mut(id) else { return };
     // As the clock stands while a batch runs.
-    let place = kernel::Place { db, now_ms: 0 };
+    let place = kernel::KernelPlace { db, now_ms: 0 };
     if let Err(fault) = kernel::set_unanswered(&mut part.shard, place, key, value) {
         return tell_failure(local, entry, &fault);
     }
@@ -275,7 +275,7 @@ fn run_one(
     local: &mut ThreadState,
     grant: &mut Shards,
     (db, hash): (usize, Option<u64>),
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
@@ -318,7 +318,7 @@ fn put_marked(local: &mut ThreadState, grant: &mut Shards, db: usize, marks: &[u
 
 /// Says that a command of the master has failed here. The master has run it, so the two differ.
 #[cold]
-fn tell_failure(local: &ThreadState, entry: &Entry, fault: &Fault) {
+fn tell_failure(local: &ThreadState, entry: &CommandEntry, fault: &Fault) {
     local.stats().commands[entry.id].failed.add(1);
     let shown = FAILURES.fetch_add(1, Relaxed);
     if shown < FAILURES_SHOWN {

@@ -7,13 +7,13 @@ use darter_replica::merge::{Merger, NextRecord};
 use darter_replica::records::RecordChunk;
 use darter_replica::rewording::{Reworded, counts_from_now, reword};
 use darter_replica::shared_bytes::SharedBytes;
-use darter_replica::stream::{self, Command};
+use darter_replica::stream::{self, StreamCommand};
 use darter_store::change::Loss;
 use darter_txn::LockSet;
 use darter_wire::{Args, Span};
 
 use crate::engine::plan;
-use crate::registry::{Entry, Run};
+use crate::registry::{CommandEntry, RunKind};
 use crate::shared::Shared;
 
 /// A batch of a master of ours takes no more records.
@@ -23,7 +23,7 @@ const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// What bytes of a stream hold: whole commands, none of them half a transaction.
 #[derive(Default)]
-pub struct Batch {
+pub struct ApplyBatch {
     // those of the stream, then words that were put in their place
     bytes: Vec<u8>,
     // where most words of records are
@@ -32,7 +32,7 @@ pub struct Batch {
     pub len: usize,
     spans: Vec<Span>,
     /// The commands in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ApplyStep>,
     /// The master asks how far this server is.
     pub asks_for_ack: bool,
     /// Of a master of ours: its records in order.
@@ -40,7 +40,7 @@ pub struct Batch {
 }
 
 /// One command.
-pub struct Step {
+pub struct ApplyStep {
     /// What it is.
     pub act: Act,
     // where its words are: first, number
@@ -70,7 +70,7 @@ pub enum Act {
     /// A change.
     Run {
         /// Its row.
-        entry: &'static Entry,
+        entry: &'static CommandEntry,
         /// The hash of its only key.
         hash: Option<u64>,
         /// It notes times, which are those of this machine.
@@ -82,13 +82,13 @@ pub enum Act {
     Refuse(String),
 }
 
-impl Batch {
+impl ApplyBatch {
     /// Takes what is whole at the beginning of `received`; `None`: nothing is.
     ///
     /// Errors: the bytes are no commands.
-    pub fn cut(received: &[u8]) -> Result<Option<Batch>, stream::Garbled> {
-        let mut batch = Batch::default();
-        let (mut at, mut is_open, mut command) = (0, false, Command::default());
+    pub fn cut(received: &[u8]) -> Result<Option<ApplyBatch>, stream::Garbled> {
+        let mut batch = ApplyBatch::default();
+        let (mut at, mut is_open, mut command) = (0, false, StreamCommand::default());
         // Steps and words of what is whole.
         let mut whole = (0, 0, 0);
         loop {
@@ -109,7 +109,7 @@ impl Batch {
                 };
                 batch.spans.push(Span { start, len });
             }
-            batch.steps.push(Step {
+            batch.steps.push(ApplyStep {
                 act: Act::Pass,
                 words: (first, command.words.len() as u32),
                 source: OWN_BYTES,
@@ -134,8 +134,8 @@ impl Batch {
     /// Takes the records that are next; `None`: none is. No byte of most is copied.
     ///
     /// Errors: a record does not hold what it says.
-    pub fn of_records(merger: &mut Merger, former: &mut Former) -> Result<Option<Batch>, String> {
-        let (mut batch, mut taken, mut db) = (Batch::default(), BatchRecords::default(), 0);
+    pub fn of_records(merger: &mut Merger, former: &mut Former) -> Result<Option<ApplyBatch>, String> {
+        let (mut batch, mut taken, mut db) = (ApplyBatch::default(), BatchRecords::default(), 0);
         let mut failed = None;
         let drained = merger.drain_while(|record| {
             batch.add_source(record.chunk);
@@ -190,7 +190,7 @@ impl Batch {
         self.spans.extend(places);
         let source = (self.sources.len() as u32).saturating_sub(1);
         let (act, loss) = (Act::Pass, Loss::Removed);
-        let mut step = Step { act, words: (first as u32, count), source, loss, clock_ms };
+        let mut step = ApplyStep { act, words: (first as u32, count), source, loss, clock_ms };
         if self.spans.len() - first != words.len() {
             self.spans.truncate(first);
             step.source = OWN_BYTES;
@@ -208,7 +208,7 @@ impl Batch {
     }
 
     /// The words of a step.
-    pub fn args(&self, step: &Step) -> Args<'_> {
+    pub fn args(&self, step: &ApplyStep) -> Args<'_> {
         let (first, len) = (step.words.0 as usize, step.words.1 as usize);
         let bytes = match self.sources.get(step.source as usize) {
             Some(chunk) => chunk,
@@ -220,7 +220,8 @@ impl Batch {
     /// Finds out what the commands are, and which shards they need.
     pub fn plan(&mut self, shared: &Shared, clock_ms: u64) -> LockSet {
         let mut steps = std::mem::take(&mut self.steps);
-        let mut plan = Plan { shared, wanted: Wanted::new(shared.router.shards_len()), last: None };
+        let mut plan =
+            BatchPlan { shared, wanted: WantedShards::new(shared.router.shards_len()), last: None };
         // Records of ours say no times that count from now (`Former`).
         let may_count_from_now = self.records.is_empty();
         for step in &mut steps {
@@ -242,7 +243,7 @@ impl Batch {
     }
 
     /// Masters before Redis 7.0 send times that count from now.
-    fn make_absolute(&mut self, step: &mut Step, clock_ms: u64) {
+    fn make_absolute(&mut self, step: &mut ApplyStep, clock_ms: u64) {
         let args = self.args(step);
         let words: Vec<&[u8]> = args.iter().collect();
         let Reworded::As(words) = reword(&words, None, clock_ms) else { return };
@@ -312,13 +313,13 @@ impl BatchRecords {
 }
 
 /// Shards that are needed.
-struct Wanted {
+struct WantedShards {
     is_there: Vec<bool>,
 }
 
-impl Wanted {
-    fn new(shards: u16) -> Wanted {
-        Wanted { is_there: vec![false; usize::from(shards)] }
+impl WantedShards {
+    fn new(shards: u16) -> WantedShards {
+        WantedShards { is_there: vec![false; usize::from(shards)] }
     }
 
     fn add(&mut self, id: u16) {
@@ -336,14 +337,14 @@ impl Wanted {
 }
 
 /// State while steps are looked at.
-struct Plan<'s> {
+struct BatchPlan<'s> {
     shared: &'s Shared,
-    wanted: Wanted,
+    wanted: WantedShards,
     // the name that was looked up last
-    last: Option<(Vec<u8>, &'static Entry)>,
+    last: Option<(Vec<u8>, &'static CommandEntry)>,
 }
 
-impl Plan<'_> {
+impl BatchPlan<'_> {
     fn lose(&mut self, args: Args<'_>, loss: Loss) -> Act {
         let key = self.shared.router.key(args.at(1));
         self.wanted.add(self.shared.router.shard_of(key.hash));
@@ -371,12 +372,12 @@ impl Plan<'_> {
         let router = &self.shared.router;
         let mut hash = None;
         match entry.run {
-            Run::Data(_) if entry.is_single => {
+            RunKind::Data(_) if entry.is_single => {
                 let key = router.key(args.at(1));
                 self.wanted.add(router.shard_of(key.hash));
                 hash = Some(key.hash);
             }
-            Run::Data(_) => {
+            RunKind::Data(_) => {
                 plan::lock_set(&entry.spec, args, router).ids().iter().for_each(|id| self.wanted.add(*id));
             }
             _ => (0..router.shards_len()).for_each(|id| self.wanted.add(id)),
@@ -385,7 +386,7 @@ impl Plan<'_> {
         Act::Run { entry, hash, notes_times }
     }
 
-    fn find(&mut self, args: Args<'_>) -> Option<&'static Entry> {
+    fn find(&mut self, args: Args<'_>) -> Option<&'static CommandEntry> {
         let name = args.at(0);
         let found = match &self.last {
             Some((last, entry)) if last == name => *entry,
@@ -423,15 +424,15 @@ mod tests {
     fn half_a_transaction_is_not_part_of_a_batch() {
         let first = stream_of(&["SET a 1"]);
         let open = [first.clone(), stream_of(&["MULTI", "SET b 2"])].concat();
-        let batch = Batch::cut(&open).expect("commands").expect("one is whole");
+        let batch = ApplyBatch::cut(&open).expect("commands").expect("one is whole");
         assert_eq!(batch.stream(), first);
         let all = [open, stream_of(&["EXEC", "REPLCONF GETACK *"])].concat();
-        let batch = Batch::cut(&all).expect("commands").expect("all are whole");
+        let batch = ApplyBatch::cut(&all).expect("commands").expect("all are whole");
         assert!(batch.stream() == all && batch.steps.len() == 5 && batch.asks_for_ack);
         let said: Vec<&[u8]> = batch.args(&batch.steps[2]).iter().collect();
         assert_eq!(said, [b"SET".as_slice(), b"b", b"2"]);
-        assert!(Batch::cut(&stream_of(&["MULTI", "SET b 2"])).expect("commands").is_none());
-        assert!(Batch::cut(b"").expect("nothing").is_none());
-        assert!(Batch::cut(b"+OK\r\n").is_err());
+        assert!(ApplyBatch::cut(&stream_of(&["MULTI", "SET b 2"])).expect("commands").is_none());
+        assert!(ApplyBatch::cut(b"").expect("nothing").is_none());
+        assert!(ApplyBatch::cut(b"+OK\r\n").is_err());
     }
 }

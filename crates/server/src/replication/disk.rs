@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use darter_persist::files::Disk;
 use darter_persist::journal::folder::{self, RecordsFrom};
-use darter_persist::journal::record::{Draft, HEAD_BYTES};
+use darter_persist::journal::record::{HEAD_BYTES, RecordDraft};
 use darter_replica::form::Former;
 use darter_replica::frame::FrameKind;
 
-use super::State;
+use super::ReplicationState;
 use super::flows::FlowPipe;
 use super::replicas::Replica;
 use crate::clients::ClientInfo;
@@ -172,7 +172,7 @@ impl DiskSync {
             while found && chunk.len() < CHUNK_BYTES {
                 let stream = reader.at.stream;
                 found = reader.next(|clock_ms, body, _| {
-                    let draft = Draft::begin(&mut chunk);
+                    let draft = RecordDraft::begin(&mut chunk);
                     chunk.extend_from_slice(body);
                     draft.end(&mut chunk, stream, clock_ms);
                 })?;
@@ -223,7 +223,7 @@ impl DiskSync {
     /// Has the replica get what follows from memory, if it is there. Returns whether it is; `None`: the replica has gone.
     fn go_on_from_memory(&self, sequence: u64) -> Option<bool> {
         let mut state = self.shared.replication.state();
-        let State { replicas, records, .. } = &mut *state;
+        let ReplicationState { replicas, records, .. } = &mut *state;
         let replica = replicas.iter_mut().find(|replica| replica.info.id == self.info.id)?;
         let is_there = records.has(sequence);
         if is_there && let Some(flows) = &mut replica.flows {
@@ -235,7 +235,7 @@ impl DiskSync {
     /// Has all that is in memory stay there for the replica; `None`: it has gone.
     fn keep_memory(&self) -> Option<()> {
         let mut state = self.shared.replication.state();
-        let State { replicas, records, .. } = &mut *state;
+        let ReplicationState { replicas, records, .. } = &mut *state;
         let replica = replicas.iter_mut().find(|replica| replica.info.id == self.info.id)?;
         let flows = replica.flows.as_mut().filter(|flows| flows.cursor(0) == u64::MAX);
         if let Some(flows) = flows {

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::replicas::Stage;
+use super::replicas::ReplicaStage;
 use super::{Replication, roles};
 use crate::shared::{Shared, ThreadMessage};
 use crate::worker::lock;
 
 /// Options of a planned failover.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Wish {
+pub struct FailoverWish {
     /// The replica that takes over; if missing, the first that has everything.
     pub to: Option<(String, u16)>,
     /// It takes over at the end of the time, whatever it has.
@@ -72,7 +72,7 @@ impl Replication {
 /// Begins a failover.
 ///
 /// Errors: this server cannot do it now, in the words of Redis.
-pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
+pub fn begin(shared: &'static Shared, wish: FailoverWish) -> Result<(), String> {
     let replication = &shared.replication;
     let mut current = lock(&replication.failover);
     if current.is_some() {
@@ -89,7 +89,7 @@ pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
         if let Some((host, port)) = &wish.to {
             let found = state.replicas.iter().find(|replica| replica.port == *port && replica.ip() == *host);
             let found = found.ok_or("ERR FAILOVER target HOST and PORT is not a replica.")?;
-            if found.stage != Stage::Online {
+            if found.stage != ReplicaStage::Online {
                 return Err("ERR FAILOVER target replica is not online.".to_owned());
             }
         }
@@ -112,7 +112,7 @@ pub fn begin(shared: &'static Shared, wish: Wish) -> Result<(), String> {
     Ok(())
 }
 
-fn run(shared: &'static Shared, wish: &Wish, failover: &Failover) {
+fn run(shared: &'static Shared, wish: &FailoverWish, failover: &Failover) {
     let began = Instant::now();
     let ends = wish.timeout_ms.map(Duration::from_millis);
     let Some((host, port)) =
@@ -144,7 +144,7 @@ fn run(shared: &'static Shared, wish: &Wish, failover: &Failover) {
 /// asked for, if it is forced, else nobody.
 fn wait_for_replica(
     shared: &Shared,
-    wish: &Wish,
+    wish: &FailoverWish,
     failover: &Failover,
     is_late: impl Fn() -> bool,
 ) -> Option<(String, u16)> {
@@ -184,7 +184,7 @@ const GRACE: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// A replica that is wanted and has everything up to an offset.
-fn found(shared: &Shared, wish: &Wish, goal: u64) -> Option<(String, u16)> {
+fn found(shared: &Shared, wish: &FailoverWish, goal: u64) -> Option<(String, u16)> {
     let state = shared.replication.state();
     let online = state.replicas.iter().filter(|replica| replica.has(goal));
     let mut places = online.map(|replica| (replica.ip(), replica.port));

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_persist::journal::part;
-use darter_persist::journal::record::Head;
+use darter_persist::journal::record::RecordHead;
 use darter_replica::form::Former;
-use darter_replica::history::{History, Id};
+use darter_replica::history::{History, ReplId};
 use darter_replica::merge::Merger;
 use darter_replica::records::{RecordChunk, Records, StreamNumbers, renumber};
 use darter_replica::shared_bytes::SharedBytes;
@@ -39,7 +39,7 @@ pub struct Feeding {
     marks: Vec<(u64, Sender<u64>)>,
     pinged: Instant,
     // The generation and the history of which a place was noted in the journal last.
-    noted: Option<(u64, Id)>,
+    noted: Option<(u64, ReplId)>,
     // A mark that has come: what is known of it is to be noted.
     marked: Option<StreamPoint>,
     // The file of a backup that the stream goes to as well.
@@ -145,7 +145,7 @@ impl Replication {
             // What the journal gets from here on is no part of the stream: a start after a kill is not to count it.
             let fsync = shared.settings.live().persistence.appendfsync;
             shared.journal.note_alone(fsync, |out| {
-                part::write_position(out, Id::NONE.as_str().as_bytes(), 0, 0);
+                part::write_position(out, ReplId::NONE.as_str().as_bytes(), 0, 0);
             });
         }
         {
@@ -284,7 +284,7 @@ impl Replication {
         };
         bytes.clear();
         let mut end = base;
-        let drained = merger.drain(|head: Head, body| {
+        let drained = merger.drain(|head: RecordHead, body| {
             if !marks.is_empty() {
                 tell_marks(marks, head.sequence, end);
             }
@@ -464,7 +464,7 @@ fn run(shared: &'static Shared) {
     }
 }
 
-fn look_after(shared: &Shared, state: &mut super::State) {
+fn look_after(shared: &Shared, state: &mut super::ReplicationState) {
     let now_ms = unix_ms();
     let live = shared.settings.live();
     state.look_after(shared, now_ms);
@@ -482,7 +482,7 @@ fn is_committing(shared: &Shared, told: u64) -> bool {
 }
 
 /// Whether nobody has followed this master for so long that nobody will come back.
-fn is_over(shared: &Shared, state: &super::State) -> bool {
+fn is_over(shared: &Shared, state: &super::ReplicationState) -> bool {
     let ttl_s = shared.settings.live().replication.backlog_ttl_s;
     let alone_s = (unix_ms() / 1000).saturating_sub(state.alone_since_s);
     let has_backup = shared.backup.status().stage.is_open();

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use darter_command::Fault;
 use darter_persist::native;
-use darter_persist::storage::name::Format;
+use darter_persist::storage::name::NameFormat;
 use darter_persist::storage::{NewFile, Spool};
 use darter_replica::frame::{FrameKind, SyncEnd};
 use darter_replica::shared_bytes::SharedBytes;
@@ -24,12 +24,12 @@ use darter_wire::Reply;
 use super::disk::DiskSync;
 use super::flows::{FlowPipe, Flows};
 use super::new_id;
-use super::replicas::{Replica, Stage};
+use super::replicas::{Replica, ReplicaStage};
 use crate::pubsub;
 use crate::shared::Shared;
 use crate::snapshot;
-use crate::snapshot::copy::{self, Wish};
-use crate::snapshot::run::{Order, Purpose};
+use crate::snapshot::copy::{self, CopyWish};
+use crate::snapshot::run::{Purpose, SnapshotOrder};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
@@ -73,7 +73,7 @@ fn lanes(shared: &Shared, records: &darter_replica::records::Records) -> usize {
 pub fn begin(
     local: &mut ThreadState,
     id: u64,
-    wish: &Wish,
+    wish: &CopyWish,
     (history, next): (&[u8], i64),
 ) -> Result<Vec<u8>, Fault> {
     let shared = local.shared;
@@ -109,7 +109,7 @@ pub fn begin(
         Some(sequence) => state.records.cursors(sequence),
         None => state.records.ends(),
     };
-    let mut replica = Replica::new(info.clone(), wish.port, address, Stage::Waits, 0);
+    let mut replica = Replica::new(info.clone(), wish.port, address, ReplicaStage::Waits, 0);
     replica.acked = offset.filter(|_| from.is_some());
     replica.boot = wish.boot;
     let (ip, port) = (replica.ip(), replica.port);
@@ -236,14 +236,14 @@ fn copy_all(local: &mut ThreadState, control: u64) -> Result<(), Fault> {
     let temporary = std::env::temp_dir();
     let folder = if persistence.is_in_cloud() { temporary } else { persistence.dir.clone() };
     let (made, ended) = (blocks.clone(), blocks.clone());
-    let order = Order {
+    let order = SnapshotOrder {
         create: Box::new(move |_| {
             let (id, open) = ([0; 8], Vec::new());
             Ok(Box::new(BlockSink { shared, blocks: made, folder, id, open, open_len: 0 })
                 as Box<dyn NewFile>)
         }),
         name: format!("a full sync for replica {control}"),
-        format: Format::Native,
+        format: NameFormat::Native,
         packs: false,
         has_checksum: true,
         bytes_per_s_max: 0,
@@ -403,7 +403,7 @@ impl Write for BlockSink {
 }
 
 impl NewFile for BlockSink {
-    fn finish(self: Box<Self>) -> Result<(), darter_persist::storage::Fault> {
+    fn finish(self: Box<Self>) -> Result<(), darter_persist::storage::StorageFault> {
         Ok(())
     }
 }
@@ -437,7 +437,7 @@ impl Sending {
     fn send(&mut self, hear: &Receiver<(u64, CutOffset)>) -> Result<(), String> {
         let (shared, mut blocks, mut bytes) = (self.shared, 0, 0);
         self.note(|replica| {
-            replica.stage = Stage::Receives;
+            replica.stage = ReplicaStage::Receives;
             replica.begin_snapshot(0);
         })?;
         loop {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_replica::frame::{BODY_BYTES_MAX, BodySum, FrameHead, FrameKind, HEAD_BYTES, MORE};
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_replica::records::Records;
 use darter_replica::shared_bytes::SharedBytes;
 
@@ -23,7 +23,7 @@ const BLOCKS_AHEAD_MAX: u64 = 2 << 20;
 /// The flows of a replica.
 pub struct Flows {
     /// What its connections name; nobody guesses it.
-    pub session: Id,
+    pub session: ReplId,
     /// What it has said last.
     pub said: ReplicaProgress,
     /// It has what comes before its first records; else it gets that first.
@@ -119,13 +119,13 @@ fn head_of(shared: &Shared, kind: FrameKind, flow: u16) -> FrameHead {
 
 impl Flows {
     /// Flows that begin at these chunks, one for each lane; nobody is there yet.
-    pub fn new(session: Id, cursors: Vec<u64>) -> Flows {
+    pub fn new(session: ReplId, cursors: Vec<u64>) -> Flows {
         let lanes = cursors.into_iter().map(|cursor| Flow { pipe: None, cursor }).collect();
         Flows { session, said: ReplicaProgress::default(), is_partial: false, is_from_disk: false, lanes }
     }
 
     /// Flows for a replica that gets its records from the journal's files first.
-    pub fn from_disk(session: Id, lanes: usize) -> Flows {
+    pub fn from_disk(session: ReplId, lanes: usize) -> Flows {
         let flows = Flows::new(session, vec![u64::MAX; lanes]);
         Flows { is_partial: true, is_from_disk: true, ..flows }
     }

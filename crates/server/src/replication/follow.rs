@@ -19,10 +19,10 @@ use darter_replica::records::Records;
 use darter_replica::stream;
 
 use super::applier::Applier;
-use super::batch::Batch;
+use super::batch::ApplyBatch;
 use super::disk_acks::DiskAcks;
 use super::inbox::{FlowFailure, Inbox, News};
-use super::link::{End, Link, Step, login_request};
+use super::link::{Link, LinkEnd, Step, login_request};
 use super::wire::Wire;
 use crate::snapshot::load::{self, BlockLoad};
 use crate::worker::lock;
@@ -138,7 +138,7 @@ impl Link {
                 let line = self.line(&mut wire)?;
                 if !line.starts_with(b"+") {
                     let line = String::from_utf8_lossy(&line).into_owned();
-                    return Err(End::Lost(format!("it refuses a flow: {line}")));
+                    return Err(LinkEnd::Lost(format!("it refuses a flow: {line}")));
                 }
             }
             flows.push(wire);
@@ -163,7 +163,7 @@ impl Link {
                 next
             }
             (None, Some(blocks)) => self.take_blocks(wire, session, inbox, blocks)?.sequence,
-            (None, None) => return Err(End::Lost("a full sync without an end".to_owned())),
+            (None, None) => return Err(LinkEnd::Lost("a full sync without an end".to_owned())),
         };
         self.go_up();
         if let Some(group) = &self.shared.group {
@@ -226,7 +226,7 @@ impl Link {
         );
         let _applying = lock(&shared.replication.applying);
         if self.info.is_stopped() {
-            return Err(End::Stopped);
+            return Err(LinkEnd::Stopped);
         }
         let mut state = shared.replication.state();
         state.history = History::new(session.history);
@@ -255,9 +255,9 @@ impl Link {
         let committed = following.inbox.committed();
         let batch = match committed {
             0 => {
-                let batch = Batch::of_records(&mut following.merger, &mut following.former);
+                let batch = ApplyBatch::of_records(&mut following.merger, &mut following.former);
                 following.dense = following.merger.next_sequence();
-                batch.map_err(End::Hopeless)?
+                batch.map_err(LinkEnd::Hopeless)?
             }
             _ => self.next_committed(wire, following, committed)?,
         };
@@ -302,7 +302,7 @@ impl Link {
         wire: &mut Wire,
         following: &mut Following<'_>,
         committed: u64,
-    ) -> Step<Option<Batch>> {
+    ) -> Step<Option<ApplyBatch>> {
         let (history, applied) = {
             let state = self.shared.replication.state();
             (state.history.id, state.records.next())
@@ -313,10 +313,10 @@ impl Link {
             let mut kept = lock(&self.shared.replication.uncommitted);
             // Whoever stops the link leads perhaps, with what is kept until then and nothing else.
             if self.info.is_stopped() {
-                return Err(End::Stopped);
+                return Err(LinkEnd::Stopped);
             }
             let dense = kept.take(history, &mut following.merger, applied);
-            let dense = dense.map_err(|bad| End::Lost(bad.to_string()))?;
+            let dense = dense.map_err(|bad| LinkEnd::Lost(bad.to_string()))?;
             (dense, kept.reader(history, from, committed).filter(|_| has_room))
         };
         if dense > following.dense {
@@ -330,7 +330,7 @@ impl Link {
             self.acknowledge_now(wire, following)?;
         }
         let Some(mut reader) = reader else { return Ok(None) };
-        let batch = Batch::of_records(&mut reader, &mut following.former).map_err(End::Hopeless)?;
+        let batch = ApplyBatch::of_records(&mut reader, &mut following.former).map_err(LinkEnd::Hopeless)?;
         following.submitted = reader.next_sequence();
         Ok(batch)
     }
@@ -349,16 +349,16 @@ impl Link {
     /// Ends the session where the connection has ended, the master is silent, or a flow has failed.
     fn look_after(&self, wire: &mut Wire, heard: &mut u64, inbox: &Inbox) -> Step<()> {
         if self.info.is_stopped() {
-            return Err(End::Stopped);
+            return Err(LinkEnd::Stopped);
         }
         let news = inbox.news();
         match news.failed {
-            Some(FlowFailure::Lost(why)) => return Err(End::Lost(why)),
-            Some(FlowFailure::Hopeless(why)) => return Err(End::Hopeless(why)),
+            Some(FlowFailure::Lost(why)) => return Err(LinkEnd::Lost(why)),
+            Some(FlowFailure::Hopeless(why)) => return Err(LinkEnd::Hopeless(why)),
             None => {}
         }
         if wire.is_closed() {
-            return Err(End::Lost("the master closed the connection".to_owned()));
+            return Err(LinkEnd::Lost("the master closed the connection".to_owned()));
         }
         if *heard != news.bytes {
             *heard = news.bytes;
@@ -378,7 +378,7 @@ impl Link {
         }
         let limit_s = self.shared.settings.live().replication.timeout_s;
         if since.elapsed() > Duration::from_secs(limit_s) {
-            return Err(End::Lost(format!(
+            return Err(LinkEnd::Lost(format!(
                 "record {next} does not come, and there are records up to {told}"
             )));
         }

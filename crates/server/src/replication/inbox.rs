@@ -289,7 +289,7 @@ mod tests {
 
     fn record(sequence: u64, body_bytes: usize) -> SharedBytes {
         let mut out = Vec::new();
-        let draft = darter_persist::journal::record::Draft::begin(&mut out);
+        let draft = darter_persist::journal::record::RecordDraft::begin(&mut out);
         out.resize(out.len() + body_bytes, 7);
         draft.finish(&mut out, sequence, 5);
         out.into()

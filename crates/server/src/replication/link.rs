@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use darter_latch::Grant;
 use darter_persist::storage::Spool;
-use darter_replica::handshake::{Card, Handshake, Next};
-use darter_replica::history::{History, Id};
+use darter_replica::handshake::{Card, Handshake, NextStep};
+use darter_replica::history::{History, ReplId};
 use darter_replica::stream;
 use darter_replica::transfer::Transfer;
 use darter_txn::LockSet;
 
 use super::applier::{Applier, ApplyEnd};
 use super::apply;
-use super::batch::Batch;
-use super::replicas::{Progress, TELL_EVERY};
+use super::batch::ApplyBatch;
+use super::replicas::{SyncProgress, TELL_EVERY};
 use super::wire::Wire;
 use crate::engine::origin::Origin;
-use crate::job::{Body, Job};
+use crate::job::{Job, JobBody};
 use crate::limit;
 use crate::shared::Shared;
 use crate::snapshot::load;
@@ -34,7 +34,7 @@ use darter_config::Live;
 /// How far a link is; the numbers are those of Redis' names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Stage {
+pub enum LinkStage {
     /// It is to connect.
     Connect,
     /// It connects, or introduces itself.
@@ -78,7 +78,7 @@ impl LinkCard {
             host,
             port,
             is_stopped: AtomicBool::new(false),
-            stage: AtomicU8::new(Stage::Connect as u8),
+            stage: AtomicU8::new(LinkStage::Connect as u8),
             heard_ms: AtomicU64::new(unix_ms()),
             down_since_ms: AtomicU64::new(unix_ms()),
             sync_bytes: Default::default(),
@@ -114,39 +114,39 @@ impl LinkCard {
     }
 
     /// How far it is.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> LinkStage {
         match self.stage.load(Relaxed) {
-            0 => Stage::Connect,
-            1 => Stage::Connecting,
-            2 => Stage::Sync,
-            _ => Stage::Connected,
+            0 => LinkStage::Connect,
+            1 => LinkStage::Connecting,
+            2 => LinkStage::Sync,
+            _ => LinkStage::Connected,
         }
     }
 
     /// How far the snapshot is, while one comes.
-    pub fn progress(&self) -> Option<Progress> {
+    pub fn progress(&self) -> Option<SyncProgress> {
         let [total, received] = [self.sync_bytes[0].load(Relaxed), self.sync_bytes[1].load(Relaxed)];
         let took_ms = unix_ms().saturating_sub(self.sync_began_ms.load(Relaxed));
-        let is_on = self.stage() == Stage::Sync;
-        is_on.then(|| Progress::new(received, total, Duration::from_millis(took_ms)))
+        let is_on = self.stage() == LinkStage::Sync;
+        is_on.then(|| SyncProgress::new(received, total, Duration::from_millis(took_ms)))
     }
 
     /// A full sync of so many bytes begins; 0: not known.
     pub(super) fn begin_sync(&self, bytes: u64) {
-        self.set_stage(Stage::Sync);
+        self.set_stage(LinkStage::Sync);
         self.sync_bytes[0].store(bytes, Relaxed);
         self.sync_bytes[1].store(0, Relaxed);
         self.sync_began_ms.store(unix_ms(), Relaxed);
         self.sync_told_ms.store(unix_ms(), Relaxed);
     }
 
-    fn set_stage(&self, stage: Stage) {
+    fn set_stage(&self, stage: LinkStage) {
         self.stage.store(stage as u8, Relaxed);
     }
 }
 
 /// Why a conversation with the master ended.
-pub(super) enum End {
+pub(super) enum LinkEnd {
     /// Somebody wants it so.
     Stopped,
     /// The master has gone, or refuses for now.
@@ -155,22 +155,22 @@ pub(super) enum End {
     Hopeless(String),
 }
 
-impl From<std::io::Error> for End {
-    fn from(error: std::io::Error) -> End {
-        End::Lost(error.to_string())
+impl From<std::io::Error> for LinkEnd {
+    fn from(error: std::io::Error) -> LinkEnd {
+        LinkEnd::Lost(error.to_string())
     }
 }
 
-impl From<ApplyEnd> for End {
-    fn from(end: ApplyEnd) -> End {
+impl From<ApplyEnd> for LinkEnd {
+    fn from(end: ApplyEnd) -> LinkEnd {
         match end {
-            ApplyEnd::Stopped => End::Stopped,
-            ApplyEnd::Failed(why) => End::Hopeless(why),
+            ApplyEnd::Stopped => LinkEnd::Stopped,
+            ApplyEnd::Failed(why) => LinkEnd::Hopeless(why),
         }
     }
 }
 
-pub(super) type Step<T> = Result<T, End>;
+pub(super) type Step<T> = Result<T, LinkEnd>;
 
 /// Time before the first attempt after a loss, and the longest between two.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -217,18 +217,21 @@ impl Link {
         }
         let (mut told, mut rest) = (String::new(), RETRY_FIRST);
         while !self.info.is_stopped() {
-            self.info.set_stage(Stage::Connecting);
+            self.info.set_stage(LinkStage::Connecting);
             let Err(end) = self.converse();
-            rest =
-                if self.info.stage() == Stage::Connected { RETRY_FIRST } else { (rest * 3).min(RETRY_MAX) };
+            rest = if self.info.stage() == LinkStage::Connected {
+                RETRY_FIRST
+            } else {
+                (rest * 3).min(RETRY_MAX)
+            };
             if self.shared.group.is_some() {
                 // Writers wait for a member that comes to a new leader a moment too early.
                 rest = LOOK;
             }
             self.note_down();
             match end {
-                End::Stopped => return,
-                End::Hopeless(why) if self.shared.group.is_none() => {
+                LinkEnd::Stopped => return,
+                LinkEnd::Hopeless(why) if self.shared.group.is_none() => {
                     let (host, port) = (&self.info.host, self.info.port);
                     tracing::error!(
                         "replication from {host}:{port} has ended for good: {why}; REPLICAOF begins it anew"
@@ -237,7 +240,7 @@ impl Link {
                     self.info.stop();
                     return;
                 }
-                End::Lost(why) | End::Hopeless(why) => {
+                LinkEnd::Lost(why) | LinkEnd::Hopeless(why) => {
                     if why != told && !self.info.is_stopped() {
                         tracing::warn!("master {}:{}: {why}; trying again", self.info.host, self.info.port);
                         told = why;
@@ -253,10 +256,10 @@ impl Link {
 
     fn note_down(&self) {
         lock(&self.info.socket).take();
-        if self.info.stage() == Stage::Connected {
+        if self.info.stage() == LinkStage::Connected {
             self.info.down_since_ms.store(unix_ms(), Relaxed);
         }
-        self.info.set_stage(Stage::Connect);
+        self.info.set_stage(LinkStage::Connect);
         if !self.info.is_stopped() {
             self.shared.replication.link_is_up.store(false, Relaxed);
         }
@@ -299,7 +302,7 @@ impl Link {
             shared.replication.end_feeding(shared);
         }
         for id in 0..shared.router.shards_len() {
-            let job = Job::new(Origin::nobody(0), Body::Listen, LockSet::one(id), Grant::empty());
+            let job = Job::new(Origin::nobody(0), JobBody::Listen, LockSet::one(id), Grant::empty());
             job.enqueue_from_outside(shared);
         }
         true
@@ -314,23 +317,26 @@ impl Link {
         self.hear();
         loop {
             let line = self.line(&mut wire)?;
-            match handshake.take(&line).map_err(|refusal| End::Lost(format!("it refuses: {}", refusal.0)))? {
-                Next::Send(bytes) => wire.send(&bytes)?,
-                Next::Wait => {}
+            match handshake
+                .take(&line)
+                .map_err(|refusal| LinkEnd::Lost(format!("it refuses: {}", refusal.0)))?
+            {
+                NextStep::Send(bytes) => wire.send(&bytes)?,
+                NextStep::Wait => {}
                 // A member needs flows; what is wrong now may be right in a moment.
-                Next::Full { .. } | Next::Continue { .. } if shared.group.is_some() => {
-                    return Err(End::Lost("it does not serve flows now".to_owned()));
+                NextStep::Full { .. } | NextStep::Continue { .. } if shared.group.is_some() => {
+                    return Err(LinkEnd::Lost("it does not serve flows now".to_owned()));
                 }
-                Next::Full { id, offset } => {
+                NextStep::Full { id, offset } => {
                     self.load(&mut wire, id, offset)?;
                     break;
                 }
-                Next::Continue { id } => {
+                NextStep::Continue { id } => {
                     self.go_on(id)?;
                     shared.replication.state().forget_sequences(shared);
                     break;
                 }
-                Next::Flows(session) => return self.by_flows(&mut wire, &session),
+                NextStep::Flows(session) => return self.by_flows(&mut wire, &session),
             }
         }
         self.go_up();
@@ -340,7 +346,7 @@ impl Link {
     /// The link is up from here on.
     pub(super) fn go_up(&self) {
         let replication = &self.shared.replication;
-        self.info.set_stage(Stage::Connected);
+        self.info.set_stage(LinkStage::Connected);
         self.info.hands_over.store(false, Relaxed);
         replication.link_is_up.store(true, Relaxed);
         // It forgets what is too old, also after a start that needed no snapshot.
@@ -372,7 +378,7 @@ impl Link {
     /// Receives more bytes, or ends after a silence of `repl-timeout`.
     fn fill(&self, wire: &mut Wire) -> Step<usize> {
         if self.info.is_stopped() {
-            return Err(End::Stopped);
+            return Err(LinkEnd::Stopped);
         }
         let read = wire.fill()?;
         self.shared.replication.counts.received_bytes.fetch_add(read as u64, Relaxed);
@@ -389,7 +395,7 @@ impl Link {
         let silence_ms = unix_ms().saturating_sub(self.info.heard_ms.load(Relaxed));
         let limit_s = self.shared.settings.live().replication.timeout_s;
         if silence_ms > limit_s.saturating_mul(1000) {
-            return Err(End::Lost(format!("it is silent for {limit_s} s")));
+            return Err(LinkEnd::Lost(format!("it is silent for {limit_s} s")));
         }
         Ok(())
     }
@@ -401,7 +407,7 @@ impl Link {
         if max_bytes == 0 || used_bytes <= max_bytes.saturating_add(max_bytes / 4) {
             return Ok(());
         }
-        Err(End::Hopeless(format!(
+        Err(LinkEnd::Hopeless(format!(
             "{used_bytes} bytes are used here, more than 1.25 x maxmemory ({max_bytes}), and a replica evicts nothing"
         )))
     }
@@ -416,25 +422,26 @@ impl Link {
     }
 
     /// Gets a snapshot and has it in the place of everything here.
-    fn load(&mut self, wire: &mut Wire, id: Id, offset: u64) -> Step<()> {
+    fn load(&mut self, wire: &mut Wire, id: ReplId, offset: u64) -> Step<()> {
         let (shared, info) = (self.shared, &self.info);
-        info.set_stage(Stage::Sync);
+        info.set_stage(LinkStage::Sync);
         let mut transfer = loop {
             let line = self.line(wire)?;
             if line.is_empty() {
                 continue;
             }
             if let Some(refusal) = line.strip_prefix(b"-") {
-                return Err(End::Lost(String::from_utf8_lossy(refusal).into_owned()));
+                return Err(LinkEnd::Lost(String::from_utf8_lossy(refusal).into_owned()));
             }
-            break Transfer::parse(&line).ok_or_else(|| End::Lost("it announces no snapshot".to_owned()))?;
+            break Transfer::parse(&line)
+                .ok_or_else(|| LinkEnd::Lost("it announces no snapshot".to_owned()))?;
         };
         info.begin_sync(transfer.len().unwrap_or(0));
         let received = &info.sync_bytes[1];
         let live = shared.settings.live();
         let temporary = std::env::temp_dir();
         let folder = if live.persistence.is_in_cloud() { &temporary } else { &live.persistence.dir };
-        let (mut spool, file) = Spool::new(folder).map_err(|fault| End::Lost(fault.to_string()))?;
+        let (mut spool, file) = Spool::new(folder).map_err(|fault| LinkEnd::Lost(fault.to_string()))?;
         loop {
             let taken = transfer.take(wire.received());
             wire.use_up(taken.used);
@@ -450,7 +457,7 @@ impl Link {
         self.replace_all(Box::new(file), transfer.received)?;
         let _applying = lock(&shared.replication.applying);
         if info.is_stopped() {
-            return Err(End::Stopped);
+            return Err(LinkEnd::Stopped);
         }
         let mut state = shared.replication.state();
         state.history = History::new(id);
@@ -481,7 +488,7 @@ impl Link {
         self.begin_replacing(bytes)?;
         let loaded = load::replicated(self.shared, file);
         self.end_replacing();
-        loaded.map_err(|why| End::Hopeless(format!("its snapshot cannot be loaded: {why}")))
+        loaded.map_err(|why| LinkEnd::Hopeless(format!("its snapshot cannot be loaded: {why}")))
     }
 
     /// Has clients wait while all that is here is replaced.
@@ -491,17 +498,17 @@ impl Link {
         {
             let _applying = lock(&shared.replication.applying);
             if info.is_stopped() {
-                return Err(End::Stopped);
+                return Err(LinkEnd::Stopped);
             }
             if loading.is_on() {
-                return Err(End::Lost("another load is under way".to_owned()));
+                return Err(LinkEnd::Lost("another load is under way".to_owned()));
             }
             loading.begin_replay(bytes);
         }
         shared.replication.state().is_continuous = false;
         if !wait_for_turns(shared, info) {
             loading.end();
-            return Err(End::Stopped);
+            return Err(LinkEnd::Stopped);
         }
         Ok(())
     }
@@ -526,14 +533,14 @@ impl Link {
     }
 
     /// The master goes on where this server is, perhaps under another id.
-    pub(super) fn go_on(&self, id: Option<Id>) -> Step<()> {
+    pub(super) fn go_on(&self, id: Option<ReplId>) -> Step<()> {
         let _applying = lock(&self.shared.replication.applying);
         if self.info.is_stopped() {
-            return Err(End::Stopped);
+            return Err(LinkEnd::Stopped);
         }
         let mut state = self.shared.replication.state();
         if !state.is_continuous {
-            return Err(End::Lost("it continues what is not here".to_owned()));
+            return Err(LinkEnd::Lost("it continues what is not here".to_owned()));
         }
         let offset = state.offset();
         if let Some(id) = id.filter(|id| *id != state.history.id) {
@@ -552,9 +559,9 @@ impl Link {
         let (mut acked, mut news) = (None::<Instant>, 0_usize);
         let applier = Applier::new(shared, info.clone());
         loop {
-            let cut = Batch::cut(wire.received());
+            let cut = ApplyBatch::cut(wire.received());
             let cut =
-                cut.map_err(|garbled| End::Hopeless(format!("the stream is garbled: {}", garbled.0)))?;
+                cut.map_err(|garbled| LinkEnd::Hopeless(format!("the stream is garbled: {}", garbled.0)))?;
             let mut is_asked = false;
             if let Some(batch) = cut {
                 let len = batch.len;

@@ -33,10 +33,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use darter_replica::backlog::Backlog;
-use darter_replica::history::{History, Id};
+use darter_replica::history::{History, ReplId};
 use darter_replica::records::Records;
 
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
@@ -56,7 +56,7 @@ pub struct Replication {
     keeps_dead: AtomicBool,
     link_is_up: AtomicBool,
     good_replicas: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<ReplicationState>,
     /// Held while a batch of a master is applied, and while the role changes.
     applying: Mutex<()>,
     /// Records of a leader that are not applied.
@@ -72,16 +72,16 @@ pub struct Replication {
     /// Records of a leader that replay has found, which the member has acknowledged perhaps.
     received: Mutex<UncommittedTrack>,
     loaded_generation: AtomicU64,
-    by_name: OnceLock<HashMap<&'static str, &'static Entry>>,
+    by_name: OnceLock<HashMap<&'static str, &'static CommandEntry>>,
     /// Names this start of the server to others of ours.
-    pub boot: Id,
+    pub boot: ReplId,
     /// Counts of syncs, for INFO.
-    pub counts: Counts,
+    pub counts: ReplicationCounts,
 }
 
 /// How replicas were brought up to date.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ReplicationCounts {
     /// By a snapshot.
     pub full: AtomicU64,
     /// By what they lacked.
@@ -107,7 +107,7 @@ pub struct Counts {
 }
 
 /// What changes together.
-pub struct State {
+pub struct ReplicationState {
     /// Which changes the data has seen.
     pub history: History,
     /// The last of them as RESP, while somebody wants that; its end is the offset of this server.
@@ -142,8 +142,8 @@ impl Replication {
             keeps_dead: AtomicBool::new(false),
             link_is_up: AtomicBool::new(false),
             good_replicas: AtomicU32::new(0),
-            state: Mutex::new(State {
-                history: History::new(Id::from_random(&mut random)),
+            state: Mutex::new(ReplicationState {
+                history: History::new(ReplId::from_random(&mut random)),
                 backlog: Backlog::default(),
                 records: Records::default(),
                 disk: disk::DiskIndex::default(),
@@ -168,8 +168,8 @@ impl Replication {
             received: Mutex::default(),
             loaded_generation: AtomicU64::new(0),
             by_name: OnceLock::new(),
-            boot: Id::from_random(&mut random),
-            counts: Counts::default(),
+            boot: ReplId::from_random(&mut random),
+            counts: ReplicationCounts::default(),
         }
     }
 
@@ -235,12 +235,12 @@ impl Replication {
     }
 
     /// What changes together; not to be held for long.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, ReplicationState> {
         lock(&self.state)
     }
 
     /// The command with this name in the table, whatever `rename-command` says.
-    fn command(&self, shared: &Shared, name: &[u8]) -> Option<&'static Entry> {
+    fn command(&self, shared: &Shared, name: &[u8]) -> Option<&'static CommandEntry> {
         let entries = || shared.registry.entries().iter().map(|entry| (entry.spec.name, *entry)).collect();
         let table = self.by_name.get_or_init(entries);
         if let Some(entry) = std::str::from_utf8(name).ok().and_then(|name| table.get(name)) {
@@ -251,14 +251,14 @@ impl Replication {
     }
 }
 
-impl State {
+impl ReplicationState {
     /// Bytes of the stream so far.
     pub fn offset(&self) -> u64 {
         self.backlog.end()
     }
 
     /// Whether the data has all below a sequence of a history.
-    pub fn has_sequence(&self, history: &Id, sequence: u64) -> bool {
+    pub fn has_sequence(&self, history: &ReplId, sequence: u64) -> bool {
         self.knows_sequences && self.history.names(history) && self.records.next() >= sequence
     }
 
@@ -355,8 +355,8 @@ const TIMES_MAX: usize = 4096;
 const TIMES_APART_MS: u64 = 5;
 
 /// Forty random digits that nobody can guess.
-pub fn new_id() -> Id {
-    Id::from_random(seed)
+pub fn new_id() -> ReplId {
+    ReplId::from_random(seed)
 }
 
 /// A number that no other call returns, here or in another process.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use darter_persist::journal::part;
-use darter_replica::history::{History, Id};
+use darter_replica::history::{History, ReplId};
 use darter_replica::records::Records;
 
 use super::track::FoundStream;
@@ -22,9 +22,9 @@ use crate::worker::lock;
 
 /// A place in a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Position {
+pub struct StreamPosition {
     /// Which history.
-    pub id: Id,
+    pub id: ReplId,
     /// Bytes of its stream.
     pub offset: u64,
     /// The database that the stream has selected.
@@ -34,9 +34,9 @@ pub struct Position {
 /// Where a cut stands.
 pub enum AtCut {
     /// That is known.
-    Known(Position),
+    Known(StreamPosition),
     /// The stream is made here, and tells its offset when it has come to the cut.
-    Made(Id, Receiver<u64>),
+    Made(ReplId, Receiver<u64>),
 }
 
 /// Names of facts in snapshots: those of Redis.
@@ -48,18 +48,18 @@ const MADE: Duration = Duration::from_secs(10);
 
 impl AtCut {
     /// The position; waits for the stream if need be.
-    pub fn wait(self) -> Option<Position> {
+    pub fn wait(self) -> Option<StreamPosition> {
         match self {
             AtCut::Known(position) => Some(position),
             AtCut::Made(id, hear) => {
                 let offset = hear.recv_timeout(MADE).ok()?;
-                Some(Position { id, offset, db: 0 })
+                Some(StreamPosition { id, offset, db: 0 })
             }
         }
     }
 }
 
-impl Position {
+impl StreamPosition {
     /// As facts of a snapshot: names and texts.
     pub fn facts(&self) -> [(&'static [u8], Vec<u8>); 3] {
         [
@@ -72,18 +72,18 @@ impl Position {
 
 /// A position as it is read, fact by fact.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
-    id: Option<Id>,
+pub struct FoundPosition {
+    id: Option<ReplId>,
     offset: Option<u64>,
     db: usize,
 }
 
-impl Found {
+impl FoundPosition {
     /// Takes a fact of a snapshot, if it is about this.
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
         let number = || std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
         match name {
-            ID => self.id = Id::parse(value),
+            ID => self.id = ReplId::parse(value),
             OFFSET => self.offset = number(),
             DB => self.db = number().and_then(|db| usize::try_from(db).ok()).unwrap_or(0),
             _ => {}
@@ -91,15 +91,15 @@ impl Found {
     }
 
     /// The position, if all of it was there.
-    pub fn position(&self) -> Option<Position> {
-        let id = self.id.filter(|id| *id != Id::NONE)?;
-        Some(Position { id, offset: self.offset?, db: self.db })
+    pub fn position(&self) -> Option<StreamPosition> {
+        let id = self.id.filter(|id| *id != ReplId::NONE)?;
+        Some(StreamPosition { id, offset: self.offset?, db: self.db })
     }
 }
 
-impl From<Position> for Found {
-    fn from(position: Position) -> Found {
-        Found { id: Some(position.id), offset: Some(position.offset), db: position.db }
+impl From<StreamPosition> for FoundPosition {
+    fn from(position: StreamPosition) -> FoundPosition {
+        FoundPosition { id: Some(position.id), offset: Some(position.offset), db: position.db }
     }
 }
 
@@ -112,7 +112,7 @@ impl Replication {
                 return None;
             }
             let id = state.history.id;
-            (id, Position { id, offset: state.offset(), db: state.db })
+            (id, StreamPosition { id, offset: state.offset(), db: state.db })
         };
         if self.is_replica() && !self.is_feeding() {
             // Batches hold shards: between them the offset is that of the data.
@@ -126,7 +126,7 @@ impl Replication {
 
     /// Returns true if a start from `kept` goes on where replicas are now, or if there is no history to go on with. A replica
     /// asks its master for what is later.
-    pub fn stands_at(&self, kept: Option<Position>) -> bool {
+    pub fn stands_at(&self, kept: Option<StreamPosition>) -> bool {
         let state = self.state();
         if !state.is_continuous || !state.has_backlog {
             return true;
@@ -137,10 +137,10 @@ impl Replication {
     }
 
     /// Notes in the journal where the data stands behind what is noted now. The caller has a record open.
-    pub fn note_position(&self, local: &mut ThreadState, id: Id, offset: u64, db: usize) {
+    pub fn note_position(&self, local: &mut ThreadState, id: ReplId, offset: u64, db: usize) {
         let journal = &local.shared.journal;
         // Until there is a base of what was loaded, records are about something else.
-        let id = if self.is_journal_whole(local.shared) { id } else { Id::NONE };
+        let id = if self.is_journal_whole(local.shared) { id } else { ReplId::NONE };
         local.journal.append(journal, 0, |out| {
             part::write_position(out, id.as_str().as_bytes(), offset, db);
         });
@@ -182,7 +182,7 @@ impl Replication {
 
     /// Goes on where what was loaded at the start stands. A replica asks its master for what follows; a master begins a
     /// new history there, so that replicas that had no more than that go on. No client is served yet.
-    pub fn resume(&self, shared: &'static Shared, position: Position) {
+    pub fn resume(&self, shared: &'static Shared, position: StreamPosition) {
         let follows = shared.settings.live().replication.may_follow();
         {
             let found = lock(&self.found).take();
@@ -236,9 +236,9 @@ mod tests {
 
     #[test]
     fn facts_come_back() {
-        let id = Id::parse(&[b'e'; 40]).expect("an id");
-        let position = Position { id, offset: 42, db: 3 };
-        let mut found = Found::default();
+        let id = ReplId::parse(&[b'e'; 40]).expect("an id");
+        let position = StreamPosition { id, offset: 42, db: 3 };
+        let mut found = FoundPosition::default();
         assert_eq!(found.position(), None);
         for (name, value) in position.facts() {
             found.take(name, &value);
@@ -247,6 +247,6 @@ mod tests {
         assert_eq!(found.position(), Some(position));
         found.take(b"repl-offset", b"-1");
         assert_eq!(found.position(), None, "Redis says so when it has none");
-        assert_eq!(Found::from(position).position(), Some(position));
+        assert_eq!(FoundPosition::from(position).position(), Some(position));
     }
 }

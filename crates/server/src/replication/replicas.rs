@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 
 use super::flows::{Flows, ReplicaProgress};
-use super::{Replication, State};
+use super::{Replication, ReplicationState};
 use crate::clients::ClientInfo;
 use crate::shared::{Shared, ThreadMessage};
 use crate::thread_state::unix_ms;
@@ -16,7 +16,7 @@ use darter_config::{Live, OutputLimit};
 
 /// How far a replica is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum ReplicaStage {
     /// Its snapshot is made.
     Waits,
     /// It gets its snapshot.
@@ -34,7 +34,7 @@ pub struct Replica {
     /// The address it wants to be known by.
     pub address: Option<String>,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: ReplicaStage,
     /// The first byte of the stream that it was not sent.
     pub cursor: u64,
     /// What it has applied.
@@ -52,7 +52,7 @@ pub struct Replica {
     /// Its snapshot, while it gets one.
     pub snapshot: Option<Snapshot>,
     /// Which start of a server it is, if it is one of ours.
-    pub boot: Option<Id>,
+    pub boot: Option<ReplId>,
     /// The connections of one of ours; others get RESP on the one that they came by.
     pub flows: Option<Flows>,
 }
@@ -69,7 +69,7 @@ pub struct Snapshot {
 
 /// How far a transfer is.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Progress {
+pub struct SyncProgress {
     /// Bytes that are there.
     pub done: u64,
     /// Bytes in all, 0 = not known.
@@ -80,17 +80,17 @@ pub struct Progress {
     pub left_s: Option<u64>,
 }
 
-impl Progress {
+impl SyncProgress {
     /// Of a transfer that has taken so long.
-    pub fn new(done: u64, total: u64, took: Duration) -> Progress {
+    pub fn new(done: u64, total: u64, took: Duration) -> SyncProgress {
         let millis = took.as_millis().max(1);
         let bytes_per_s = (u128::from(done) * 1000 / millis) as u64;
         let left = (bytes_per_s > 0 && total > 0).then(|| total.saturating_sub(done) / bytes_per_s.max(1));
-        Progress { done, total, bytes_per_s, left_s: left }
+        SyncProgress { done, total, bytes_per_s, left_s: left }
     }
 }
 
-impl std::fmt::Display for Progress {
+impl std::fmt::Display for SyncProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         write!(f, "{:.1}", mib(self.done))?;
@@ -122,7 +122,7 @@ impl Replica {
         info: Arc<ClientInfo>,
         port: u16,
         address: Option<String>,
-        stage: Stage,
+        stage: ReplicaStage,
         cursor: u64,
     ) -> Replica {
         let sent_before = info.output_bytes.load(Relaxed);
@@ -147,7 +147,7 @@ impl Replica {
 
     /// Begins to get the stream from its cursor on.
     pub fn go_online(&mut self) {
-        self.stage = Stage::Online;
+        self.stage = ReplicaStage::Online;
         self.snapshot = None;
         self.acked_ms = unix_ms();
         self.pushed = 0;
@@ -162,11 +162,11 @@ impl Replica {
     }
 
     /// How far its snapshot is.
-    pub fn progress(&self) -> Option<Progress> {
+    pub fn progress(&self) -> Option<SyncProgress> {
         let snapshot = self.snapshot.as_ref()?;
         let sent = self.sent_bytes().saturating_sub(snapshot.sent_before);
         let sent = if snapshot.total > 0 { sent.min(snapshot.total) } else { sent };
-        Some(Progress::new(sent, snapshot.total, snapshot.began.elapsed()))
+        Some(SyncProgress::new(sent, snapshot.total, snapshot.began.elapsed()))
     }
 
     /// Bytes that its connections have sent.
@@ -177,7 +177,7 @@ impl Replica {
     /// Returns true if it follows and has said that it has everything before `offset`: what it was sent it may not have
     /// loaded yet.
     pub fn has(&self, offset: u64) -> bool {
-        self.stage == Stage::Online && self.acked.is_some_and(|acked| acked >= offset)
+        self.stage == ReplicaStage::Online && self.acked.is_some_and(|acked| acked >= offset)
     }
 
     /// The offset that it has acknowledged; 0 before it has said any.
@@ -202,7 +202,7 @@ impl Replica {
 
     /// Whether it has acknowledged something within `lag_s` seconds.
     pub fn is_good(&self, now_ms: u64, lag_s: u64) -> bool {
-        self.stage == Stage::Online && now_ms.saturating_sub(self.acked_ms) / 1000 <= lag_s
+        self.stage == ReplicaStage::Online && now_ms.saturating_sub(self.acked_ms) / 1000 <= lag_s
     }
 
     fn has_room(&self) -> bool {
@@ -243,7 +243,7 @@ impl Replica {
     }
 }
 
-impl State {
+impl ReplicationState {
     /// Gives replicas what has come; returns whether one of them has to be looked at again soon.
     pub fn distribute(&mut self, shared: &Shared) -> bool {
         let mut is_behind = false;
@@ -253,7 +253,7 @@ impl State {
                 is_behind |= flows.is_attached() && flows.send_records(shared, &self.records);
                 continue;
             }
-            if replica.stage != Stage::Online {
+            if replica.stage != ReplicaStage::Online {
                 continue;
             }
             while replica.cursor < self.backlog.end() && replica.has_room() {
@@ -320,8 +320,8 @@ impl State {
             }
             // One of ours that gets a full sync has told nothing; one whose flows do not come never will.
             let is_expected = match &replica.flows {
-                Some(flows) => !flows.is_attached() || replica.stage == Stage::Online,
-                None => replica.stage == Stage::Online,
+                Some(flows) => !flows.is_attached() || replica.stage == ReplicaStage::Online,
+                None => replica.stage == ReplicaStage::Online,
             };
             let is_silent = is_expected && silence_s > timeout_s;
             if is_silent {
@@ -360,7 +360,7 @@ impl State {
 
 impl Replication {
     /// Counts the replicas that writes may count on: those that have acknowledged something within `lag_s` seconds.
-    pub(super) fn count_good(&self, state: &State, lag_s: u64) {
+    pub(super) fn count_good(&self, state: &ReplicationState, lag_s: u64) {
         let now_ms = unix_ms();
         let good = state.replicas.iter().filter(|replica| replica.is_good(now_ms, lag_s)).count();
         self.good_replicas.store(good as u32, Relaxed);
@@ -379,7 +379,7 @@ impl Replication {
         if let Some(flows) = &mut replica.flows {
             flows.said = said;
         }
-        let boot = replica.boot.filter(|_| replica.stage == Stage::Online);
+        let boot = replica.boot.filter(|_| replica.stage == ReplicaStage::Online);
         drop(state);
         if let (Some(group), Some(boot)) = (&shared.group, boot) {
             group.note_acked(shared, &boot, &said);

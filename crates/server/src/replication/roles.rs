@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_replica::form::Former;
-use darter_replica::history::{History, Id};
+use darter_replica::history::{History, ReplId};
 
 use super::applier::Applier;
 use super::apply;
-use super::batch::Batch;
+use super::batch::ApplyBatch;
 use super::group::FailoverGroup;
 use super::link::{self, LinkCard, WasMaster};
 use super::new_id;
@@ -131,7 +131,7 @@ pub fn stand_alone(local: &mut ThreadState) {
 /// Errors: a change that was received cannot be applied, or the server ends.
 pub fn take_over(
     shared: &'static Shared,
-    id: Id,
+    id: ReplId,
     at_switch: impl FnOnce() + Send + 'static,
 ) -> Result<(), String> {
     let replication = &shared.replication;
@@ -180,7 +180,7 @@ fn apply_uncommitted(shared: &'static Shared) -> Result<(), String> {
         };
         let reader = lock(&replication.uncommitted).reader(history, applied, u64::MAX);
         let Some(mut reader) = reader else { break };
-        let Some(batch) = Batch::of_records(&mut reader, &mut former)? else { break };
+        let Some(batch) = ApplyBatch::of_records(&mut reader, &mut former)? else { break };
         applier.submit(batch).and_then(|()| applier.settle()).map_err(|end| end.to_string())?;
     }
     lock(&replication.uncommitted).clear();

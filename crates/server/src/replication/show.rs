@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use darter_wire::Reply;
 use serde_json::{Value, json};
 
-use super::link::Stage;
-use super::replicas::{self, Progress};
+use super::link::LinkStage;
+use super::replicas::{self, SyncProgress};
 use crate::shared::Shared;
 use crate::thread_state::unix_ms;
 
 /// State of the link to a master.
-pub struct Link {
+pub struct LinkView {
     /// Its host.
     pub host: String,
     /// Its port.
@@ -26,21 +26,21 @@ pub struct Link {
     pub down_s: u64,
     /// Bytes of the snapshot, 0 = not known, and those received.
     pub sync_bytes: [u64; 2],
-    stage: Stage,
+    stage: LinkStage,
 }
 
 /// Returns the state of the link to the master; `None` on a master.
-pub fn link(shared: &Shared) -> Option<Link> {
+pub fn link(shared: &Shared) -> Option<LinkView> {
     let info = shared.replication.state().master.clone()?;
     let now_ms = unix_ms();
     let stage = info.stage();
     let since_s = |ms: u64| now_ms.saturating_sub(ms) / 1000;
-    let is_up = stage == Stage::Connected && shared.replication.link_is_up();
-    Some(Link {
+    let is_up = stage == LinkStage::Connected && shared.replication.link_is_up();
+    Some(LinkView {
         host: info.host.clone(),
         port: info.port,
         is_up,
-        is_syncing: stage == Stage::Sync,
+        is_syncing: stage == LinkStage::Sync,
         heard_s: if is_up { since_s(info.heard_ms.load(Relaxed)) as i64 } else { -1 },
         down_s: since_s(info.down_since_ms.load(Relaxed)),
         sync_bytes: [info.sync_bytes[0].load(Relaxed), info.sync_bytes[1].load(Relaxed)],
@@ -60,16 +60,16 @@ pub fn role(shared: &Shared, reply: &mut Reply<'_>) {
         reply.bulk(link.host.as_bytes());
         reply.int(i64::from(link.port));
         reply.bulk(match link.stage {
-            Stage::Connect => b"connect",
-            Stage::Connecting => b"connecting",
-            Stage::Sync => b"sync",
-            Stage::Connected => b"connected",
+            LinkStage::Connect => b"connect",
+            LinkStage::Connecting => b"connecting",
+            LinkStage::Sync => b"sync",
+            LinkStage::Connected => b"connected",
         });
         reply.int(offset);
         return;
     }
     let online: Vec<_> =
-        state.replicas.iter().filter(|replica| replica.stage == replicas::Stage::Online).collect();
+        state.replicas.iter().filter(|replica| replica.stage == replicas::ReplicaStage::Online).collect();
     reply.array(3);
     reply.bulk(b"master");
     reply.int(offset);
@@ -104,15 +104,15 @@ pub struct Follower {
     /// Since it was heard.
     pub heard_ms: u64,
     /// Its snapshot, while it gets one.
-    pub progress: Option<Progress>,
+    pub progress: Option<SyncProgress>,
 }
 
 /// The word for a stage, as Redis has it.
-pub fn word(stage: replicas::Stage) -> &'static str {
+pub fn word(stage: replicas::ReplicaStage) -> &'static str {
     match stage {
-        replicas::Stage::Waits => "wait_bgsave",
-        replicas::Stage::Receives => "send_bulk",
-        replicas::Stage::Online => "online",
+        replicas::ReplicaStage::Waits => "wait_bgsave",
+        replicas::ReplicaStage::Receives => "send_bulk",
+        replicas::ReplicaStage::Online => "online",
     }
 }
 
@@ -120,7 +120,7 @@ pub fn word(stage: replicas::Stage) -> &'static str {
 pub fn followers(shared: &Shared) -> Vec<Follower> {
     let (state, now_ms) = (shared.replication.state(), unix_ms());
     let each = state.replicas.iter().map(|replica| {
-        let is_online = replica.stage == replicas::Stage::Online;
+        let is_online = replica.stage == replicas::ReplicaStage::Online;
         Follower {
             ip: replica.ip(),
             port: replica.port,
@@ -146,7 +146,7 @@ pub fn followers(shared: &Shared) -> Vec<Follower> {
 
 /// Everything about replication that the console shows.
 pub fn overview(shared: &Shared) -> Value {
-    let progress = |progress: Option<Progress>| {
+    let progress = |progress: Option<SyncProgress>| {
         progress.map(|one| {
             json!({ "done": one.done, "total": one.total, "bytes_per_s": one.bytes_per_s, "left_s": one.left_s })
         })
@@ -170,11 +170,11 @@ pub fn overview(shared: &Shared) -> Value {
         json!({
             "host": info.host, "port": info.port, "is_up": shared.replication.link_is_up(),
             "state": match stage {
-                Stage::Connect => "waiting to connect",
-                Stage::Connecting => "connecting",
-                Stage::Sync if loading.is_on() => "loading the snapshot",
-                Stage::Sync => "receiving a snapshot",
-                Stage::Connected => "following",
+                LinkStage::Connect => "waiting to connect",
+                LinkStage::Connecting => "connecting",
+                LinkStage::Sync if loading.is_on() => "loading the snapshot",
+                LinkStage::Sync => "receiving a snapshot",
+                LinkStage::Connected => "following",
             },
             "heard_ms": unix_ms().saturating_sub(info.heard_ms.load(Relaxed)),
             "received_bytes": info.input_bytes.load(Relaxed),

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use darter_command::Fault;
 
-use super::replicas::{Replica, Stage};
+use super::replicas::{Replica, ReplicaStage};
 use crate::pubsub;
 use crate::shared::Shared;
-use crate::snapshot::copy::{self, Contents, Keyless, Last, Target, Wish};
-use crate::snapshot::run::{Run, Saved};
+use crate::snapshot::copy::{self, Contents, CopyWish, Keyless, Last, Target};
+use crate::snapshot::run::{Saved, SnapshotRun};
 use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
@@ -40,7 +40,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// no shard.
 ///
 /// Errors: this server has nothing to give, or cannot make a snapshot.
-pub fn serve(local: &mut ThreadState, id: u64, wish: &Wish, asks: Asks<'_>) -> Result<Vec<u8>, Fault> {
+pub fn serve(local: &mut ThreadState, id: u64, wish: &CopyWish, asks: Asks<'_>) -> Result<Vec<u8>, Fault> {
     let shared = local.shared;
     let replication = &shared.replication;
     if replication.is_replica() && !replication.link_is_up() {
@@ -61,7 +61,7 @@ pub fn serve(local: &mut ThreadState, id: u64, wish: &Wish, asks: Asks<'_>) -> R
             state.form(cursor);
         }
         if state.has_backlog && state.history.covers(history, next) && state.backlog.has(cursor) {
-            let mut replica = Replica::new(info, wish.port, address, Stage::Online, cursor);
+            let mut replica = Replica::new(info, wish.port, address, ReplicaStage::Online, cursor);
             replica.acked = Some(cursor);
             replica.go_online();
             tracing::info!("replica {}:{} continues at offset {cursor}", replica.ip(), replica.port);
@@ -88,7 +88,7 @@ pub fn serve(local: &mut ThreadState, id: u64, wish: &Wish, asks: Asks<'_>) -> R
     let end = {
         let mut state = replication.state();
         let end = state.offset();
-        state.replicas.push(Replica::new(info, wish.port, address, Stage::Waits, end));
+        state.replicas.push(Replica::new(info, wish.port, address, ReplicaStage::Waits, end));
         end
     };
     let known = target.info.clone();
@@ -133,7 +133,7 @@ fn begin(local: &mut ThreadState, target: Target, contents: Contents, asks: Asks
 fn send(
     target: &Target,
     (file, keyless): (File, Option<Keyless>),
-    run: Option<&Run>,
+    run: Option<&SnapshotRun>,
     told: &Receiver<Result<Saved, String>>,
     offset: &Offset,
     by_sync: bool,
@@ -146,7 +146,7 @@ fn send(
         let history = state.history.id;
         let Some(replica) = state.replicas.iter_mut().find(|replica| replica.info.id == id) else { return };
         replica.cursor = offset;
-        replica.stage = Stage::Receives;
+        replica.stage = ReplicaStage::Receives;
         if !by_sync {
             target.push(format!("+FULLRESYNC {history} {offset}\r\n").as_bytes());
         }
@@ -185,7 +185,7 @@ fn send(
 
 /// Waits for something about the snapshot, with signs of life for the client if it may have them; `None`: the client
 /// has gone, or there is no snapshot.
-fn wait<T>(target: &Target, run: Option<&Run>, hear: &Receiver<T>, shows_life: bool) -> Option<T> {
+fn wait<T>(target: &Target, run: Option<&SnapshotRun>, hear: &Receiver<T>, shows_life: bool) -> Option<T> {
     loop {
         match hear.recv_timeout(SIGN_OF_LIFE) {
             Ok(what) => return Some(what),
@@ -210,6 +210,6 @@ fn wait<T>(target: &Target, run: Option<&Run>, hear: &Receiver<T>, shows_life: b
 
 const _: () = {
     const fn is_send<T: Send>() {}
-    is_send::<Option<Arc<Run>>>();
+    is_send::<Option<Arc<SnapshotRun>>>();
     is_send::<Contents>();
 };

@@ -22,7 +22,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Options of a takeover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct TakeoverWish {
     /// The time for this server to catch up, while writers wait.
     pub timeout: Duration,
     /// The old master writes a snapshot then.
@@ -34,7 +34,7 @@ pub struct Wish {
 /// Errors: there can be no more threads.
 pub fn begin(
     shared: &'static Shared,
-    wish: Wish,
+    wish: TakeoverWish,
     then: impl FnOnce(&'static Shared, bool) + Send + 'static,
 ) -> std::io::Result<()> {
     let body = move || {
@@ -47,7 +47,7 @@ pub fn begin(
     thread::Builder::new().name("darter-takeover".to_owned()).spawn(body).map(drop)
 }
 
-fn run(shared: &'static Shared, wish: Wish) -> Result<(), String> {
+fn run(shared: &'static Shared, wish: TakeoverWish) -> Result<(), String> {
     let replication = &shared.replication;
     let info = replication.state().master.clone().ok_or("this server follows nobody")?;
     let live = shared.settings.live();

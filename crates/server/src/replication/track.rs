@@ -4,12 +4,12 @@
 //! Replay counts what follows. A kill therefore costs replicas no snapshot. Nothing here runs a command.
 
 use darter_persist::journal::part::{self, StreamPlace};
-use darter_persist::journal::record::Head;
+use darter_persist::journal::record::RecordHead;
 use darter_replica::form::Former;
-use darter_replica::history::{History, Id};
+use darter_replica::history::{History, ReplId};
 
 use super::disk::{DiskIndex, StreamPoint};
-use super::position::Position;
+use super::position::StreamPosition;
 use super::uncommitted::UncommittedTrack;
 
 /// See above.
@@ -41,7 +41,7 @@ pub struct FoundStream {
 
 impl StreamTrack {
     /// Takes a record of the journal. `position` is what it says of a master that this server followed.
-    pub fn note(&mut self, head: Head, body: &[u8], position: Option<Position>) {
+    pub fn note(&mut self, head: RecordHead, body: &[u8], position: Option<StreamPosition>) {
         // The stream has no such record: its own are in there.
         if let Some(part) = part::uncommitted(body) {
             return self.received.note(part);
@@ -71,7 +71,7 @@ impl StreamTrack {
         }
     }
 
-    fn learn(&mut self, head: Head, place: StreamPlace<'_>) {
+    fn learn(&mut self, head: RecordHead, place: StreamPlace<'_>) {
         if let Some(mark) = self.mark.take_if(|mark| mark.journal == place.journal) {
             let end = StreamPoint {
                 journal: head.sequence,
@@ -106,9 +106,9 @@ pub fn histories(history: &History) -> Vec<String> {
 fn history(place: StreamPlace<'_>) -> Option<History> {
     let parsed = place.histories.iter().map(|text| {
         let (id, end) = std::str::from_utf8(text).ok()?.split_once(':')?;
-        Some((Id::parse(id.as_bytes())?, end.parse().ok()?))
+        Some((ReplId::parse(id.as_bytes())?, end.parse().ok()?))
     });
-    let mut parsed: Vec<(Id, u64)> = parsed.collect::<Option<_>>()?;
+    let mut parsed: Vec<(ReplId, u64)> = parsed.collect::<Option<_>>()?;
     let (id, _) = parsed.pop()?;
     Some(History::continuing(id, parsed))
 }
@@ -116,18 +116,18 @@ fn history(place: StreamPlace<'_>) -> Option<History> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_persist::journal::record::{Draft, HEAD_BYTES};
+    use darter_persist::journal::record::{HEAD_BYTES, RecordDraft};
 
     /// Bytes of `SET k 1`.
     const SET: u64 = 4 + 9 + 7 + 7;
 
     fn note(track: &mut StreamTrack, sequence: u64, write: impl FnOnce(&mut Vec<u8>)) {
         let mut out = Vec::new();
-        let draft = Draft::begin(&mut out);
+        let draft = RecordDraft::begin(&mut out);
         write(&mut out);
         draft.finish(&mut out, sequence, 5);
         let (head, body) = out.split_first_chunk::<HEAD_BYTES>().expect("a head");
-        track.note(Head::read(head), body, None);
+        track.note(RecordHead::read(head), body, None);
     }
 
     fn set(out: &mut Vec<u8>) {
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_stream_is_counted_from_a_mark() {
-        let mut history = History::new(Id::from_random(|| 7));
-        history.turn(Id::from_random(|| 99), 40);
+        let mut history = History::new(ReplId::from_random(|| 7));
+        history.turn(ReplId::from_random(|| 99), 40);
         let texts = histories(&history);
         let mut track = StreamTrack::default();
         note(&mut track, 1, set);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_mark_that_nothing_tells_about_is_no_place() {
-        let texts = histories(&History::new(Id::from_random(|| 7)));
+        let texts = histories(&History::new(ReplId::from_random(|| 7)));
         let mut track = StreamTrack::default();
         note(&mut track, 2, |out| part::write_stream(out, (0, 0), 0, &texts));
         note(&mut track, 4, |out| part::write_stream(out, (1, 12), 1000, &texts));

@@ -10,18 +10,18 @@
 use std::collections::VecDeque;
 
 use darter_persist::journal::part::{self, UncommittedPart};
-use darter_persist::journal::record::{HEAD_BYTES, Head};
+use darter_persist::journal::record::{HEAD_BYTES, RecordHead};
 use darter_replica::form::Former;
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_replica::merge::{BadRecord, Merger};
 use darter_replica::shared_bytes::SharedBytes;
 
-use super::position::Position;
+use super::position::StreamPosition;
 
 /// See above.
 #[derive(Debug, Default)]
 pub struct Uncommitted {
-    history: Option<Id>,
+    history: Option<ReplId>,
     chunks: VecDeque<UncommittedChunk>,
     // every record from the first chunk's first on is here, below this sequence
     end: u64,
@@ -44,7 +44,7 @@ impl Uncommitted {
     /// them. What is here already is not taken twice.
     ///
     /// Errors: of the merger.
-    pub fn take(&mut self, history: Id, merger: &mut Merger, applied: u64) -> Result<u64, BadRecord> {
+    pub fn take(&mut self, history: ReplId, merger: &mut Merger, applied: u64) -> Result<u64, BadRecord> {
         if self.history != Some(history) {
             *self = Uncommitted { history: Some(history), ..Uncommitted::default() };
         }
@@ -91,7 +91,7 @@ impl Uncommitted {
     }
 
     /// The records of a history from `applied` on and below `limit`, or the first of them; `None`: there are none.
-    pub fn reader(&self, history: Id, applied: u64, limit: u64) -> Option<Merger> {
+    pub fn reader(&self, history: ReplId, applied: u64, limit: u64) -> Option<Merger> {
         let limit = limit.min(self.end);
         if self.history != Some(history) || applied >= limit {
             return None;
@@ -124,8 +124,8 @@ pub struct UncommittedTrack {
 impl UncommittedTrack {
     /// Takes what the journal says next. Those that a new base was given once more are here perhaps.
     pub fn note(&mut self, part: UncommittedPart<'_>) {
-        let head = part.records.first_chunk::<HEAD_BYTES>().map(Head::read);
-        let (Some(history), Some(first)) = (Id::parse(part.id), head.map(|head| head.sequence)) else {
+        let head = part.records.first_chunk::<HEAD_BYTES>().map(RecordHead::read);
+        let (Some(history), Some(first)) = (ReplId::parse(part.id), head.map(|head| head.sequence)) else {
             return;
         };
         if first > self.kept.end {
@@ -141,7 +141,7 @@ impl UncommittedTrack {
 
     /// The sequence of the stream's next record where the data stands at `position`, and what was received from there on;
     /// `None`: nothing is known of that.
-    pub fn behind(self, position: &Position) -> Option<(u64, Uncommitted)> {
+    pub fn behind(self, position: &StreamPosition) -> Option<(u64, Uncommitted)> {
         let UncommittedTrack { mut kept, applied: (mut offset, mut next) } = self;
         if kept.history != Some(position.id) {
             return None;
@@ -164,16 +164,16 @@ impl UncommittedTrack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_persist::journal::record::Draft;
+    use darter_persist::journal::record::RecordDraft;
 
-    fn id(digit: char) -> Id {
-        Id::parse(digit.to_string().repeat(40).as_bytes()).expect("forty digits")
+    fn id(digit: char) -> ReplId {
+        ReplId::parse(digit.to_string().repeat(40).as_bytes()).expect("forty digits")
     }
 
     fn merger(next: u64, sequences: std::ops::Range<u64>) -> Merger {
         let (mut merger, mut out) = (Merger::new(1, next), Vec::new());
         for sequence in sequences {
-            let draft = Draft::begin(&mut out);
+            let draft = RecordDraft::begin(&mut out);
             out.push(7);
             draft.finish(&mut out, sequence, 5);
         }
@@ -185,7 +185,7 @@ mod tests {
         read_of(id('a'), kept, applied, limit)
     }
 
-    fn read_of(history: Id, kept: &Uncommitted, applied: u64, limit: u64) -> Vec<u64> {
+    fn read_of(history: ReplId, kept: &Uncommitted, applied: u64, limit: u64) -> Vec<u64> {
         let mut all = Vec::new();
         if let Some(mut reader) = kept.reader(history, applied, limit) {
             reader.drain(|head, _| all.push(head.sequence)).expect("whole records");
@@ -229,7 +229,7 @@ mod tests {
     fn sets(sequences: std::ops::Range<u64>) -> Merger {
         let (mut merger, mut out) = (Merger::new(1, sequences.start), Vec::new());
         for sequence in sequences {
-            let draft = Draft::begin(&mut out);
+            let draft = RecordDraft::begin(&mut out);
             part::write_set(&mut out, 0, b"k", b"1");
             draft.finish(&mut out, sequence, 5);
         }
@@ -240,10 +240,10 @@ mod tests {
     /// Bytes of `SET k 1`.
     const SET: u64 = 27;
 
-    fn after(bodies: &[Vec<u8>], id: Id, offset: u64) -> Option<(u64, Vec<u64>)> {
+    fn after(bodies: &[Vec<u8>], id: ReplId, offset: u64) -> Option<(u64, Vec<u64>)> {
         let mut track = UncommittedTrack::default();
         bodies.iter().for_each(|body| track.note(part::uncommitted(body).expect("a part")));
-        let (next, kept) = track.behind(&Position { id, offset, db: 0 })?;
+        let (next, kept) = track.behind(&StreamPosition { id, offset, db: 0 })?;
         Some((next, read_of(id, &kept, next, u64::MAX)))
     }
 

@@ -17,14 +17,14 @@ const READ_BYTES: usize = 256 << 10;
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// What carries the bytes.
-enum Stream {
+enum WireStream {
     Plain(TcpStream),
     Encrypted(Box<Outgoing>),
 }
 
 /// The connection to a master.
 pub struct Wire {
-    stream: Stream,
+    stream: WireStream,
     // to end the connection by
     handle: TcpStream,
     // what was received is at..end of it, at <= end <= input.len()
@@ -52,8 +52,8 @@ impl Wire {
                     stream.set_write_timeout(Some(patience))?;
                     let handle = stream.try_clone()?;
                     let stream = match tls.replication {
-                        true => Stream::Encrypted(Box::new(Outgoing::over(stream, host, tls, patience)?)),
-                        false => Stream::Plain(stream),
+                        true => WireStream::Encrypted(Box::new(Outgoing::over(stream, host, tls, patience)?)),
+                        false => WireStream::Plain(stream),
                     };
                     return Ok(Wire { stream, handle, input: Vec::new(), at: 0, end: 0 });
                 }
@@ -71,8 +71,8 @@ impl Wire {
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.stream {
-            Stream::Plain(stream) => stream.write_all(bytes),
-            Stream::Encrypted(stream) => {
+            WireStream::Plain(stream) => stream.write_all(bytes),
+            WireStream::Encrypted(stream) => {
                 stream.write_all(bytes)?;
                 stream.flush()
             }
@@ -126,8 +126,8 @@ impl Wire {
         }
         let room = self.input.get_mut(self.end..self.end + bytes_max).unwrap_or_default();
         let read = match &mut self.stream {
-            Stream::Plain(stream) => stream.read(room),
-            Stream::Encrypted(stream) => stream.read(room),
+            WireStream::Plain(stream) => stream.read(room),
+            WireStream::Encrypted(stream) => stream.read(room),
         };
         let len = received(read)?;
         self.end += len;
@@ -142,8 +142,8 @@ impl Wire {
         let before = body.len();
         let lacks = (len - before) as u64;
         let read = match &mut self.stream {
-            Stream::Plain(stream) => Read::take(stream, lacks).read_to_end(body),
-            Stream::Encrypted(stream) => Read::take(stream, lacks).read_to_end(body),
+            WireStream::Plain(stream) => Read::take(stream, lacks).read_to_end(body),
+            WireStream::Encrypted(stream) => Read::take(stream, lacks).read_to_end(body),
         };
         match read {
             Ok(_) if body.len() < len => received(Ok(0)),

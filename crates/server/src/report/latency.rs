@@ -7,7 +7,7 @@ pub const SAMPLES: usize = 160;
 
 /// One slow moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sample {
+pub struct LatencySample {
     /// When, Unix seconds.
     pub unix_s: u64,
     /// Duration in milliseconds; the longest within that second.
@@ -16,8 +16,8 @@ pub struct Sample {
 
 /// One kind of event.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
-    samples: std::collections::VecDeque<Sample>,
+pub struct LatencySeries {
+    samples: std::collections::VecDeque<LatencySample>,
     /// The worst ever, milliseconds.
     pub max_ms: u64,
     /// All milliseconds added up, and how many times it happened.
@@ -26,14 +26,14 @@ pub struct Series {
     pub count: u64,
 }
 
-impl Series {
+impl LatencySeries {
     /// Samples, oldest first.
-    pub fn samples(&self) -> impl ExactSizeIterator<Item = &Sample> {
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = &LatencySample> {
         self.samples.iter()
     }
 
     /// The last sample.
-    pub fn last(&self) -> Option<Sample> {
+    pub fn last(&self) -> Option<LatencySample> {
         self.samples.back().copied()
     }
 }
@@ -41,7 +41,7 @@ impl Series {
 /// All events by name.
 #[derive(Debug, Default)]
 pub struct Monitor {
-    series: BTreeMap<&'static str, Series>,
+    series: BTreeMap<&'static str, LatencySeries>,
 }
 
 impl Monitor {
@@ -57,13 +57,13 @@ impl Monitor {
                 if series.samples.len() == SAMPLES {
                     series.samples.pop_front();
                 }
-                series.samples.push_back(Sample { unix_s, ms });
+                series.samples.push_back(LatencySample { unix_s, ms });
             }
         }
     }
 
     /// Every event that happened.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Series)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &LatencySeries)> {
         self.series.iter().map(|(event, series)| (*event, series))
     }
 
@@ -78,7 +78,7 @@ impl Monitor {
     }
 
     /// One event's samples.
-    pub fn get(&self, event: &[u8]) -> Option<&Series> {
+    pub fn get(&self, event: &[u8]) -> Option<&LatencySeries> {
         self.series
             .iter()
             .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(event))
@@ -108,7 +108,10 @@ mod tests {
         monitor.note("command", 1, 5);
         monitor.note("command", 1, 9);
         monitor.note("command", 1, 7);
-        assert_eq!(monitor.get(b"COMMAND").and_then(Series::last), Some(Sample { unix_s: 1, ms: 9 }));
+        assert_eq!(
+            monitor.get(b"COMMAND").and_then(LatencySeries::last),
+            Some(LatencySample { unix_s: 1, ms: 9 })
+        );
         (2..200).for_each(|unix_s| monitor.note("command", unix_s, 1));
         let series = monitor.get(b"command").cloned().unwrap_or_default();
         assert_eq!((series.samples().len(), series.max_ms, series.count), (SAMPLES, 9, 201));

@@ -10,7 +10,7 @@ use crate::shared::{ShardStats, Shared};
 
 /// Bytes by purpose.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
+pub struct MemoryUsage {
     /// Keyspace, clients and the memory at start.
     pub used: u64,
     /// The largest `used` that was observed.
@@ -37,9 +37,9 @@ pub struct Usage {
     pub rss_peak: u64,
 }
 
-impl Usage {
+impl MemoryUsage {
     /// Adds up the known numbers, and asks the kernel for the rest.
-    pub fn of(shared: &Shared, shards: &ShardStats) -> Usage {
+    pub fn of(shared: &Shared, shards: &ShardStats) -> MemoryUsage {
         let process = process::memory();
         let startup = shared.startup_bytes.load(Relaxed);
         let keyspace = shards.memory_bytes as u64;
@@ -49,7 +49,7 @@ impl Usage {
         let used = startup + keyspace + clients + lua;
         let overhead = startup + clients + lua + index;
         let peak = shared.memory_peak_bytes.fetch_max(keyspace, Relaxed).max(keyspace) + startup;
-        Usage {
+        MemoryUsage {
             used,
             peak: peak.max(used),
             startup,

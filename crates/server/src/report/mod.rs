@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::job::Shards;
 use crate::shared::{ShardStats, Shared};
-use crate::stats::clients::Clients;
+use crate::stats::clients::ClientTotals;
 use crate::stats::histogram::Sum;
 use crate::stats::{Estimate, SlowStats, ThreadStats};
 use crate::sync::lock;
 
 /// Counters of all threads added up.
 #[derive(Clone, Debug, Default)]
-pub struct Totals {
+pub struct ReportTotals {
     /// Connections accepted.
     pub connections: u64,
     /// Connections refused.
@@ -86,10 +86,10 @@ impl Slow {
     }
 }
 
-impl Totals {
+impl ReportTotals {
     /// The counters of all threads.
-    pub fn of(shared: &Shared) -> Totals {
-        let mut sum = Totals::default();
+    pub fn of(shared: &Shared) -> ReportTotals {
+        let mut sum = ReportTotals::default();
         shared.stats.iter().for_each(|stats| sum.add(stats));
         let counts = &shared.replication.counts;
         sum.master_bytes = counts.received_bytes.load(Relaxed);
@@ -173,17 +173,17 @@ pub fn times_of(shared: &Shared, id: usize) -> Option<(Sum, u64)> {
     Some((estimate.times()?, estimate.calls()))
 }
 
-impl Clients {
+impl ClientTotals {
     /// Looks at every client's info.
-    pub fn of(shared: &Shared) -> Clients {
-        let mut sum = Clients::default();
+    pub fn of(shared: &Shared) -> ClientTotals {
+        let mut sum = ClientTotals::default();
         lock(&shared.clients).values().for_each(|info| sum.count(info));
         sum
     }
 
     /// The clients as each thread last saw its own, at most a second ago. Cost: a read of each thread.
-    pub fn glance(shared: &Shared) -> Clients {
-        let mut sum = Clients::default();
+    pub fn glance(shared: &Shared) -> ClientTotals {
+        let mut sum = ClientTotals::default();
         for (stats, handle) in shared.stats.iter().zip(&shared.handles) {
             let seen = lock(&stats.clients);
             sum.connected += handle.connections.load(Relaxed);
@@ -207,11 +207,11 @@ pub struct Report {
     /// All shards.
     pub shards: ShardStats,
     /// All threads.
-    pub totals: Totals,
+    pub totals: ReportTotals,
     /// All clients.
-    pub clients: Clients,
+    pub clients: ClientTotals,
     /// Memory.
-    pub memory: memory::Usage,
+    pub memory: memory::MemoryUsage,
     /// Rates of the last seconds.
     pub rates: rates::Rates,
 }
@@ -227,18 +227,30 @@ impl Report {
     /// files of `/proc`.
     pub fn gather(shared: &Shared, held: Option<&mut Shards>) -> Report {
         let shards = shared.survey(held);
-        let clients = Clients::of(shared);
-        let memory = memory::Usage::of(shared, &shards);
-        Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
+        let clients = ClientTotals::of(shared);
+        let memory = memory::MemoryUsage::of(shared, &shards);
+        Report {
+            totals: ReportTotals::of(shared),
+            rates: lock(&shared.history).rates(),
+            shards,
+            clients,
+            memory,
+        }
     }
 
     /// The same from the threads' latest notes, without a visit of shards or clients. Cost: O(shards + threads), and
     /// two files of `/proc`.
     pub fn glance(shared: &Shared) -> Report {
         let shards = shared.glance();
-        let clients = Clients::glance(shared);
-        let memory = memory::Usage::of(shared, &shards);
-        Report { totals: Totals::of(shared), rates: lock(&shared.history).rates(), shards, clients, memory }
+        let clients = ClientTotals::glance(shared);
+        let memory = memory::MemoryUsage::of(shared, &shards);
+        Report {
+            totals: ReportTotals::of(shared),
+            rates: lock(&shared.history).rates(),
+            shards,
+            clients,
+            memory,
+        }
     }
 
     /// Keys of all databases.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Totals;
+use super::ReportTotals;
 use super::trend::{Point, Trend};
 use crate::clock::unix_ms;
 use crate::shared::Shared;
@@ -34,27 +34,27 @@ pub struct Rates {
 
 /// The last samples.
 #[derive(Debug, Default)]
-pub struct History {
-    before: Option<(Instant, Totals)>,
+pub struct RateHistory {
+    before: Option<(Instant, ReportTotals)>,
     samples: Vec<Rates>,
     next: usize,
-    second_began: Option<(Instant, Totals)>,
+    second_began: Option<(Instant, ReportTotals)>,
     trend: Trend,
 }
 
-impl History {
+impl RateHistory {
     /// Takes a sample if it is time. Cost: the counters of every command of every thread.
     pub fn sample(shared: &Shared) {
         let mut history = lock(&shared.history);
         let now = Instant::now();
         if history.before.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= PERIOD) {
-            let totals = Totals::of(shared);
+            let totals = ReportTotals::of(shared);
             history.add_second(now, &totals, (unix_ms(), shared.limit.keyspace_bytes()));
             history.add(now, totals);
         }
     }
 
-    fn add_second(&mut self, now: Instant, totals: &Totals, (at_ms, data_bytes): (u64, u64)) {
+    fn add_second(&mut self, now: Instant, totals: &ReportTotals, (at_ms, data_bytes): (u64, u64)) {
         let Some((began, before)) = &self.second_began else {
             self.second_began = Some((now, totals.clone()));
             return;
@@ -82,10 +82,10 @@ impl History {
     /// Restarts the rates after the counters were reset. The trend stays.
     pub fn restart(&mut self) {
         let trend = std::mem::take(&mut self.trend);
-        *self = History { trend, ..History::default() };
+        *self = RateHistory { trend, ..RateHistory::default() };
     }
 
-    fn add(&mut self, now: Instant, totals: Totals) {
+    fn add(&mut self, now: Instant, totals: ReportTotals) {
         if let Some((at, before)) = &self.before {
             let seconds = now.duration_since(*at).as_secs_f64();
             let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn each_second_is_kept_also_when_rates_start_again() {
-        let mut history = History::default();
+        let mut history = RateHistory::default();
         let start = Instant::now();
         for n in 0..2500u64 {
-            let totals = Totals { commands: n * 50, ..Totals::default() };
+            let totals = ReportTotals { commands: n * 50, ..ReportTotals::default() };
             history.add_second(start + Duration::from_millis(100 * n), &totals, (100 * n, n));
         }
         history.restart();
@@ -146,17 +146,19 @@ mod tests {
 
     #[test]
     fn rates_are_averages_and_forget() {
-        let mut history = History::default();
+        let mut history = RateHistory::default();
         let start = Instant::now();
         assert_eq!(history.rates(), Rates::default());
         for n in 0..=20u64 {
-            let totals = Totals { commands: n * 50, ..Totals::default() };
+            let totals = ReportTotals { commands: n * 50, ..ReportTotals::default() };
             history.add(start + Duration::from_millis(100 * n), totals);
         }
         assert!((history.rates().commands - 500.0).abs() < 1.0);
         for n in 21..=36u64 {
-            history
-                .add(start + Duration::from_millis(100 * n), Totals { commands: 1000, ..Totals::default() });
+            history.add(
+                start + Duration::from_millis(100 * n),
+                ReportTotals { commands: 1000, ..ReportTotals::default() },
+            );
         }
         assert_eq!(history.rates().commands, 0.0);
     }

@@ -2,7 +2,7 @@
 //!
 //! Called by the script through the trait `Host`; all its shards are held, and none is taken here.
 
-use darter_script::{Host, NoCall, Watch};
+use darter_script::{Host, NoCall, ScriptWatch};
 use darter_wire::{Args, Reply};
 
 use crate::acl::CheckedCall;
@@ -29,7 +29,7 @@ pub struct Bridge<'a> {
     /// The shards held.
     pub grant: &'a mut Shards,
     /// The run as other threads see it.
-    pub watch: &'a Watch,
+    pub watch: &'a ScriptWatch,
     /// The script may write.
     pub may_write: bool,
     /// It may when memory is full.
@@ -82,7 +82,7 @@ impl Host for Bridge<'_> {
 }
 
 /// Tells others that the script which `watch` sees is overdue, or was.
-pub fn serve_others(local: &mut ThreadState, watch: &Watch) {
+pub fn serve_others(local: &mut ThreadState, watch: &ScriptWatch) {
     // What runs meanwhile runs outside of the script: it finds no event_loop, and no reply of its protocol.
     if let Some(mut event_loop) = local.event_loop.take() {
         event_loop.turn_inside(local, watch.kind());

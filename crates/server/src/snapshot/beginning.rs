@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use darter_config::Live;
 
 use super::ending;
-use super::load::{self, Onto, Then};
+use super::load::{self, LoadOnto, Then};
 use super::naming::{self, Source};
 
 /// Where the data comes from.
@@ -67,7 +67,7 @@ pub fn load(shared: &'static Shared, from: Beginning) -> io::Result<()> {
             crate::notify::status("Loading a snapshot");
             let file = source.1.name.clone();
             let then: Then = Box::new(|shared, outcome| end(shared, "snapshot", Some(file), outcome));
-            load::spawn(shared, source, Onto::Nothing, then)
+            load::spawn(shared, source, LoadOnto::Nothing, then)
         }
         Beginning::Journal => {
             let bytes = shared.snapshots.loading.total_bytes.load(Relaxed);

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use darter_persist::entry::{self, PartHead};
 use darter_store::Record;
-use darter_store::cut::{Entry, Keeper, PieceKeeper};
+use darter_store::cut::{CutEntry, Keeper, PieceKeeper};
 
-use super::pipe::Batch;
-use super::run::Run;
+use super::pipe::PipedBatch;
+use super::run::SnapshotRun;
 
 /// A batch is sent when it is longer.
 pub const BATCH_BYTES: usize = 256 << 10;
 
 /// One shard's side of a snapshot.
 pub struct Collector {
-    run: Arc<Run>,
-    batch: Batch,
+    run: Arc<SnapshotRun>,
+    batch: PipedBatch,
 }
 
 impl Collector {
     /// Collects the keys of shard `shard` for `run`.
-    pub fn new(run: Arc<Run>, shard: u16) -> Collector {
-        Collector { run, batch: Batch { shard, ..Batch::default() } }
+    pub fn new(run: Arc<SnapshotRun>, shard: u16) -> Collector {
+        Collector { run, batch: PipedBatch { shard, ..PipedBatch::default() } }
     }
 
     fn send(&mut self) {
@@ -29,14 +29,14 @@ impl Collector {
             return;
         }
         self.run.count_keys(u64::from(self.batch.entries));
-        let next = Batch { db: self.batch.db, shard: self.batch.shard, ..Batch::default() };
+        let next = PipedBatch { db: self.batch.db, shard: self.batch.shard, ..PipedBatch::default() };
         let batch = std::mem::replace(&mut self.batch, next);
         self.batch.bytes = self.run.pipe.send(batch);
     }
 }
 
 impl Keeper for Collector {
-    fn keep(&mut self, entry: Entry<'_>) {
+    fn keep(&mut self, entry: CutEntry<'_>) {
         if self.batch.db as usize != entry.db || self.batch.bytes.len() >= BATCH_BYTES {
             self.send();
             self.batch.db = entry.db as u32;
@@ -57,7 +57,7 @@ impl Keeper for Collector {
     ) -> Box<dyn PieceKeeper> {
         self.run.count_keys(1);
         let head = PartHead::new(record, kind, total);
-        Box::new(Pieces { run: self.run.clone(), db: db as u32, shard: self.batch.shard, head })
+        Box::new(CollectedPieces { run: self.run.clone(), db: db as u32, shard: self.batch.shard, head })
     }
 
     fn note_kept(&mut self, bytes: isize) {
@@ -66,26 +66,26 @@ impl Keeper for Collector {
 }
 
 /// The way of one large value's pieces.
-struct Pieces {
-    run: Arc<Run>,
+struct CollectedPieces {
+    run: Arc<SnapshotRun>,
     db: u32,
     shard: u16,
     head: PartHead,
 }
 
-impl PieceKeeper for Pieces {
+impl PieceKeeper for CollectedPieces {
     fn keep(&mut self, before: u64, piece: &[u8]) {
         let mut bytes = Vec::with_capacity(piece.len() + HEAD_BYTES);
         self.head.write(before, &mut bytes);
         bytes.extend_from_slice(piece);
         let (db, shard, is_ordered) = (self.db, self.shard, self.head.is_ordered);
-        let spare = self.run.pipe.send(Batch { db, shard, entries: 1, is_ordered, bytes });
+        let spare = self.run.pipe.send(PipedBatch { db, shard, entries: 1, is_ordered, bytes });
         self.run.pipe.give_back(spare);
     }
 
     fn another(&self) -> Box<dyn PieceKeeper> {
         let (run, head) = (self.run.clone(), self.head.clone());
-        Box::new(Pieces { run, db: self.db, shard: self.shard, head })
+        Box::new(CollectedPieces { run, db: self.db, shard: self.shard, head })
     }
 }
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use darter_command::Fault;
 use darter_persist::ReadAt;
-use darter_persist::file::{Options, Writer};
-use darter_persist::storage::name::Format;
+use darter_persist::file::{FileOptions, FileWriter};
+use darter_persist::storage::name::NameFormat;
 use darter_persist::storage::{NewFile, Spool};
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_wire::Reply;
 
 use crate::clients::ClientInfo;
@@ -25,12 +25,12 @@ use crate::shared::{Shared, ThreadMessage};
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 
-use super::run::{AtCut, Order, Purpose, Run, Saved};
+use super::run::{AtCut, Purpose, Saved, SnapshotOrder, SnapshotRun};
 use super::start_or_schedule;
 
 /// What a client wants a copy of; a connection keeps it from REPLCONF to SYNC.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Wish {
+pub struct CopyWish {
     /// Its contents.
     pub contents: Contents,
     /// A copy once, and no changes after it.
@@ -42,7 +42,7 @@ pub struct Wish {
     /// The address it wants to be known by as a server.
     pub address: Option<Box<str>>,
     /// Which start of a server of ours it is.
-    pub boot: Option<Id>,
+    pub boot: Option<ReplId>,
     /// It understands a new replication id (`capa psync2`).
     pub knows_ids: bool,
 }
@@ -127,7 +127,7 @@ pub fn begin(local: &mut ThreadState, id: u64, contents: Contents) -> Result<(),
 }
 
 /// What [`take`] returns: the file, the snapshot if it has begun, and who tells of its end.
-pub type Taken = (File, Option<Arc<Run>>, Receiver<Result<Saved, String>>);
+pub type Taken = (File, Option<Arc<SnapshotRun>>, Receiver<Result<Saved, String>>);
 
 /// Takes a snapshot in a file without a name, or has it wait for the one under way.
 ///
@@ -136,10 +136,10 @@ pub fn take(local: &mut ThreadState, name: String, at_cut: Option<AtCut>) -> Res
     let (spool, file) = spool(local)?;
     let persistence = &local.live.persistence;
     let (teller, told) = channel();
-    let order = Order {
+    let order = SnapshotOrder {
         create: Box::new(move |_| Ok(Box::new(spool))),
         name,
-        format: Format::Rdb,
+        format: NameFormat::Rdb,
         packs: persistence.rdbcompression,
         has_checksum: persistence.rdbchecksum,
         bytes_per_s_max: 0,
@@ -171,7 +171,7 @@ pub struct Keyless {
     spool: Spool,
     file: File,
     has_functions: bool,
-    options: Options,
+    options: FileOptions,
 }
 
 impl Keyless {
@@ -184,8 +184,8 @@ impl Keyless {
         }
         let (spool, file) = spool(local)?;
         let persistence = &local.live.persistence;
-        let options = Options {
-            format: Format::Rdb,
+        let options = FileOptions {
+            format: NameFormat::Rdb,
             packs: persistence.rdbcompression,
             has_checksum: persistence.rdbchecksum,
             now_ms: unix_ms(),
@@ -200,21 +200,21 @@ impl Keyless {
     pub fn write(self, shared: &Shared) -> Result<(File, u64), String> {
         let Keyless { spool, file, has_functions, options } = self;
         let write = || {
-            let mut writer = Writer::new(spool, options)?;
+            let mut writer = FileWriter::new(spool, options)?;
             if has_functions {
                 let libraries: Vec<_> = shared.scripts.libraries().iter().cloned().collect();
                 libraries.iter().try_for_each(|library| writer.function(&library.source))?;
             }
             writer.finish()
         };
-        let (spool, bytes) = write().map_err(|error: darter_persist::Error| error.to_string())?;
+        let (spool, bytes) = write().map_err(|error: darter_persist::PersistError| error.to_string())?;
         Box::new(spool).finish().map_err(|fault| fault.to_string())?;
         Ok((file, bytes))
     }
 }
 
 /// Waits for the snapshot and sends it.
-fn serve(target: &Target, file: &File, run: Option<&Run>, told: &Receiver<Result<Saved, String>>) {
+fn serve(target: &Target, file: &File, run: Option<&SnapshotRun>, told: &Receiver<Result<Saved, String>>) {
     loop {
         match told.recv_timeout(SIGN_OF_LIFE) {
             Ok(Ok(saved)) => {

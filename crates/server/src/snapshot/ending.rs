@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use darter_reactor::Token;
 use darter_reactor::signal::Signal;
-use darter_script::{Killing, Watch};
+use darter_script::{Killing, ScriptWatch};
 use darter_wire::Reply;
 
 use crate::shared::{Shared, ThreadMessage};
@@ -17,7 +17,7 @@ use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use darter_config::OnSignal;
 
-use super::run::{Order, Saved};
+use super::run::{Saved, SnapshotOrder};
 use super::schedule;
 
 /// A client that asked for the end and hears of it only if it does not come.
@@ -33,13 +33,13 @@ pub struct Asking {
 
 /// An end that is under way.
 #[derive(Debug, Default)]
-pub struct Ending {
+pub struct SnapshotEnding {
     is_on: AtomicBool,
     // the log says that a script is waited for
     told: AtomicBool,
     // SIGINTs since the start, or since an end was taken back
     interrupts: AtomicU32,
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<EndingState>>,
     failure: Mutex<Option<String>>,
 }
 
@@ -64,7 +64,7 @@ pub enum Failing {
 }
 
 #[derive(Debug)]
-struct State {
+struct EndingState {
     // turns of each thread when writers were held back; none once the snapshot has begun
     turns: Option<Vec<u64>>,
     saving: Saving,
@@ -75,7 +75,7 @@ struct State {
 /// The error for a client that asked for an end that does not come.
 const NO_END: &[u8] = b"ERR Errors trying to SHUTDOWN. Check logs.";
 
-impl Ending {
+impl SnapshotEnding {
     /// Whether an end is under way.
     #[inline]
     pub fn is_on(&self) -> bool {
@@ -126,7 +126,7 @@ pub fn on_signal(local: &mut ThreadState, how: OnSignal, signal: Signal) {
 
 /// Ends the script that `watch` sees, which is overdue, if the end of the server waits for it. A snapshot is not to have
 /// the half of what a script does: one that has written is waited for, as in Redis, until somebody wants the end without.
-pub fn hurry(shared: &Shared, watch: &Watch) {
+pub fn hurry(shared: &Shared, watch: &ScriptWatch) {
     let ending = &shared.snapshots.ending;
     if shared.is_stopping.load(Relaxed) {
         watch.force();
@@ -158,7 +158,7 @@ pub fn save_and_stop(local: &mut ThreadState, saving: Saving, failing: Failing, 
     }
     crate::notify::status("Saving before the end");
     let turns = shared.turns();
-    *state = Some(State { turns: Some(turns), saving, failing, asking: asking.into_iter().collect() });
+    *state = Some(EndingState { turns: Some(turns), saving, failing, asking: asking.into_iter().collect() });
     shared.snapshots.ending.told.store(false, Relaxed);
     shared.snapshots.ending.is_on.store(true, Relaxed);
     drop(state);
@@ -177,7 +177,7 @@ pub fn step(local: &mut ThreadState) {
     }
     {
         let mut state = lock(&shared.snapshots.ending.state);
-        let Some(State { turns: Some(turns), saving, .. }) = &*state else { return };
+        let Some(EndingState { turns: Some(turns), saving, .. }) = &*state else { return };
         let has_turned = shared.has_turned(turns, 1);
         // Looked at again soon: the threads have been woken, and whoever still writes needs the processor.
         if !has_turned || shared.snapshots.current().is_some() {
@@ -200,7 +200,7 @@ pub fn step(local: &mut ThreadState) {
             state.turns = None;
         }
     }
-    let order = Order::of(&local.live).unwrap_or_else(|| Err("dbfilename is empty".to_owned()));
+    let order = SnapshotOrder::of(&local.live).unwrap_or_else(|| Err("dbfilename is empty".to_owned()));
     let mut order = match order {
         Ok(order) => order,
         Err(why) => return finish(shared, &Err(why)),
@@ -241,7 +241,7 @@ pub fn abort(shared: &'static Shared) -> bool {
     true
 }
 
-fn resume(shared: &'static Shared, state: State) {
+fn resume(shared: &'static Shared, state: EndingState) {
     shared.snapshots.ending.is_on.store(false, Relaxed);
     shared.pause.release();
     let mut reply = Vec::new();

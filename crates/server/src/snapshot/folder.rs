@@ -8,7 +8,7 @@ use darter_persist::storage::is_cloud;
 
 use darter_config::{Fsync, Live};
 
-use super::run::Order;
+use super::run::SnapshotOrder;
 use super::schedule;
 
 /// Test-writes the folder that the settings name. Returns warnings for the log.
@@ -57,7 +57,7 @@ pub fn promise(live: &Live) -> String {
         }
         (false, _) => "no save points, no journal: a crash loses everything",
     };
-    match Order::of(live).filter(|_| schedule::saves_at_end(live)) {
+    match SnapshotOrder::of(live).filter(|_| schedule::saves_at_end(live)) {
         Some(Ok(order)) => {
             let dir = persistence.dir.display().to_string();
             format!("{crash}; Ctrl-C saves to {}/{}", dir.trim_end_matches('/'), order.name)

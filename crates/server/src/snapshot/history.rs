@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::run::{Run, Saved};
-use crate::replication::position::Position;
+use super::run::{Saved, SnapshotRun};
+use crate::replication::position::StreamPosition;
 
 /// A file, and what to compare the data with to know whether the file still holds all of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub struct Kept {
     /// The hash of the functions in it, as [`hash_functions`] makes it.
     pub functions: u64,
     /// Where it stands in a history of changes.
-    pub position: Option<Position>,
+    pub position: Option<StreamPosition>,
 }
 
 /// A hash of the sources of libraries of functions, in the order given.
@@ -29,7 +29,7 @@ pub fn hash_functions<'a>(sources: impl Iterator<Item = &'a [u8]>) -> u64 {
 
 /// The snapshots since the start, summed up.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct SnapshotHistory {
     /// When the last one was written, Unix seconds; 0: none.
     pub saved_s: u64,
     /// When the last one ended, written or not, Unix seconds; 0: none.
@@ -52,9 +52,9 @@ pub struct History {
     pub name: String,
 }
 
-impl History {
+impl SnapshotHistory {
     /// Takes in the end of a run.
-    pub(super) fn note(&mut self, run: &Arc<Run>, outcome: &Result<Saved, String>) {
+    pub(super) fn note(&mut self, run: &Arc<SnapshotRun>, outcome: &Result<Saved, String>) {
         self.tried_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.took_s = Some(run.began.elapsed().as_secs());
         self.keys_early = run.keys_early();

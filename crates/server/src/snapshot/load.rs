@@ -11,18 +11,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_persist::cursor::Cursor;
-use darter_persist::entry::{Entries, Entry, Loaded as Made};
-use darter_persist::file::Reader;
-use darter_persist::native::{self, Place};
+use darter_persist::entry::{Entries, KeyEntry, LoadedEntry as Made};
+use darter_persist::file::FileSource;
+use darter_persist::native::{self, BlockPlace};
 use darter_persist::read_at::Front;
-use darter_persist::storage::Directory;
-use darter_persist::{Chunk, Item, ReadAt, rdb};
+use darter_persist::storage::StorageDirectory;
+use darter_persist::{Chunk, RdbItem, ReadAt, rdb};
 use darter_store::{Key, Keyed};
 
 use crate::clock::unix_ms;
 use crate::commands::function::join;
 use crate::engine::lease;
-use crate::replication::position::{Found, Position};
+use crate::replication::position::{FoundPosition, StreamPosition};
 use crate::script_run::know_libraries;
 use crate::shared::Shared;
 use crate::sync::lock;
@@ -58,7 +58,7 @@ pub struct Loading {
     pub keys_expired: AtomicU64,
     failure: Mutex<Option<String>>,
     // where the data stands in a history of changes, as the file says
-    found: Mutex<Found>,
+    found: Mutex<FoundPosition>,
 }
 
 /// Called when a load ends, on the thread that read the file.
@@ -78,17 +78,17 @@ impl Loading {
         for count in [&self.loaded_bytes, &self.keys, &self.keys_expired] {
             count.store(0, Relaxed);
         }
-        self.find(Found::default());
+        self.find(FoundPosition::default());
         self.is_on.store(true, Relaxed);
     }
 
     /// Notes where the data stands in a history of changes, in the place of what the file said.
-    pub fn find(&self, found: Found) {
+    pub fn find(&self, found: FoundPosition) {
         *lock(&self.found) = found;
     }
 
     /// Where the data stands in a history of changes.
-    pub fn position(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<StreamPosition> {
         lock(&self.found).position()
     }
 
@@ -134,7 +134,7 @@ impl Loading {
 
 /// What becomes of what is there when a file is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Onto {
+pub enum LoadOnto {
     /// Nothing is there yet.
     Nothing,
     /// All keys and functions go first.
@@ -147,7 +147,7 @@ pub enum Onto {
 
 /// Treatment of the keys of a file while it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pass {
+enum LoadPass {
     /// They are made.
     Make,
     /// They are looked for: an error if there is one.
@@ -161,7 +161,7 @@ enum Pass {
 /// Loads a file on threads of its own and calls `then` at the end. The caller has begun the load.
 ///
 /// Errors: there can be no more threads.
-pub fn spawn(shared: &'static Shared, source: Source, onto: Onto, then: Then) -> io::Result<()> {
+pub fn spawn(shared: &'static Shared, source: Source, onto: LoadOnto, then: Then) -> io::Result<()> {
     let body = move || {
         shared.snapshots.roam();
         let (dir, facts) = source;
@@ -193,10 +193,15 @@ pub fn empty(shared: &'static Shared) {
 }
 
 /// Loads the file `name`.
-fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) -> Result<(), String> {
+fn load(
+    shared: &'static Shared,
+    dir: &dyn StorageDirectory,
+    name: &str,
+    onto: LoadOnto,
+) -> Result<(), String> {
     let began = Instant::now();
     // On a replica what is dead stays until the master removes it.
-    let follows = onto == Onto::Nothing && shared.settings.live().replication.master.is_some();
+    let follows = onto == LoadOnto::Nothing && shared.settings.live().replication.master.is_some();
     let as_of_ms = u64::from(follows || shared.replication.keeps_dead());
     let loading = &shared.snapshots.loading;
     loading.as_of_ms.store(as_of_ms, Relaxed);
@@ -215,39 +220,49 @@ fn load(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) ->
     Ok(())
 }
 
-fn load_as_of(shared: &'static Shared, dir: &dyn Directory, name: &str, onto: Onto) -> Result<(), String> {
+fn load_as_of(
+    shared: &'static Shared,
+    dir: &dyn StorageDirectory,
+    name: &str,
+    onto: LoadOnto,
+) -> Result<(), String> {
     match onto {
-        Onto::Nothing | Onto::Emptied => {
+        LoadOnto::Nothing | LoadOnto::Emptied => {
             let file = open(dir, name)?;
-            if onto == Onto::Emptied {
+            if onto == LoadOnto::Emptied {
                 empty(shared);
             }
-            let functions = read(shared, file, Pass::Make)?;
-            if !functions.is_empty() || onto == Onto::Emptied {
+            let functions = read(shared, file, LoadPass::Make)?;
+            if !functions.is_empty() || onto == LoadOnto::Emptied {
                 // Here and not on a thread that serves: by the time clients are served every thread knows them.
                 know_libraries(&mut ThreadState::new(shared, 0), &functions);
             }
         }
-        Onto::Others => add(shared, dir, name, Pass::Miss)?,
-        Onto::Replaced => add(shared, dir, name, Pass::Understand)?,
+        LoadOnto::Others => add(shared, dir, name, LoadPass::Miss)?,
+        LoadOnto::Replaced => add(shared, dir, name, LoadPass::Understand)?,
     }
     Ok(())
 }
 
-fn open(dir: &dyn Directory, name: &str) -> Result<Box<dyn ReadAt>, String> {
+fn open(dir: &dyn StorageDirectory, name: &str) -> Result<Box<dyn ReadAt>, String> {
     dir.open(name).map_err(|fault| fault.cause.to_string())
 }
 
 /// Adds the file `name` to what is there. It is read to its end first, so that one that cannot be added changes nothing.
-fn add(shared: &'static Shared, dir: &dyn Directory, name: &str, first: Pass) -> Result<(), String> {
+fn add(
+    shared: &'static Shared,
+    dir: &dyn StorageDirectory,
+    name: &str,
+    first: LoadPass,
+) -> Result<(), String> {
     let functions = read(shared, open(dir, name)?, first)?;
-    let replaces = first != Pass::Miss;
+    let replaces = first != LoadPass::Miss;
     let joined = join(&mut ThreadState::new(shared, 0), &functions, replaces)
         .map_err(|fault| fault.line().into_owned())?;
     if replaces {
-        read(shared, open(dir, name)?, Pass::Remove)?;
+        read(shared, open(dir, name)?, LoadPass::Remove)?;
     }
-    read(shared, open(dir, name)?, Pass::Make)?;
+    read(shared, open(dir, name)?, LoadPass::Make)?;
     *shared.scripts.libraries_mut() = joined;
     Ok(())
 }
@@ -257,14 +272,14 @@ fn add(shared: &'static Shared, dir: &dyn Directory, name: &str, first: Pass) ->
 /// Errors: what is wrong with it, and where.
 pub fn base(
     shared: &'static Shared,
-    dir: &dyn Directory,
+    dir: &dyn StorageDirectory,
     name: &str,
     as_of_ms: u64,
 ) -> Result<Vec<Vec<u8>>, String> {
     let file = open(dir, name)?;
     let loading = &shared.snapshots.loading;
     loading.as_of_ms.store(as_of_ms, Relaxed);
-    let functions = read(shared, file, Pass::Make);
+    let functions = read(shared, file, LoadPass::Make);
     loading.as_of_ms.store(0, Relaxed);
     functions.map_err(|error| format!("{name}: {error}"))
 }
@@ -278,7 +293,7 @@ pub fn replicated(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<(), 
     empty(shared);
     // Before any time a key can have.
     loading.as_of_ms.store(1, Relaxed);
-    let functions = read(shared, file, Pass::Make);
+    let functions = read(shared, file, LoadPass::Make);
     loading.as_of_ms.store(0, Relaxed);
     distrust_bounds(shared);
     know_libraries(&mut ThreadState::new(shared, 0), &functions?);
@@ -306,14 +321,14 @@ impl BlockLoad {
     /// Errors: what is wrong with it; some of it is loaded then.
     pub fn take(&self, id: u64, bytes: &[u8]) -> Result<(), String> {
         let shared = self.shared;
-        let block = native::Block::alone(id, bytes).map_err(|error| error.to_string())?;
+        let block = native::SnapshotBlock::alone(id, bytes).map_err(|error| error.to_string())?;
         let facts = block.facts().map_err(|error| error.to_string())?;
         let functions = facts.into_iter().filter_map(|item| take_fact(shared, item));
         lock(&self.functions).extend(functions);
         let mut groups = groups(shared);
         for segment in block.segments().map_err(|error| error.to_string())? {
-            let piece = Piece { db: segment.db, bytes: segment.bytes, offset: 0 };
-            visit(shared, &mut groups, &piece, Pass::Make)?;
+            let piece = LoadPiece { db: segment.db, bytes: segment.bytes, offset: 0 };
+            visit(shared, &mut groups, &piece, LoadPass::Make)?;
         }
         shared.snapshots.loading.loaded_bytes.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
@@ -342,18 +357,18 @@ impl Drop for BlockLoad {
 }
 
 /// Goes over the keys of a file; returns the code of its functions.
-fn read(shared: &'static Shared, file: Box<dyn ReadAt>, pass: Pass) -> Result<Vec<Vec<u8>>, String> {
-    match Reader::open(Counted { file, shared }).map_err(|error| error.to_string())? {
-        Reader::Rdb(mut reader) => read_rdb(shared, &mut reader, pass),
-        Reader::Native(file) => read_native(shared, &file, pass),
+fn read(shared: &'static Shared, file: Box<dyn ReadAt>, pass: LoadPass) -> Result<Vec<Vec<u8>>, String> {
+    match FileSource::open(CountedLoad { file, shared }).map_err(|error| error.to_string())? {
+        FileSource::Rdb(mut reader) => read_rdb(shared, &mut reader, pass),
+        FileSource::Native(file) => read_native(shared, &file, pass),
     }
 }
 
 /// Reads an RDB file front to back and has its keys made by other threads; returns the code of its functions.
 fn read_rdb(
     shared: &'static Shared,
-    reader: &mut rdb::Reader<Front<Counted>>,
-    pass: Pass,
+    reader: &mut rdb::RdbReader<Front<CountedLoad>>,
+    pass: LoadPass,
 ) -> Result<Vec<Vec<u8>>, String> {
     let builders = shared.handles.len();
     let (sender, receiver) = sync_channel::<Chunk>(builders * PIECES_AHEAD);
@@ -374,19 +389,19 @@ fn read_rdb(
 /// Reads pieces and hands them on until the file ends or nobody takes them.
 fn feed(
     shared: &'static Shared,
-    reader: &mut rdb::Reader<Front<Counted>>,
+    reader: &mut rdb::RdbReader<Front<CountedLoad>>,
     sender: SyncSender<Chunk>,
 ) -> Result<Vec<Vec<u8>>, String> {
     let mut functions = Vec::new();
     let mut next_report = Instant::now() + REPORT_EVERY;
     loop {
         match reader.next().map_err(|error| error.to_string())? {
-            Item::Entries(chunk) => {
+            RdbItem::Entries(chunk) => {
                 if sender.send(chunk).is_err() {
                     return Ok(functions);
                 }
             }
-            Item::End => return Ok(functions),
+            RdbItem::End => return Ok(functions),
             other => functions.extend(take_fact(shared, other)),
         }
         report_at(shared, &mut next_report);
@@ -395,10 +410,10 @@ fn feed(
 
 /// The code of a library of functions, if `item` is one. Makes room for the keys that are said to come, and says in the
 /// log what is left out.
-fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
+fn take_fact(shared: &'static Shared, item: RdbItem) -> Option<Vec<u8>> {
     match item {
-        Item::Function(code) => return Some(code),
-        Item::Sizes { db, keys, .. } => {
+        RdbItem::Function(code) => return Some(code),
+        RdbItem::Sizes { db, keys, .. } => {
             // A file cannot claim more than it has room for.
             let total_bytes = match shared.snapshots.loading.total_bytes.load(Relaxed) {
                 // A full sync does not say how long it is.
@@ -415,12 +430,12 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
                 lease::release_as_stranger(shared, held);
             }
         }
-        Item::Skipped { db, key: Some(key), what } => {
+        RdbItem::Skipped { db, key: Some(key), what } => {
             tracing::warn!("key '{}' of database {db} is left out: {what}", key.escape_ascii());
         }
-        Item::Skipped { key: None, what, .. } => tracing::warn!("left out: {what}"),
-        Item::Aux { name, value } => lock(&shared.snapshots.loading.found).take(&name, &value),
-        Item::Entries(_) | Item::End => {}
+        RdbItem::Skipped { key: None, what, .. } => tracing::warn!("left out: {what}"),
+        RdbItem::Aux { name, value } => lock(&shared.snapshots.loading.found).take(&name, &value),
+        RdbItem::Entries(_) | RdbItem::End => {}
     }
     None
 }
@@ -428,15 +443,16 @@ fn take_fact(shared: &'static Shared, item: Item) -> Option<Vec<u8>> {
 /// Reads blocks side by side; returns the code of the functions.
 fn read_native(
     shared: &'static Shared,
-    file: &native::File<Counted>,
-    pass: Pass,
+    file: &native::SnapshotFile<CountedLoad>,
+    pass: LoadPass,
 ) -> Result<Vec<Vec<u8>>, String> {
     let facts = file.facts().map_err(|error| error.to_string())?;
     let functions = facts.into_iter().filter_map(|item| take_fact(shared, item)).collect();
-    let (ordered, free): (Vec<Place>, Vec<Place>) = file.places().iter().partition(|place| place.is_ordered);
+    let (ordered, free): (Vec<BlockPlace>, Vec<BlockPlace>) =
+        file.places().iter().partition(|place| place.is_ordered);
     let next = AtomicUsize::new(0);
     let fault = Mutex::new(None::<String>);
-    let take_block = |groups: &mut Groups, place: &Place| {
+    let take_block = |groups: &mut Groups, place: &BlockPlace| {
         let done = read_block(shared, file, groups, place, pass);
         if let Err(error) = done {
             lock(&fault).get_or_insert(error);
@@ -469,14 +485,14 @@ fn read_native(
 
 fn read_block(
     shared: &'static Shared,
-    file: &native::File<Counted>,
+    file: &native::SnapshotFile<CountedLoad>,
     groups: &mut Groups,
-    place: &Place,
-    pass: Pass,
+    place: &BlockPlace,
+    pass: LoadPass,
 ) -> Result<(), String> {
     let block = file.read(place).map_err(|error| error.to_string())?;
     for segment in block.segments().map_err(|error| error.to_string())? {
-        let piece = Piece { db: segment.db, bytes: segment.bytes, offset: place.offset };
+        let piece = LoadPiece { db: segment.db, bytes: segment.bytes, offset: place.offset };
         visit(shared, groups, &piece, pass)?;
     }
     Ok(())
@@ -504,13 +520,13 @@ fn build(
     shared: &'static Shared,
     receiver: Arc<Mutex<Receiver<Chunk>>>,
     fault: &Mutex<Option<String>>,
-    pass: Pass,
+    pass: LoadPass,
 ) {
     let mut groups = groups(shared);
     loop {
         let piece = lock(&receiver).recv();
         let Ok(chunk) = piece else { return };
-        let piece = Piece { db: chunk.db, bytes: &chunk.bytes, offset: chunk.offset };
+        let piece = LoadPiece { db: chunk.db, bytes: &chunk.bytes, offset: chunk.offset };
         if let Err(error) = visit(shared, &mut groups, &piece, pass) {
             lock(fault).get_or_insert(error);
             return;
@@ -529,7 +545,7 @@ fn groups(shared: &Shared) -> Groups {
 const LOOK_AHEAD: usize = 6;
 
 /// Entries of one database, and where in the file they are.
-struct Piece<'a> {
+struct LoadPiece<'a> {
     db: u32,
     bytes: &'a [u8],
     offset: u64,
@@ -539,8 +555,8 @@ struct Piece<'a> {
 fn visit(
     shared: &'static Shared,
     by_shard: &mut Groups,
-    chunk: &Piece<'_>,
-    pass: Pass,
+    chunk: &LoadPiece<'_>,
+    pass: LoadPass,
 ) -> Result<(), String> {
     sort(shared, by_shard, chunk)?;
     let loading = &shared.snapshots.loading;
@@ -552,14 +568,14 @@ fn visit(
     };
     let groups = by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty());
     match pass {
-        Pass::Make => make(shared, groups, chunk, now_ms),
-        Pass::Understand => Ok(()),
-        Pass::Miss | Pass::Remove => clear(shared, groups, chunk, now_ms, pass),
+        LoadPass::Make => make(shared, groups, chunk, now_ms),
+        LoadPass::Understand => Ok(()),
+        LoadPass::Miss | LoadPass::Remove => clear(shared, groups, chunk, now_ms, pass),
     }
 }
 
 /// Puts the entries of a piece in groups by shard.
-fn sort(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Result<(), String> {
+fn sort(shared: &'static Shared, by_shard: &mut Groups, chunk: &LoadPiece<'_>) -> Result<(), String> {
     let db = chunk.db as usize;
     let databases = shared.settings.live().dbnum;
     if chunk.db >= databases {
@@ -587,15 +603,15 @@ fn sort(shared: &'static Shared, by_shard: &mut Groups, chunk: &Piece<'_>) -> Re
 fn clear<'g>(
     shared: &'static Shared,
     groups: impl Iterator<Item = (usize, &'g Vec<(u64, usize)>)>,
-    chunk: &Piece<'_>,
+    chunk: &LoadPiece<'_>,
     now_ms: u64,
-    pass: Pass,
+    pass: LoadPass,
 ) -> Result<(), String> {
     for (id, group) in groups {
         let mut held = lease::take_asleep(&shared.cells[id]);
         let mut found = None;
         for &(hash, at) in group {
-            let entry = Entry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
+            let entry = KeyEntry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
             let Ok(entry) = entry else { continue };
             // A dead one of the file is not made either.
             if entry.deadline_ms.is_some_and(|ms| ms <= now_ms) {
@@ -603,7 +619,7 @@ fn clear<'g>(
             }
             let key = Key { bytes: &entry.key, hash };
             let mut place = Keyed::find(&mut held.shard, chunk.db as usize, key, now_ms);
-            if pass == Pass::Remove {
+            if pass == LoadPass::Remove {
                 place.remove();
             } else if place.exists() {
                 found = Some(format!("key '{}' of database {} is here already", short(&entry.key), chunk.db));
@@ -628,7 +644,7 @@ fn short(key: &[u8]) -> String {
 fn make<'g>(
     shared: &'static Shared,
     groups: impl Iterator<Item = (usize, &'g Vec<(u64, usize)>)>,
-    chunk: &Piece<'_>,
+    chunk: &LoadPiece<'_>,
     now_ms: u64,
 ) -> Result<(), String> {
     let db = chunk.db as usize;
@@ -641,7 +657,7 @@ fn make<'g>(
                 held.shard.prefetch_line(db, later);
             }
             // Read a second time: cheaper than to keep what was read the first time.
-            let entry = Entry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
+            let entry = KeyEntry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
             let Ok(entry) = entry else { continue };
             match entry.load(&mut held.shard, db, hash, now_ms) {
                 Ok(Made::Key) => made += 1,
@@ -681,12 +697,12 @@ pub fn rest_after(shared: &Shared, keys: u64) {
 }
 
 /// A file that tells how far it is read.
-struct Counted {
+struct CountedLoad {
     file: Box<dyn ReadAt>,
     shared: &'static Shared,
 }
 
-impl ReadAt for Counted {
+impl ReadAt for CountedLoad {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_at(offset, out)?;
         self.shared.snapshots.loading.loaded_bytes.fetch_add(out.len() as u64, Relaxed);

@@ -32,39 +32,39 @@ use darter_txn::LockSet;
 
 use crate::engine::lease;
 use crate::engine::origin::Origin;
-use crate::job::{Body, Job, Shards};
-use crate::registry::Entry;
+use crate::job::{Job, JobBody, Shards};
+use crate::registry::CommandEntry;
 use crate::shared::{Shared, ThreadMessage};
 use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use darter_config::Live;
 
 use collector::Collector;
-use ending::Ending;
-use history::{History, Kept};
+use ending::SnapshotEnding;
+use history::{Kept, SnapshotHistory};
 use load::Loading;
-pub use run::{AtCut, Facts, Order, Purpose, Run, Saved, Then};
+pub use run::{AtCut, Purpose, Saved, SnapshotFacts, SnapshotOrder, SnapshotRun, Then};
 
 /// State of snapshots; one for the process.
 #[derive(Default)]
 pub struct Snapshots {
     // where the threads that read and write files may run
     cores: Vec<usize>,
-    current: Mutex<Option<Arc<Run>>>,
+    current: Mutex<Option<Arc<SnapshotRun>>>,
     // counts changes of `current`
     generation: AtomicU64,
     epoch: AtomicU16,
     // to be taken when the one under way has ended; one to save at most
-    scheduled: Mutex<VecDeque<Order>>,
+    scheduled: Mutex<VecDeque<SnapshotOrder>>,
     /// What became of those before.
-    pub history: Mutex<History>,
+    pub history: Mutex<SnapshotHistory>,
     has_failed: AtomicBool,
     // what is loaded at the start is to be the first base of a journal, which is not written yet
     awaits_base: AtomicBool,
     /// The load at the start, or one asked for later.
     pub loading: Loading,
     /// A shutdown that saves first.
-    pub ending: Ending,
+    pub ending: SnapshotEnding,
     // FLUSHALL has emptied what the snapshot on disk holds
     is_outdated: AtomicBool,
 }
@@ -77,18 +77,18 @@ const SCHEDULED_MAX: usize = 16;
 pub struct Crowded;
 
 /// Why a snapshot was not begun.
-pub enum Refused {
+pub enum RefusedSave {
     /// One is being taken already; the order comes back.
-    Busy(Box<Order>),
+    Busy(Box<SnapshotOrder>),
     /// There is no thread for it.
     NoThread(std::io::Error),
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for RefusedSave {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Refused::Busy(_) => write!(f, "another snapshot is being taken"),
-            Refused::NoThread(error) => write!(f, "no thread for it: {error}"),
+            RefusedSave::Busy(_) => write!(f, "another snapshot is being taken"),
+            RefusedSave::NoThread(error) => write!(f, "no thread for it: {error}"),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Snapshots {
     }
 
     /// The snapshot that is being taken.
-    pub fn current(&self) -> Option<Arc<Run>> {
+    pub fn current(&self) -> Option<Arc<SnapshotRun>> {
         lock(&self.current).clone()
     }
 
@@ -136,7 +136,7 @@ impl Snapshots {
     /// Takes the snapshot of `order` when the one under way has ended; one to save takes the place of another.
     ///
     /// Errors: too many wait already; `order` is dropped then.
-    pub fn schedule(&self, order: Order) -> Result<(), Crowded> {
+    pub fn schedule(&self, order: SnapshotOrder) -> Result<(), Crowded> {
         if order.purpose == Purpose::Save {
             self.unschedule();
         }
@@ -149,11 +149,11 @@ impl Snapshots {
     }
 
     /// Puts back what [`Snapshots::take_scheduled`] returned and what could not begin.
-    fn put_back(&self, order: Order) {
+    fn put_back(&self, order: SnapshotOrder) {
         lock(&self.scheduled).push_front(order);
     }
 
-    fn take_scheduled(&self) -> Option<Order> {
+    fn take_scheduled(&self) -> Option<SnapshotOrder> {
         lock(&self.scheduled).pop_front()
     }
 
@@ -203,7 +203,7 @@ impl Snapshots {
         Some(is_same && kept.keys == keys && kept.functions == functions && is_kept())
     }
 
-    fn set_current(&self, run: Option<Arc<Run>>) {
+    fn set_current(&self, run: Option<Arc<SnapshotRun>>) {
         let mut current = lock(&self.current);
         if run.is_some() != current.is_some() {
             // odd while there is one
@@ -232,16 +232,16 @@ pub fn changes_of(shared: &Shared) -> u64 {
 /// Begins the snapshot of `order`. The cut has been made when this returns, or is made as soon as the shards are free.
 ///
 /// The caller must hold no shard.  Errors: nobody is told of the end of `order`, which is dropped unless it comes back.
-pub fn start(local: &mut ThreadState, mut order: Order) -> Result<Arc<Run>, Refused> {
+pub fn start(local: &mut ThreadState, mut order: SnapshotOrder) -> Result<Arc<SnapshotRun>, RefusedSave> {
     let shared = local.shared;
     let snapshots = &shared.snapshots;
     let run = {
         let mut current = lock(&snapshots.current);
         if current.is_some() {
-            return Err(Refused::Busy(Box::new(order)));
+            return Err(RefusedSave::Busy(Box::new(order)));
         }
-        let run = Arc::new(Run::new(snapshots.next_epoch(), &mut order, shared.cells.len()));
-        writer::spawn(shared, run.clone(), order).map_err(Refused::NoThread)?;
+        let run = Arc::new(SnapshotRun::new(snapshots.next_epoch(), &mut order, shared.cells.len()));
+        writer::spawn(shared, run.clone(), order).map_err(RefusedSave::NoThread)?;
         *current = Some(run.clone());
         snapshots.generation.fetch_add(1, Ordering::Release);
         run
@@ -261,14 +261,17 @@ pub fn start(local: &mut ThreadState, mut order: Order) -> Result<Arc<Run>, Refu
 /// same moment is one under way.
 ///
 /// The caller must hold no shard.  Errors: too many wait, or there is no thread for it; `order` is dropped.
-pub fn start_or_schedule(local: &mut ThreadState, order: Order) -> Result<Option<Arc<Run>>, Fault> {
+pub fn start_or_schedule(
+    local: &mut ThreadState,
+    order: SnapshotOrder,
+) -> Result<Option<Arc<SnapshotRun>>, Fault> {
     match start(local, order) {
         Ok(run) => Ok(Some(run)),
-        Err(Refused::Busy(order)) => match local.shared.snapshots.schedule(*order) {
+        Err(RefusedSave::Busy(order)) => match local.shared.snapshots.schedule(*order) {
             Ok(()) => Ok(None),
             Err(Crowded) => Err(Fault::text("ERR too many snapshots wait already")),
         },
-        Err(Refused::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
+        Err(RefusedSave::NoThread(error)) => Err(Fault::Text(format!("ERR {error}").into())),
     }
 }
 
@@ -276,14 +279,14 @@ pub fn start_or_schedule(local: &mut ThreadState, order: Order) -> Result<Option
 const SPINS: u32 = 5000;
 
 /// Leaves the cut to whoever has the shards.
-fn post(local: &mut ThreadState, run: Arc<Run>, wanted: LockSet, grant: Shards) {
-    Job::new(Origin::nobody(local.thread), Body::Cut(run), wanted, grant).enqueue(local);
+fn post(local: &mut ThreadState, run: Arc<SnapshotRun>, wanted: LockSet, grant: Shards) {
+    Job::new(Origin::nobody(local.thread), JobBody::Cut(run), wanted, grant).enqueue(local);
 }
 
 /// FLUSHALL makes a snapshot of what there was pointless, one under way and one on disk: the first is given up, as in
 /// Redis, and where there are save points the schedule takes one of what is left.
 #[inline]
-pub fn note_run(shared: &Shared, entry: &Entry) {
+pub fn note_run(shared: &Shared, entry: &CommandEntry) {
     if entry.spec.has(Marks::EMPTIES) {
         shared.snapshots.is_outdated.store(true, Ordering::Relaxed);
         shared.snapshots.cancel();
@@ -291,7 +294,7 @@ pub fn note_run(shared: &Shared, entry: &Entry) {
 }
 
 /// Makes the cut, with all shards held.
-pub fn cut(local: &mut ThreadState, grant: &mut Shards, run: &Arc<Run>) {
+pub fn cut(local: &mut ThreadState, grant: &mut Shards, run: &Arc<SnapshotRun>) {
     let (mut sizes, mut changes) = (Vec::new(), 0);
     for part in grant.iter_mut() {
         let id = part.id();
@@ -313,14 +316,14 @@ pub fn cut(local: &mut ThreadState, grant: &mut Shards, run: &Arc<Run>) {
         at_cut(local);
     }
     run.note_position(local.shared.replication.position_at_cut(local));
-    run.note_cut(Facts { sizes, functions }, changes);
+    run.note_cut(SnapshotFacts { sizes, functions }, changes);
     for handle in &local.shared.handles {
         handle.send(ThreadMessage::Snapshot);
     }
 }
 
 /// Ends a run on the thread that wrote its file.
-fn end(shared: &'static Shared, run: &Arc<Run>, outcome: Result<Saved, String>) {
+fn end(shared: &'static Shared, run: &Arc<SnapshotRun>, outcome: Result<Saved, String>) {
     let snapshots = &shared.snapshots;
     if run.purpose == Purpose::Save {
         lock(&snapshots.history).note(run, &outcome);

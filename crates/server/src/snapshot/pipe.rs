@@ -19,7 +19,7 @@ const SPARE_MAX: usize = 16;
 
 /// Keys of one database, written one after another.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct PipedBatch {
     /// The database.
     pub db: u32,
     /// The shard they are from.
@@ -35,7 +35,7 @@ pub struct Batch {
 /// A queue of batches; see above.
 #[derive(Debug, Default)]
 pub struct Pipe {
-    queue: Mutex<Queue>,
+    queue: Mutex<PipeQueue>,
     news: Condvar,
     // bytes in the queue or being written
     waiting_bytes: AtomicUsize,
@@ -46,8 +46,8 @@ pub struct Pipe {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    batches: VecDeque<Batch>,
+struct PipeQueue {
+    batches: VecDeque<PipedBatch>,
     spare: Vec<Vec<u8>>,
     is_closed: bool,
 }
@@ -93,7 +93,7 @@ impl Pipe {
     }
 
     /// Puts a batch in and gives an empty buffer back.
-    pub fn send(&self, batch: Batch) -> Vec<u8> {
+    pub fn send(&self, batch: PipedBatch) -> Vec<u8> {
         let mut queue = self.lock();
         if self.is_broken() {
             let mut bytes = batch.bytes;
@@ -110,7 +110,7 @@ impl Pipe {
     }
 
     /// The oldest batch; waits for one, and returns `None` when there will be none.
-    pub fn take(&self) -> Option<Batch> {
+    pub fn take(&self) -> Option<PipedBatch> {
         let mut queue = self.lock();
         loop {
             if let Some(batch) = queue.batches.pop_front() {
@@ -151,7 +151,7 @@ impl Pipe {
         self.news.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, PipeQueue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -160,8 +160,8 @@ impl Pipe {
 mod tests {
     use super::*;
 
-    fn batch(len: usize) -> Batch {
-        Batch { entries: 1, bytes: vec![7; len], ..Batch::default() }
+    fn batch(len: usize) -> PipedBatch {
+        PipedBatch { entries: 1, bytes: vec![7; len], ..PipedBatch::default() }
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use darter_persist::storage::name::Format;
-use darter_persist::storage::{Fault, NewFile};
+use darter_persist::storage::name::NameFormat;
+use darter_persist::storage::{NewFile, StorageFault};
 
-use crate::replication::position::{AtCut as PositionAtCut, Position};
+use crate::replication::position::{AtCut as PositionAtCut, StreamPosition};
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -18,7 +18,7 @@ use super::pipe::Pipe;
 pub type AtCut = Box<dyn FnOnce(&mut ThreadState) + Send>;
 
 /// Makes the file that a snapshot is written to, by its name.
-pub type Create = Box<dyn FnOnce(&str) -> Result<Box<dyn NewFile>, Fault> + Send>;
+pub type Create = Box<dyn FnOnce(&str) -> Result<Box<dyn NewFile>, StorageFault> + Send>;
 
 /// Called at the end, on the thread that wrote the file.
 pub type Then = Box<dyn FnOnce(&'static Shared, &Result<Saved, String>) + Send>;
@@ -35,13 +35,13 @@ pub enum Purpose {
 }
 
 /// Contents and destination of a snapshot.
-pub struct Order {
+pub struct SnapshotOrder {
     /// Makes the file of that name.
     pub create: Create,
     /// The file's name, without macros.
     pub name: String,
     /// How it is written.
-    pub format: Format,
+    pub format: NameFormat,
     /// Whether it is compressed.
     pub packs: bool,
     /// `.rdb` files: they end with a checksum.
@@ -66,12 +66,12 @@ pub struct Saved {
     /// Keys in it.
     pub keys: u64,
     /// Where it stands in a history of changes.
-    pub position: Option<Position>,
+    pub position: Option<StreamPosition>,
 }
 
 /// Facts that are written before the keys.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct SnapshotFacts {
     /// Keys, and keys with a deadline, of each database.
     pub sizes: Vec<(u64, u64)>,
     /// The code of the libraries of functions.
@@ -79,7 +79,7 @@ pub struct Facts {
 }
 
 /// A snapshot that is being taken.
-pub struct Run {
+pub struct SnapshotRun {
     /// The number that tells its marks from those of others.
     pub epoch: u16,
     /// The way to the file.
@@ -101,14 +101,14 @@ pub struct Run {
     keys_early: AtomicU64,
     changes_at_cut: AtomicU64,
     functions_hash: AtomicU64,
-    facts: Mutex<Facts>,
+    facts: Mutex<SnapshotFacts>,
     position: Mutex<Option<PositionAtCut>>,
 }
 
-impl Run {
+impl SnapshotRun {
     /// A run for `order` over this number of shards. The caller keeps the parts of the order that concern the file.
-    pub fn new(epoch: u16, order: &mut Order, shards: usize) -> Run {
-        Run {
+    pub fn new(epoch: u16, order: &mut SnapshotOrder, shards: usize) -> SnapshotRun {
+        SnapshotRun {
             epoch,
             pipe: Pipe::default(),
             began: Instant::now(),
@@ -135,7 +135,7 @@ impl Run {
     }
 
     /// Books the cut: what is there besides keys, and how many changes there were since the start.
-    pub fn note_cut(&self, facts: Facts, changes: u64) {
+    pub fn note_cut(&self, facts: SnapshotFacts, changes: u64) {
         let keys = facts.sizes.iter().map(|(keys, _)| keys).sum();
         let functions = hash_functions(facts.functions.iter().map(Vec::as_slice));
         self.functions_hash.store(functions, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Run {
     }
 
     /// What was there besides keys at the cut.
-    pub fn take_facts(&self) -> Facts {
+    pub fn take_facts(&self) -> SnapshotFacts {
         std::mem::take(&mut *crate::sync::lock(&self.facts))
     }
 
@@ -161,7 +161,7 @@ impl Run {
     }
 
     /// Where the cut stands in a history of changes; waits until the stream has come there.
-    pub fn take_position(&self) -> Option<Position> {
+    pub fn take_position(&self) -> Option<StreamPosition> {
         let position = crate::sync::lock(&self.position).take();
         position.and_then(PositionAtCut::wait)
     }

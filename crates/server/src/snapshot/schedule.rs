@@ -11,8 +11,8 @@ use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use darter_config::Live;
 
-use super::Refused;
-use super::run::Order;
+use super::RefusedSave;
+use super::run::SnapshotOrder;
 
 /// Seconds between a snapshot that failed and the next attempt by count of changes.
 const RETRY_S: u64 = 5;
@@ -53,13 +53,13 @@ impl Schedule {
             _ if is_worth_another(local) => "writes are refused until one succeeds",
             _ => return,
         };
-        let Some(order) = scheduled.map(Ok).or_else(|| Order::of(&local.live)) else { return };
+        let Some(order) = scheduled.map(Ok).or_else(|| SnapshotOrder::of(&local.live)) else { return };
         tracing::info!("taking a snapshot: {why}");
         let why = match order.map(|order| super::start(local, order)) {
             Ok(Ok(_)) => return,
             Err(why) => why,
             // A client has begun one at this moment.
-            Ok(Err(Refused::Busy(order))) => return snapshots.put_back(*order),
+            Ok(Err(RefusedSave::Busy(order))) => return snapshots.put_back(*order),
             Ok(Err(refused)) => refused.to_string(),
         };
         tracing::warn!("the snapshot was not begun: {why}");

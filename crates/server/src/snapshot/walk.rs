@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use darter_latch::Held;
-use darter_txn::Part;
+use darter_txn::ShardPart;
 
 use crate::engine::lease;
 use crate::job::Job;
 use crate::thread_state::ThreadState;
 
-use super::run::Run;
+use super::run::SnapshotRun;
 
 /// Index lines written between two looks at the clock: some microseconds.
 const HOMES_PER_STEP: usize = 4;
@@ -26,7 +26,7 @@ const CROWDED_REST: Duration = Duration::from_micros(500);
 /// One thread's walk over its shards.
 #[derive(Default)]
 pub struct Walker {
-    run: Option<Arc<Run>>,
+    run: Option<Arc<SnapshotRun>>,
     generation: u64,
     // shards that are not written yet
     left: Vec<u16>,
@@ -74,7 +74,7 @@ impl Walker {
     }
 
     /// Writes keys of one shard, or of several small ones, until the time is up.
-    fn visit(&mut self, local: &mut ThreadState, run: &Arc<Run>, until: Instant) {
+    fn visit(&mut self, local: &mut ThreadState, run: &Arc<SnapshotRun>, until: Instant) {
         for _ in 0..self.left.len() {
             let Some(id) = self.left.pop() else { return };
             let Some(mut part) = lease::try_one(&local.shared.cells[usize::from(id)]) else {
@@ -96,7 +96,7 @@ impl Walker {
 }
 
 /// Walks over one shard; true when all of it is written, or needs not be.
-fn walk(part: &mut Held<Part, Job>, run: &Run, until: Instant) -> bool {
+fn walk(part: &mut Held<ShardPart, Job>, run: &SnapshotRun, until: Instant) -> bool {
     loop {
         if run.pipe.is_broken() || part.shard.walk_cut(HOMES_PER_STEP) {
             return true;
@@ -107,7 +107,7 @@ fn walk(part: &mut Held<Part, Job>, run: &Run, until: Instant) -> bool {
     }
 }
 
-fn end(part: &mut Held<Part, Job>, run: &Run) {
+fn end(part: &mut Held<ShardPart, Job>, run: &SnapshotRun) {
     let Some((keeper, early)) = part.shard.end_cut() else { return };
     // It sends what it still has.
     drop(keeper);

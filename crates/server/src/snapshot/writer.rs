@@ -6,17 +6,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_base::rng::Rng;
-use darter_persist::Error;
-use darter_persist::file::{Options, Writer};
+use darter_persist::PersistError;
+use darter_persist::file::{FileOptions, FileWriter};
 use darter_reactor::cpu;
 
 use crate::clock::unix_ms;
-use crate::replication::position::Position;
+use crate::replication::position::StreamPosition;
 use crate::shared::Shared;
 
 use super::delay::{self, NAP};
-use super::pipe::Batch;
-use super::run::{Order, Purpose, Run, Saved};
+use super::pipe::PipedBatch;
+use super::run::{Purpose, Saved, SnapshotOrder, SnapshotRun};
 
 /// How far the thread steps back behind those that serve: at the same time they get twice as much of a core.
 const NICE: i32 = 3;
@@ -24,7 +24,7 @@ const NICE: i32 = 3;
 /// Starts the thread, which ends the run.
 ///
 /// Errors: there can be no more threads.
-pub(super) fn spawn(shared: &'static Shared, run: Arc<Run>, order: Order) -> io::Result<()> {
+pub(super) fn spawn(shared: &'static Shared, run: Arc<SnapshotRun>, order: SnapshotOrder) -> io::Result<()> {
     let body = move || {
         shared.snapshots.roam();
         let _ = cpu::step_back(NICE);
@@ -48,15 +48,15 @@ pub(super) fn spawn(shared: &'static Shared, run: Arc<Run>, order: Order) -> io:
     thread::Builder::new().name("darter-save".to_owned()).spawn(body).map(drop)
 }
 
-fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, String> {
-    let Order { create, name, format, packs, has_checksum, bytes_per_s_max, .. } = order;
+fn write(shared: &'static Shared, run: &SnapshotRun, order: SnapshotOrder) -> Result<Saved, String> {
+    let SnapshotOrder { create, name, format, packs, has_checksum, bytes_per_s_max, .. } = order;
     let new = create(&name).map_err(|fault| fault.to_string())?;
-    let failed = |error: Error| format!("{name}: {error}");
+    let failed = |error: PersistError| format!("{name}: {error}");
     let now_ms = unix_ms();
     // Not a secret: it tells blocks of this file from those of others.
     let id = Rng::new(now_ms ^ u64::from(run.epoch) << 48 ^ u64::from(std::process::id()) << 20).next_u64();
-    let options = Options { format, packs, has_checksum, now_ms, id };
-    let mut writer = Writer::new(new, options).map_err(failed)?;
+    let options = FileOptions { format, packs, has_checksum, now_ms, id };
+    let mut writer = FileWriter::new(new, options).map_err(failed)?;
     if !shared.settings.live().persistence.rdb_modules {
         writer.leave_modules_out();
     }
@@ -78,10 +78,10 @@ fn write(shared: &'static Shared, run: &Run, order: Order) -> Result<Saved, Stri
 /// Writes it all; returns where it stands in a history of changes.
 fn fill<W: io::Write>(
     shared: &'static Shared,
-    run: &Run,
+    run: &SnapshotRun,
     bytes_per_s_max: u64,
-    writer: &mut Writer<W>,
-) -> Result<Option<Position>, Error> {
+    writer: &mut FileWriter<W>,
+) -> Result<Option<StreamPosition>, PersistError> {
     let used = crate::limit::used_bytes(shared);
     writer.aux(b"used-mem", used.to_string().as_bytes())?;
     writer.aux(b"aof-base", if run.purpose == Purpose::Base { b"1" } else { b"0" })?;
@@ -90,7 +90,7 @@ fn fill<W: io::Write>(
     let mut first = run.pipe.take();
     let facts = run.take_facts();
     let position = run.take_position();
-    for (name, value) in position.iter().flat_map(Position::facts) {
+    for (name, value) in position.iter().flat_map(StreamPosition::facts) {
         writer.aux(name, &value)?;
     }
     for code in &facts.functions {
@@ -100,7 +100,7 @@ fn fill<W: io::Write>(
         writer.sizes(db as u32, keys, expiring)?;
     }
     while let Some(batch) = first.take().or_else(|| run.pipe.take()) {
-        let Batch { db, shard, entries, is_ordered, bytes } = batch;
+        let PipedBatch { db, shard, entries, is_ordered, bytes } = batch;
         if is_ordered {
             writer.entries_in_order(db, u32::from(shard), entries, &bytes)?;
         } else {
@@ -114,7 +114,7 @@ fn fill<W: io::Write>(
 }
 
 /// Sleeps for `rdb-key-save-delay`.
-fn rest_after(shared: &Shared, run: &Run, keys: u32) {
+fn rest_after(shared: &Shared, run: &SnapshotRun, keys: u32) {
     let delay = || shared.settings.live().persistence.key_save_delay_us;
     delay::sleep(u64::from(keys), delay, || run.pipe.is_broken() || run.is_cancelled());
 }
@@ -127,7 +127,7 @@ struct Throttle {
 
 impl Throttle {
     /// Sleeps until the rate allows this number of bytes, or the run is given up.
-    fn wait(&self, run: &Run, bytes: u64) {
+    fn wait(&self, run: &SnapshotRun, bytes: u64) {
         if self.bytes_per_s_max == 0 {
             return;
         }

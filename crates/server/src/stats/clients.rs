@@ -8,7 +8,7 @@ use crate::clients::ClientInfo;
 
 /// Totals of all clients.
 #[derive(Clone, Debug, Default)]
-pub struct Clients {
+pub struct ClientTotals {
     /// Connected.
     pub connected: usize,
     /// Waiting for a key or for time to pass.
@@ -31,7 +31,7 @@ pub struct Clients {
     pub output_bytes_max: usize,
 }
 
-impl Clients {
+impl ClientTotals {
     /// Adds a client.
     pub fn count(&mut self, info: &ClientInfo) {
         let (input, output) = (info.query_bytes.load(Relaxed), info.pending_bytes.load(Relaxed));

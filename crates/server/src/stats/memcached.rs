@@ -79,9 +79,9 @@ counters! {
 
 /// A thread's counters.
 #[derive(Debug, Default)]
-pub struct Counts([Count; Counter::ALL.len()]);
+pub struct MemcachedCounts([Count; Counter::ALL.len()]);
 
-impl Counts {
+impl MemcachedCounts {
     /// Adds one; only the owning thread may.
     #[inline]
     pub fn add(&self, counter: Counter) {

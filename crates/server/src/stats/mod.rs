@@ -7,7 +7,7 @@ pub mod memcached;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
-use clients::Clients;
+use clients::ClientTotals;
 use histogram::{Histogram, Sum};
 
 /// A counter with one writer: an increment is a load and a store, no locked instruction.
@@ -60,7 +60,7 @@ pub struct CommandStats {
     /// Times it ended in an error.
     pub failed: Count,
     // made when a call is first timed
-    times: OnceLock<Box<Times>>,
+    times: OnceLock<Box<CommandTimes>>,
 }
 
 /// Whether histograms of times are kept (`latency-tracking`).
@@ -74,7 +74,7 @@ pub enum Histograms {
 
 /// How many calls a timed one stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Weight {
+pub enum SampleWeight {
     /// Itself: calls like it are always timed.
     One,
     /// Its share of the cheap calls, of which only a sample is timed.
@@ -83,7 +83,7 @@ pub enum Weight {
 
 /// Times of the calls of one command.
 #[derive(Debug, Default)]
-struct Times {
+struct CommandTimes {
     // those that weigh one
     whole: Stratum,
     // those that stand for all others
@@ -201,11 +201,11 @@ impl SlowStats {
 
 impl CommandStats {
     /// Notes how long a call took; only the owning thread may.
-    pub fn time(&self, nanos: u64, weight: Weight, histograms: Histograms) {
+    pub fn time(&self, nanos: u64, weight: SampleWeight, histograms: Histograms) {
         let times = self.times.get_or_init(Box::default);
         let stratum = match weight {
-            Weight::One => &times.whole,
-            Weight::Sample => &times.sample,
+            SampleWeight::One => &times.whole,
+            SampleWeight::Sample => &times.sample,
         };
         stratum.calls.add(1);
         stratum.nanos.add(nanos);
@@ -277,7 +277,7 @@ pub struct ThreadStats {
     /// Nanoseconds of turns from the first event on.
     pub busy_nanos: Count,
     /// What `stats` of memcached tells.
-    pub memcached: memcached::Counts,
+    pub memcached: memcached::MemcachedCounts,
     /// How long each of these turns took.
     pub turn_times: Histogram,
     /// How long each slice of a long answer held its shard.
@@ -289,7 +289,7 @@ pub struct ThreadStats {
     /// The most bytes that were handed to the kernel in one turn.
     pub turn_sent_max: Count,
     /// What the thread's clients were when it last looked, once a second.
-    pub clients: Mutex<Clients>,
+    pub clients: Mutex<ClientTotals>,
 }
 
 impl ThreadStats {
@@ -350,13 +350,13 @@ mod tests {
     use crate::registry::SAMPLE;
 
     /// Calls of mixed sizes as a thread meets them, and what they took in truth.
-    fn run(stats: &CommandStats, calls: u64, mut nanos: impl FnMut(u64) -> (u64, Weight)) -> u64 {
+    fn run(stats: &CommandStats, calls: u64, mut nanos: impl FnMut(u64) -> (u64, SampleWeight)) -> u64 {
         let mut truth = 0;
         for n in 0..calls {
             let before = stats.calls.bump();
             let (took, weight) = nanos(n);
             truth += took;
-            if weight == Weight::One || before.is_multiple_of(SAMPLE) {
+            if weight == SampleWeight::One || before.is_multiple_of(SAMPLE) {
                 stats.time(took, weight, Histograms::Kept);
             }
         }
@@ -372,8 +372,8 @@ mod tests {
     fn a_long_call_among_cheap_ones_weighs_one() {
         let stats = CommandStats::default();
         let truth = run(&stats, 12_000, |n| match n {
-            7_000 => (126_000_000, Weight::One),
-            _ => (4_000 + n % 1000, Weight::Sample),
+            7_000 => (126_000_000, SampleWeight::One),
+            _ => (4_000 + n % 1000, SampleWeight::Sample),
         });
         let estimate = Estimate::of(std::iter::once(&stats));
         assert_near(estimate.nanos(), truth, "sum");
@@ -389,17 +389,17 @@ mod tests {
         for period in [1, 2, 3, 4, 8, 64, 100, 128, 1000] {
             let stats = CommandStats::default();
             let truth = run(&stats, 2_000_000, |n| match n % period {
-                0 => (90_000, Weight::Sample),
-                at if at % 2 == 1 => (2_000, Weight::Sample),
-                _ => (400, Weight::Sample),
+                0 => (90_000, SampleWeight::Sample),
+                at if at % 2 == 1 => (2_000, SampleWeight::Sample),
+                _ => (400, SampleWeight::Sample),
             });
             assert_near(Estimate::of(std::iter::once(&stats)).nanos(), truth, &format!("period {period}"));
         }
         let (stats, mut rng) = (CommandStats::default(), Rng::new(5));
         let truth = run(&stats, 4_000_000, |_| match rng.below(20) {
-            0 => (50_000 + u64::from(rng.below(50_000) as u32), Weight::Sample),
-            1 => (300_000, Weight::One),
-            _ => (800, Weight::Sample),
+            0 => (50_000 + u64::from(rng.below(50_000) as u32), SampleWeight::Sample),
+            1 => (300_000, SampleWeight::One),
+            _ => (800, SampleWeight::Sample),
         });
         assert_near(Estimate::of(std::iter::once(&stats)).nanos(), truth, "at random");
     }
@@ -407,10 +407,10 @@ mod tests {
     #[test]
     fn a_call_may_be_counted_on_one_thread_and_timed_on_another() {
         let (one, other) = (CommandStats::default(), CommandStats::default());
-        let truth = run(&one, 10_000, |_| (1000, Weight::Sample)) + 5_000 * 9_000;
+        let truth = run(&one, 10_000, |_| (1000, SampleWeight::Sample)) + 5_000 * 9_000;
         for _ in 0..5_000 {
             one.calls.bump();
-            other.time(9_000, Weight::One, Histograms::Off);
+            other.time(9_000, SampleWeight::One, Histograms::Off);
         }
         assert_near(Estimate::of([&one, &other].into_iter()).nanos(), truth, "both");
     }

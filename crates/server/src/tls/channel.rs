@@ -1,6 +1,6 @@
 //! One connection's TLS: records in, plain bytes out, and the other way round. No socket, no clock.
 //!
-//! Called by `traffic`. Bytes of whole records pass through the thread's [`Scratch`]; a connection keeps only the
+//! Called by `traffic`. Bytes of whole records pass through the thread's [`TlsScratch`]; a connection keeps only the
 //! piece of a record that has not come whole and what the kernel did not take.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const SESSION_BYTES: usize = 3 << 10;
 
 /// TLS of one connection.
 pub struct Channel {
-    state: State,
+    state: ChannelState,
     /// Encrypted bytes that are no whole record yet.
     unread: Vec<u8>,
     /// Encrypted bytes that the kernel has not taken, from `sealed_sent` on.
@@ -39,7 +39,7 @@ pub struct Channel {
     pub began_ms: u64,
 }
 
-enum State {
+enum ChannelState {
     /// No byte has come.
     Expected {
         config: Arc<ServerConfig>,
@@ -52,7 +52,7 @@ enum State {
 
 /// Buffers of one thread.
 #[derive(Default)]
-pub struct Scratch {
+pub struct TlsScratch {
     input: Vec<u8>,
     sealed: Vec<u8>,
 }
@@ -73,7 +73,7 @@ impl Channel {
     pub(crate) fn expected(identity: Identity, is_required: bool, began_ms: u64) -> Channel {
         let Identity { config, asks_certificates } = identity;
         Channel {
-            state: State::Expected { config, is_required },
+            state: ChannelState::Expected { config, is_required },
             hello_bytes_max: if asks_certificates { RECORD_BYTES_MAX } else { HELLO_BYTES_MAX },
             unread: Vec::new(),
             sealed: Vec::new(),
@@ -87,8 +87,8 @@ impl Channel {
     /// Whether nothing has come, and then whether something else than TLS is an error.
     pub(crate) fn awaits(&self) -> Option<bool> {
         match self.state {
-            State::Expected { is_required, .. } => Some(is_required),
-            State::Running(_) | State::Failed => None,
+            ChannelState::Expected { is_required, .. } => Some(is_required),
+            ChannelState::Running(_) | ChannelState::Failed => None,
         }
     }
 
@@ -105,17 +105,17 @@ impl Channel {
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
         let session = match &self.state {
-            State::Expected { .. } | State::Failed => 0,
-            State::Running(_) => size_of::<UnbufferedServerConnection>() + SESSION_BYTES,
+            ChannelState::Expected { .. } | ChannelState::Failed => 0,
+            ChannelState::Running(_) => size_of::<UnbufferedServerConnection>() + SESSION_BYTES,
         };
         size_of::<Channel>() + self.unread.capacity() + self.sealed.capacity() + session
     }
 
     /// Begins the handshake.
     pub(crate) fn begin(&mut self) -> Result<(), Error> {
-        if let State::Expected { config, .. } = &self.state {
+        if let ChannelState::Expected { config, .. } = &self.state {
             let session = UnbufferedServerConnection::new(config.clone())?;
-            self.state = State::Running(Box::new(session));
+            self.state = ChannelState::Running(Box::new(session));
         }
         Ok(())
     }
@@ -126,11 +126,11 @@ impl Channel {
     /// Errors: the client does not keep to the protocol, or has no certificate that will do; an alert waits then.
     pub(crate) fn receive(
         &mut self,
-        scratch: &mut Scratch,
+        scratch: &mut TlsScratch,
         bytes: &[u8],
         mut deliver: impl FnMut(&[u8]),
     ) -> Result<Heard, Error> {
-        let State::Running(session) = &mut self.state else { return Ok(Heard::More) };
+        let ChannelState::Running(session) = &mut self.state else { return Ok(Heard::More) };
         let was_open = self.is_open;
         let mut input = std::mem::take(&mut scratch.input);
         let kept = &mut self.unread;
@@ -163,14 +163,14 @@ impl Channel {
 
     /// Ends the session; the alert that an error left waits to be sent.
     fn fail(&mut self) {
-        if let State::Running(session) = &mut self.state {
+        if let ChannelState::Running(session) = &mut self.state {
             // What waits is told before input is looked at. Asked twice, a session that has failed would look at it.
             let UnbufferedStatus { state, .. } = session.process_tls_records(&mut self.unread);
             if let Ok(ConnectionState::EncodeTlsData(mut message)) = state {
                 encode(&mut message, &mut self.sealed);
             }
         }
-        self.state = State::Failed;
+        self.state = ChannelState::Failed;
         self.is_open = false;
         self.unread = Vec::new();
     }
@@ -181,7 +181,7 @@ impl Channel {
     /// Errors: those of `send`, `ConnectionAborted` after a failure, `Other` when the keys may encrypt no more.
     pub(crate) fn send(
         &mut self,
-        scratch: &mut Scratch,
+        scratch: &mut TlsScratch,
         mut plain: &[u8],
         mut send: impl FnMut(&[u8]) -> std::io::Result<usize>,
     ) -> std::io::Result<(usize, bool)> {
@@ -196,7 +196,7 @@ impl Channel {
             self.sealed_sent = 0;
             self.sealed = Vec::new();
         }
-        if matches!(self.state, State::Failed) && !plain.is_empty() {
+        if matches!(self.state, ChannelState::Failed) && !plain.is_empty() {
             return Err(std::io::ErrorKind::ConnectionAborted.into());
         }
         while !plain.is_empty() && self.is_open {
@@ -217,7 +217,7 @@ impl Channel {
 
     /// The record that says that nothing more will come; none before the handshake is over.
     pub(crate) fn farewell(&mut self) -> Option<Vec<u8>> {
-        let State::Running(session) = &mut self.state else { return None };
+        let ChannelState::Running(session) = &mut self.state else { return None };
         let mut record = vec![0; 256];
         let UnbufferedStatus { state, .. } = session.process_tls_records(&mut self.unread);
         match state {
@@ -231,8 +231,8 @@ impl Channel {
     }
 
     /// Encrypts `plain` into the scratch buffer; returns the length.
-    fn seal(&mut self, scratch: &mut Scratch, plain: &[u8]) -> Result<usize, String> {
-        let State::Running(session) = &mut self.state else { return Err("no handshake".to_owned()) };
+    fn seal(&mut self, scratch: &mut TlsScratch, plain: &[u8]) -> Result<usize, String> {
+        let ChannelState::Running(session) = &mut self.state else { return Err("no handshake".to_owned()) };
         let out = &mut scratch.sealed;
         out.resize(SEAL_BYTES_MAX + SEAL_MARGIN, 0);
         let mut own = Vec::new();

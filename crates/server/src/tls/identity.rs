@@ -22,14 +22,14 @@ use darter_config::{Live, Tls};
 
 /// Why the settings of TLS cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct IdentityFault {
     /// The setting to blame.
     pub setting: &'static str,
     /// Description of the problem.
     pub text: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for IdentityFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.setting, self.text)
     }
@@ -42,14 +42,14 @@ pub struct Identity {
     pub(super) asks_certificates: bool,
 }
 
-fn fault(setting: &'static str, text: impl Into<String>) -> Fault {
-    Fault { setting, text: text.into() }
+fn fault(setting: &'static str, text: impl Into<String>) -> IdentityFault {
+    IdentityFault { setting, text: text.into() }
 }
 
 /// What new connections use; none when no listener is encrypted, and then no file is read.
 ///
 /// Errors: a file is missing, is not what it should be, or the key is not the certificate's.
-pub(super) fn load(live: &Live) -> Result<Option<Identity>, Fault> {
+pub(super) fn load(live: &Live) -> Result<Option<Identity>, IdentityFault> {
     let tls = &live.tls;
     if !tls.enabled && tls.port.is_none() {
         return Ok(None);
@@ -78,7 +78,7 @@ pub(super) fn load(live: &Live) -> Result<Option<Identity>, Fault> {
 }
 
 /// The cryptography with the suites that the settings leave.
-fn provider(tls: &Tls) -> Result<Arc<CryptoProvider>, Fault> {
+fn provider(tls: &Tls) -> Result<Arc<CryptoProvider>, IdentityFault> {
     let mut provider = ring::default_provider();
     if !tls.ciphersuites.is_empty() {
         let wanted: Vec<&str> = tls.ciphersuites.split(':').collect();
@@ -93,7 +93,7 @@ fn provider(tls: &Tls) -> Result<Arc<CryptoProvider>, Fault> {
     Ok(Arc::new(provider))
 }
 
-fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>, Fault> {
+fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>, IdentityFault> {
     if tls.protocols.trim().is_empty() {
         return Ok(rustls::ALL_VERSIONS.to_vec());
     }
@@ -116,7 +116,7 @@ fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>, Fault> 
 /// What a connection to a master uses.
 ///
 /// Errors: no authority is named, or a file is not what it should be.
-pub(super) fn outgoing(tls: &Tls) -> Result<ClientConfig, Fault> {
+pub(super) fn outgoing(tls: &Tls) -> Result<ClientConfig, IdentityFault> {
     let provider = provider(tls)?;
     let roots = Arc::new(authorities(tls)?);
     if roots.is_empty() {
@@ -193,7 +193,7 @@ impl ServerCertVerifier for AnyName {
 const CERT_FILE: &str = "tls-cert-file";
 const KEY_FILE: &str = "tls-key-file";
 
-fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, Fault> {
+fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, IdentityFault> {
     let cert_file = tls.cert_file.as_deref().ok_or_else(|| fault(CERT_FILE, "TLS needs a certificate"))?;
     let key_file =
         tls.key_file.as_deref().ok_or_else(|| fault(KEY_FILE, "TLS needs the certificate's key"))?;
@@ -220,7 +220,10 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, F
 }
 
 /// Returns the verifier of clients' certificates; `None` if they are not asked for one.
-fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<dyn ClientCertVerifier>>, Fault> {
+fn verifier(
+    tls: &Tls,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, IdentityFault> {
     const AUTH: &str = "tls-auth-clients";
     if tls.auth_clients == Some(false) {
         return Ok(None);
@@ -242,7 +245,7 @@ fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<dyn 
     builder.build().map(Some).map_err(|error| fault(AUTH, error.to_string()))
 }
 
-fn authorities(tls: &Tls) -> Result<RootCertStore, Fault> {
+fn authorities(tls: &Tls) -> Result<RootCertStore, IdentityFault> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = &tls.ca_cert_file {
         const FILE: &str = "tls-ca-cert-file";
@@ -270,7 +273,7 @@ fn authorities(tls: &Tls) -> Result<RootCertStore, Fault> {
 }
 
 /// The certificates of a PEM file, at least one.
-fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityFault> {
     let pem = read(setting, path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {
@@ -280,10 +283,10 @@ fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer
     }
 }
 
-fn no_certificate(setting: &'static str, path: &Path) -> Fault {
+fn no_certificate(setting: &'static str, path: &Path) -> IdentityFault {
     fault(setting, format!("{}: there is no certificate in it", path.display()))
 }
 
-fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, Fault> {
+fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, IdentityFault> {
     std::fs::read(path).map_err(|error| fault(setting, format!("{}: {error}", path.display())))
 }

@@ -11,8 +11,8 @@ mod tests;
 
 use std::sync::Mutex;
 
-pub use channel::{Channel, Heard, Scratch};
-pub use identity::{Fault, Identity};
+pub use channel::{Channel, Heard, TlsScratch};
+pub use identity::{Identity, IdentityFault};
 pub use outgoing::Outgoing;
 
 use crate::protocol::ListenerKind;
@@ -30,14 +30,14 @@ impl Entrance {
     /// An entrance as `live` describes it.
     ///
     /// Errors: a file is missing, is not what it should be, or the key is not the certificate's.
-    pub fn open(live: &Live) -> Result<Entrance, Fault> {
+    pub fn open(live: &Live) -> Result<Entrance, IdentityFault> {
         Ok(Entrance { identity: Mutex::new(identity::load(live)?) })
     }
 
     /// Reads the files anew; connections that exist keep what they have. After an error all is as before.
     ///
     /// Errors: as [`Entrance::open`].
-    pub fn reload(&self, live: &Live) -> Result<(), Fault> {
+    pub fn reload(&self, live: &Live) -> Result<(), IdentityFault> {
         let identity = identity::load(live)?;
         *lock(&self.identity) = identity;
         Ok(())

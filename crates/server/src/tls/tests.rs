@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 
 use super::channel::Heard;
 use super::identity::Identity;
-use super::{Channel, Scratch};
+use super::{Channel, TlsScratch};
 
 /// Both ends' settings, of one version.
 fn configs(version: &'static rustls::SupportedProtocolVersion) -> (Identity, Arc<ClientConfig>) {
@@ -38,7 +38,7 @@ fn configs(version: &'static rustls::SupportedProtocolVersion) -> (Identity, Arc
 /// A channel and its client.
 struct Pair {
     channel: Channel,
-    scratch: Scratch,
+    scratch: TlsScratch,
     client: ClientConnection,
     /// What the channel heard.
     heard: Vec<u8>,
@@ -51,7 +51,7 @@ impl Pair {
         channel.begin().expect("a session");
         let name = ServerName::try_from("localhost").expect("a name");
         let client = ClientConnection::new(config.clone(), name).expect("a session");
-        Pair { channel, scratch: Scratch::default(), client, heard: Vec::new(), ended: false }
+        Pair { channel, scratch: TlsScratch::default(), client, heard: Vec::new(), ended: false }
     }
 
     /// Gives the channel what the client has to send, in pieces.

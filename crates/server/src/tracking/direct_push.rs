@@ -24,14 +24,14 @@ const SPOUTS_MAX: u32 = 256;
 /// What a client's thread shares with those of its writers.
 #[derive(Debug, Default)]
 pub struct DirectPush {
-    way: Mutex<Way>,
+    way: Mutex<PushWay>,
     // bytes sent by others and not told to the client's thread yet
     sent_bytes: AtomicU64,
 }
 
 /// What was made of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum ToldClient {
     /// It is with the kernel.
     Sent,
     /// The client's thread must be woken to send the rest.
@@ -42,7 +42,7 @@ pub enum Told {
 
 /// The way itself, held while something is sent.
 #[derive(Debug, Default)]
-pub struct Way {
+pub struct PushWay {
     // of the client's socket; none until it was asked for, and when it is closed
     end: Option<File>,
     is_open: bool,
@@ -61,12 +61,12 @@ impl Eq for DirectPush {}
 impl DirectPush {
     /// Sends a client the message that `keys` have changed, if its thread, behind `handle`, sleeps and nothing else is on its
     /// way to it. Cost: two loads where it does not; else a system call.
-    pub fn tell(&self, handle: &ThreadHandle, keys: &[u8]) -> Told {
+    pub fn tell(&self, handle: &ThreadHandle, keys: &[u8]) -> ToldClient {
         if !handle.is_asleep() {
-            return Told::NotNow;
+            return ToldClient::NotNow;
         }
-        let Ok(mut way) = self.way.try_lock() else { return Told::NotNow };
-        let Way { end: Some(end), is_open: true, .. } = &mut *way else { return Told::NotNow };
+        let Ok(mut way) = self.way.try_lock() else { return ToldClient::NotNow };
+        let PushWay { end: Some(end), is_open: true, .. } = &mut *way else { return ToldClient::NotNow };
         let mut bytes = Vec::new();
         message::push(&mut bytes, keys);
         let took = match end.write(&bytes) {
@@ -75,16 +75,16 @@ impl DirectPush {
             Err(_) => {
                 // Its thread will find that out, too.
                 way.is_open = false;
-                return Told::NotNow;
+                return ToldClient::NotNow;
             }
         };
         self.sent_bytes.fetch_add(took as u64, Relaxed);
         if took == bytes.len() {
-            return Told::Sent;
+            return ToldClient::Sent;
         }
         way.is_open = false;
         way.rest = bytes.split_off(took);
-        Told::InPart
+        ToldClient::InPart
     }
 
     /// Bytes that others have sent since this was last asked.
@@ -93,7 +93,7 @@ impl DirectPush {
     }
 
     /// Keeps others from sending; the client's thread calls this around what it sends.
-    pub fn hold(&self) -> MutexGuard<'_, Way> {
+    pub fn hold(&self) -> MutexGuard<'_, PushWay> {
         lock(&self.way)
     }
 
@@ -104,11 +104,11 @@ impl DirectPush {
 
     /// Nothing more goes this way: the client has gone.
     pub fn shut(&self) {
-        *self.hold() = Way::default();
+        *self.hold() = PushWay::default();
     }
 }
 
-impl Way {
+impl PushWay {
     /// Takes the bytes that must be sent before anything else.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use darter_wire::Reply;
 
-use super::{Mode, Tracker};
+use super::{Tracker, TrackingMode};
 use crate::conn::Conn;
 
 /// A message that keys have changed.
@@ -21,7 +21,7 @@ pub struct Invalidation {
 pub fn deliver(conn: &mut Conn, message: &Invalidation) -> bool {
     let resp3 = conn.session.resp3;
     let Some(own) = &mut conn.session.tracking else { return false };
-    if (own.mode == Mode::Broadcast) != message.to.is_broadcast {
+    if (own.mode == TrackingMode::Broadcast) != message.to.is_broadcast {
         return false;
     }
     let Some(other) = own.redirect.filter(|_| own.redirect == message.to.redirect) else {

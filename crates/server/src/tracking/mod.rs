@@ -8,9 +8,9 @@ mod message;
 mod numbers;
 mod table;
 
-pub use direct_push::{DirectPush, Told};
+pub use direct_push::{DirectPush, ToldClient};
 pub use message::{Invalidation, deliver, redirected};
-pub use table::Table;
+pub use table::TrackingTable;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ use darter_wire::{Args, Reply};
 
 use crate::engine::origin::ChangedBy;
 use crate::job::Shards;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use crate::session::{Gate, Session};
 use crate::shared::{Shared, ThreadMessage};
 use crate::sync::lock;
@@ -32,13 +32,13 @@ use crate::thread_state::ThreadState;
 
 /// How a connection tracks.
 #[derive(Clone, Debug, Default)]
-pub struct Tracking {
+pub struct ClientTracking {
     /// Its number in the tables of the shards.
     pub reader: Reader,
     /// The client that gets the messages; none is itself.
     pub redirect: Option<u64>,
     /// What it tracks without being asked.
-    pub mode: Mode,
+    pub mode: TrackingMode,
     /// Its own changes are not told.
     pub noloop: bool,
     /// What CLIENT CACHING asked for.
@@ -53,7 +53,7 @@ pub struct Tracking {
 
 /// Which keys a client hears of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
+pub enum TrackingMode {
     /// Those it has read.
     #[default]
     All,
@@ -85,19 +85,19 @@ impl Caching {
     }
 }
 
-impl Tracking {
+impl ClientTracking {
     /// Whether the keys of the command that runs now are remembered.
     fn remembers(&self) -> bool {
         match self.mode {
-            Mode::All => true,
-            Mode::OptIn => self.caching.holds(),
-            Mode::OptOut => !self.caching.holds(),
-            Mode::Broadcast => false,
+            TrackingMode::All => true,
+            TrackingMode::OptIn => self.caching.holds(),
+            TrackingMode::OptOut => !self.caching.holds(),
+            TrackingMode::Broadcast => false,
         }
     }
 
     /// Notes that a command begins outside MULTI.
-    pub fn begin_command(&mut self, entry: &Entry) {
+    pub fn begin_command(&mut self, entry: &CommandEntry) {
         let is_client = entry.spec.has(Marks::KEEPS_CACHING);
         self.caching = match (self.caching, is_client) {
             (Caching::Next, true) => Caching::Next,
@@ -130,14 +130,20 @@ pub struct Tracker {
 
 /// As whom the client of `session` is remembered with the keys of `entry`, run now; `None`: it is not.
 #[inline]
-pub fn reader_of(session: &Session, entry: &Entry) -> Option<Reader> {
+pub fn reader_of(session: &Session, entry: &CommandEntry) -> Option<Reader> {
     let own = session.tracking.as_ref().filter(|own| own.remembers())?;
     entry.spec.flags.any(Flags::READONLY).then_some(own.reader)
 }
 
 /// Remembers that `reader` reads the keys of a command. Their shards are in `grant`, so that no change comes between
 /// this and the read.
-pub fn remember(local: &ThreadState, grant: &mut Shards, reader: Reader, entry: &Entry, args: Args<'_>) {
+pub fn remember(
+    local: &ThreadState,
+    grant: &mut Shards,
+    reader: Reader,
+    entry: &CommandEntry,
+    args: Args<'_>,
+) {
     let router = &local.shared.router;
     entry.spec.each_key(args, &mut |at| {
         let key = router.key(args.at(at));
@@ -293,15 +299,15 @@ fn tell_itself(shared: &Shared, tracker: &Tracker, keys: &Arc<[u8]>) {
     // What is not committed yet is held back with all other output.
     let is_held = shared.group.as_ref().is_some_and(|group| group.commit.is_on());
     let goes_directly = tracker.redirect.is_none() && !is_held;
-    let told = if goes_directly { tracker.direct_push.tell(handle, keys) } else { Told::NotNow };
+    let told = if goes_directly { tracker.direct_push.tell(handle, keys) } else { ToldClient::NotNow };
     match told {
-        Told::Sent => {}
+        ToldClient::Sent => {}
         // There is nothing to add to what it finds with the client.
-        Told::InPart => {
+        ToldClient::InPart => {
             let (token, client) = (tracker.token, tracker.client);
             handle.send(ThreadMessage::Push { token, client, bytes: Arc::default() });
         }
-        Told::NotNow => {
+        ToldClient::NotNow => {
             let message = Invalidation { to: tracker.clone(), keys: keys.clone() };
             handle.send(ThreadMessage::Invalidate(Box::new(message)));
         }
@@ -318,7 +324,7 @@ fn array_of(keys: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Starts tracking, or changes how.
-pub fn begin(local: &mut ThreadState, session: &mut Session, token: Token, wanted: Tracking) {
+pub fn begin(local: &mut ThreadState, session: &mut Session, token: Token, wanted: ClientTracking) {
     end(local, session);
     let numbers = &local.shared.tracking.numbers;
     let reader = *session.reader.get_or_insert_with(|| numbers.take());
@@ -326,13 +332,13 @@ pub fn begin(local: &mut ThreadState, session: &mut Session, token: Token, wante
     if let Some(listener) = redirect.and_then(|id| lock(&local.shared.clients).get(&id).cloned()) {
         listener.is_redirected_to.store(true, Relaxed);
     }
-    let is_broadcast = wanted.mode == Mode::Broadcast;
+    let is_broadcast = wanted.mode == TrackingMode::Broadcast;
     let (thread, client) = (local.thread, session.id);
     let direct_push = session.direct_push.get_or_insert_default().clone();
     let tracker = Tracker { thread, token, client, reader, redirect, noloop, is_broadcast, direct_push };
     local.shared.tracking.add(tracker, &wanted.prefixes);
-    session.gate.set(Gate::TRACKING, wanted.mode != Mode::Broadcast);
-    session.tracking = Some(Box::new(Tracking { reader, ..wanted }));
+    session.gate.set(Gate::TRACKING, wanted.mode != TrackingMode::Broadcast);
+    session.tracking = Some(Box::new(ClientTracking { reader, ..wanted }));
     crate::pubsub::listen(local);
 }
 

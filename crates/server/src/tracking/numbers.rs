@@ -15,13 +15,13 @@ use crate::sync::lock;
 /// The numbers that are in use, free, or to be swept out.
 #[derive(Debug, Default)]
 pub struct Numbers {
-    state: Mutex<State>,
+    state: Mutex<NumbersState>,
     // of the sweep that is on; 0: none is
     round: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct NumbersState {
     // below this all numbers have been in use
     next: Reader,
     free: BTreeSet<Reader>,

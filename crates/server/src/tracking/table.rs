@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use darter_txn::Reader;
-use darter_txn::readers::Totals;
+use darter_txn::readers::ReaderTotals;
 
 use super::Tracker;
 use super::numbers::Numbers;
@@ -13,20 +13,20 @@ use super::numbers::Numbers;
 /// Tracking clients, beside the tables of the shards, which say who has read what. Keys are remembered
 /// without their database, as Redis does.
 #[derive(Debug)]
-pub struct Table {
+pub struct TrackingTable {
     /// The clients' numbers.
     pub numbers: Numbers,
-    totals: Vec<Arc<Totals>>,
+    totals: Vec<Arc<ReaderTotals>>,
     // keys of all shards together
     keys_len: AtomicUsize,
-    clients: RwLock<Clients>,
+    clients: RwLock<TrackingClients>,
     // == clients.len and clients.prefixes.len(), to be looked at without the lock
     clients_len: AtomicUsize,
     prefixes_len: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Clients {
+struct TrackingClients {
     // nearly always one
     trackers: HashMap<Reader, Vec<Tracker>>,
     len: usize,
@@ -43,10 +43,10 @@ pub struct Prefixed<'a> {
     pub trackers: Vec<Tracker>,
 }
 
-impl Table {
+impl TrackingTable {
     /// A table over as many shards as there are `totals`, which their own tables count in.
-    pub fn new(totals: Vec<Arc<Totals>>) -> Table {
-        Table {
+    pub fn new(totals: Vec<Arc<ReaderTotals>>) -> TrackingTable {
+        TrackingTable {
             numbers: Numbers::default(),
             totals,
             keys_len: AtomicUsize::new(0),
@@ -165,21 +165,21 @@ impl Table {
         (self.keys_len(), items, self.prefixes_len.load(Relaxed))
     }
 
-    fn show(&self, clients: &Clients) {
+    fn show(&self, clients: &TrackingClients) {
         self.clients_len.store(clients.len, Relaxed);
         self.prefixes_len.store(clients.prefixes.len(), Relaxed);
     }
 
-    fn read_clients(&self) -> RwLockReadGuard<'_, Clients> {
+    fn read_clients(&self) -> RwLockReadGuard<'_, TrackingClients> {
         self.clients.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_clients(&self) -> RwLockWriteGuard<'_, Clients> {
+    fn write_clients(&self) -> RwLockWriteGuard<'_, TrackingClients> {
         self.clients.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Clients {
+impl TrackingClients {
     fn remove_prefix(&mut self, client: u64, prefix: &[u8]) {
         let Some(list) = self.prefixes.get_mut(prefix) else { return };
         list.retain(|tracker| tracker.client != client);

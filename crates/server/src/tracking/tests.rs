@@ -24,7 +24,7 @@ fn trackers() -> (Reactor, Vec<Tracker>) {
 #[test]
 fn only_who_tracks_is_told() {
     let (_reactor, all) = trackers();
-    let table = Table::new(Vec::new());
+    let table = TrackingTable::new(Vec::new());
     table.add(all[0].clone(), &[]);
     table.add(all[1].clone(), &[]);
     assert!(table.is_any());
@@ -39,7 +39,7 @@ fn only_who_tracks_is_told() {
 
 #[test]
 fn keys_are_counted_up_to_a_limit() {
-    let table = Table::new(Vec::new());
+    let table = TrackingTable::new(Vec::new());
     let over = (0..100).map(|_| table.count_in(60)).filter(|is_over| *is_over).count();
     assert_eq!((over, table.keys_len(), table.count_in(0)), (40, 100, false));
     table.count_out(101);
@@ -49,12 +49,12 @@ fn keys_are_counted_up_to_a_limit() {
 #[test]
 fn prefixes_come_and_go_with_their_clients() {
     let (_reactor, all) = trackers();
-    let table = Table::new(Vec::new());
+    let table = TrackingTable::new(Vec::new());
     let prefixes: [Box<[u8]>; 2] = [b"a".as_slice().into(), b"".as_slice().into()];
     table.add(all[0].clone(), &prefixes);
     table.add(all[1].clone(), &prefixes[..1]);
     let keys: [&[u8]; 4] = [b"ab", b"b", b"ab", b"a"];
-    let seen = |table: &Table| {
+    let seen = |table: &TrackingTable| {
         let hits = table.prefixed(&keys);
         hits.iter().map(|hit| (hit.keys.concat(), hit.trackers.len())).collect::<Vec<_>>()
     };

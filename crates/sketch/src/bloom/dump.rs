@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use darter_base::fields::{FieldSink, FieldSource};
 use darter_slab::Arena;
 
-use super::link::{Link, Params};
+use super::link::{BloomLink, Params};
 use super::{Bloom, ENTRIES_ARE_BITS, FORCE_64, NO_ROUND, NO_SCALING};
 use crate::packed::Unpacker;
-use crate::{Corrupt, LoadFault};
+use crate::{CorruptSketch, SketchLoadFault};
 
 /// The newest version of the RDB form that can be read; the one that is written.
 pub const VERSION: u16 = 4;
@@ -51,16 +51,20 @@ impl Bloom {
     }
 
     /// Reads the fields of an RDB file of version `version`. Fails if they are not those of a filter.
-    pub fn load(source: &mut dyn FieldSource, version: u16, arena: &mut Arena) -> Result<Bloom, LoadFault> {
+    pub fn load(
+        source: &mut dyn FieldSource,
+        version: u16,
+        arena: &mut Arena,
+    ) -> Result<Bloom, SketchLoadFault> {
         if version > VERSION {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         let items = source.unsigned()?;
         let links = source.unsigned()?;
         let options = if version >= 2 { number(source.unsigned()?)? } else { 0 };
         let growth = if version >= 4 { number(source.unsigned()?)? } else { 2 };
         if links == 0 || links > LINKS_MAX || options & !OPTIONS != 0 {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         let mut bloom = Bloom { links: Vec::new(), items, options, growth };
         for _ in 0..links {
@@ -72,7 +76,7 @@ impl Bloom {
         let sum = bloom.links.iter().fold(0_u64, |sum, link| sum.saturating_add(link.items()));
         if sum != items {
             while !bloom.free_step(arena, usize::MAX) {}
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         Ok(bloom)
     }
@@ -82,7 +86,7 @@ impl Bloom {
         source: &mut dyn FieldSource,
         version: u16,
         arena: &mut Arena,
-    ) -> Result<(), LoadFault> {
+    ) -> Result<(), SketchLoadFault> {
         let entries = source.unsigned()?;
         let error = source.double()?;
         let hashes = number(source.unsigned()?)?;
@@ -91,11 +95,11 @@ impl Bloom {
         let mut n2 = 0;
         if version > 0 {
             bits = source.unsigned()?;
-            n2 = u8::try_from(source.unsigned()?).map_err(|_| LoadFault::Corrupt)?;
+            n2 = u8::try_from(source.unsigned()?).map_err(|_| SketchLoadFault::Corrupt)?;
         }
         let params = Params { entries, error, bits_per_entry, hashes, bits, n2, items: 0 };
         let bytes: Cow<'_, [u8]> = source.string()?;
-        self.links.push(Link::of_params(params, bytes.len() as u64)?);
+        self.links.push(BloomLink::of_params(params, bytes.len() as u64)?);
         if let Some(link) = self.links.last_mut() {
             link.bits_mut().write(arena, 0, &bytes)?;
         }
@@ -129,14 +133,14 @@ impl Bloom {
     }
 
     /// The filter that a header describes, without its bits. Fails if the header contradicts itself.
-    pub fn of_header(header: &[u8]) -> Result<Bloom, LoadFault> {
+    pub fn of_header(header: &[u8]) -> Result<Bloom, SketchLoadFault> {
         let mut from = Unpacker(header);
         let items = from.u64()?;
         let links_len = from.u32()? as usize;
         let (options, growth) = (from.u32()?, from.u32()?);
         let is_whole = header.len() == HEADER_BYTES.saturating_add(LINK_BYTES.saturating_mul(links_len));
         if links_len == 0 || !is_whole || options & !OPTIONS != 0 {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         let mut bloom = Bloom { links: Vec::new(), items, options, growth };
         let mut sum = 0_u64;
@@ -144,11 +148,11 @@ impl Bloom {
             let (bytes, bits, items) = (from.u64()?, from.u64()?, from.u64()?);
             let (error, bits_per_entry) = (from.f64()?, from.f64()?);
             let (hashes, entries, [n2]) = (from.u32()?, from.u64()?, from.take()?);
-            sum = sum.checked_add(items).ok_or(Corrupt)?;
+            sum = sum.checked_add(items).ok_or(CorruptSketch)?;
             let params = Params { entries, error, bits_per_entry, hashes, bits, n2, items };
-            bloom.links.push(Link::of_params(params, bytes)?);
+            bloom.links.push(BloomLink::of_params(params, bytes)?);
         }
-        if sum == items { Ok(bloom) } else { Err(LoadFault::Corrupt) }
+        if sum == items { Ok(bloom) } else { Err(SketchLoadFault::Corrupt) }
     }
 
     /// The link at byte `at` of all bits, and the byte within the link.
@@ -184,11 +188,11 @@ impl Bloom {
     }
 }
 
-fn number(value: u64) -> Result<u32, Corrupt> {
-    u32::try_from(value).map_err(|_| Corrupt)
+fn number(value: u64) -> Result<u32, CorruptSketch> {
+    u32::try_from(value).map_err(|_| CorruptSketch)
 }
 
-impl Link {
+impl BloomLink {
     fn set_items(&mut self, items: u64) {
         self.params_mut().items = items;
     }

@@ -2,9 +2,9 @@
 
 use darter_slab::Arena;
 
-use super::{ENTRIES_ARE_BITS, Fault, Hash, NO_ROUND};
+use super::{BloomFault, ENTRIES_ARE_BITS, Hash, NO_ROUND};
 use crate::blocks::Blocks;
-use crate::{Corrupt, Full};
+use crate::{CorruptSketch, SketchFull};
 
 /// ln(2), with the digits RedisBloom uses.
 #[allow(clippy::approx_constant, reason = "the last digits decide about rounding")]
@@ -14,7 +14,7 @@ const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
 
 /// A filter of fixed size.
 #[derive(Debug)]
-pub struct Link {
+pub struct BloomLink {
     bits: Blocks,
     params: Params,
 }
@@ -35,13 +35,13 @@ pub(super) struct Params {
 
 impl Params {
     /// The parameters of a new link. Fails if capacity or error rate is invalid.
-    fn new(entries: u64, error: f64, options: u32) -> Result<Params, Fault> {
+    fn new(entries: u64, error: f64, options: u32) -> Result<Params, BloomFault> {
         if entries < 1 || !(error > 0.0 && error < 1.0) {
-            return Err(Fault::Invalid);
+            return Err(BloomFault::Invalid);
         }
         let bits_per_entry = bits_per_entry(error);
         let (entries, wanted, n2) = if options & ENTRIES_ARE_BITS != 0 {
-            let n2 = u8::try_from(entries).ok().filter(|&n2| n2 < 64).ok_or(Fault::Invalid)?;
+            let n2 = u8::try_from(entries).ok().filter(|&n2| n2 < 64).ok_or(BloomFault::Invalid)?;
             let bits = 1_u64 << n2;
             ((bits as f64 / bits_per_entry) as u64, bits, n2)
         } else if options & NO_ROUND != 0 {
@@ -49,18 +49,18 @@ impl Params {
         } else {
             rounded(entries, bits_per_entry)?
         };
-        let bits = wanted.div_ceil(64).checked_mul(64).ok_or(Fault::NoRoom)?;
+        let bits = wanted.div_ceil(64).checked_mul(64).ok_or(BloomFault::NoRoom)?;
         let hashes = (LN_2 * bits_per_entry).ceil() as u32;
         Ok(Params { entries, error, bits_per_entry, hashes, bits, n2, items: 0 })
     }
 
     /// Fails unless a file's parameters are possible for a filter.
-    fn check(&self, bytes: u64) -> Result<(), Corrupt> {
+    fn check(&self, bytes: u64) -> Result<(), CorruptSketch> {
         let is_error = self.error > 0.0 && self.error < 1.0;
         let is_power = self.n2 == 0 || (self.n2 < 64 && self.bits >= 1 << self.n2);
         let is_long = self.bits != 0 && bytes.checked_mul(8) == Some(self.bits);
         let is_hashed = f64::from(self.hashes) == (LN_2 * self.bits_per_entry).ceil();
-        if is_error && is_power && is_long && is_hashed { Ok(()) } else { Err(Corrupt) }
+        if is_error && is_power && is_long && is_hashed { Ok(()) } else { Err(CorruptSketch) }
     }
 }
 
@@ -69,28 +69,28 @@ fn bits_per_entry(error: f64) -> f64 {
 }
 
 /// Capacity, bits and their logarithm when bits are rounded up to a power of two, as old filters do.
-fn rounded(entries: u64, bits_per_entry: f64) -> Result<(u64, u64, u8), Fault> {
+fn rounded(entries: u64, bits_per_entry: f64) -> Result<(u64, u64, u8), BloomFault> {
     let wanted = entries as f64 * bits_per_entry;
     let n2 = wanted.log2().floor() + 1.0;
     if !(0.0..64.0).contains(&n2) {
-        return Err(Fault::Invalid);
+        return Err(BloomFault::Invalid);
     }
     let bits = 1_u64 << n2 as u32;
     let spare = (bits as f64 - wanted) as u64;
     Ok((entries + (spare as f64 / bits_per_entry) as u64, bits, n2 as u8))
 }
 
-impl Link {
+impl BloomLink {
     /// A link without items.
-    pub(super) fn new(entries: u64, error: f64, options: u32) -> Result<Link, Fault> {
+    pub(super) fn new(entries: u64, error: f64, options: u32) -> Result<BloomLink, BloomFault> {
         let params = Params::new(entries, error, options)?;
-        Ok(Link { bits: Blocks::zeroed(params.bits / 8)?, params })
+        Ok(BloomLink { bits: Blocks::zeroed(params.bits / 8)?, params })
     }
 
     /// A link of a file, its bits still zero. Fails if the parameters contradict each other.
-    pub(super) fn of_params(params: Params, bytes: u64) -> Result<Link, crate::LoadFault> {
+    pub(super) fn of_params(params: Params, bytes: u64) -> Result<BloomLink, crate::SketchLoadFault> {
         params.check(bytes)?;
-        Ok(Link { bits: Blocks::zeroed(bytes)?, params })
+        Ok(BloomLink { bits: Blocks::zeroed(bytes)?, params })
     }
 
     /// Bytes of bits for a capacity and an error rate; the largest number if they are invalid.
@@ -125,7 +125,7 @@ impl Link {
 
     /// Sets the bits of an item; returns whether one was not set before.
     #[inline]
-    pub(super) fn add(&mut self, arena: &mut Arena, hash: Hash) -> Result<bool, Full> {
+    pub(super) fn add(&mut self, arena: &mut Arena, hash: Hash) -> Result<bool, SketchFull> {
         let mut is_new = false;
         for n in 0..self.params.hashes {
             let at = self.position(hash, n);
@@ -156,8 +156,8 @@ impl Link {
         &mut self.bits
     }
 
-    pub(super) fn frozen(&self) -> Link {
-        Link { bits: self.bits.frozen(), params: self.params }
+    pub(super) fn frozen(&self) -> BloomLink {
+        BloomLink { bits: self.bits.frozen(), params: self.params }
     }
 
     /// Its bits.

@@ -9,11 +9,11 @@ mod tests;
 
 use darter_slab::Arena;
 
-use crate::Full;
+use crate::SketchFull;
 use crate::blocks::{Blocks, bytes_across, read_across, write_across};
 use crate::murmur::{murmur2, murmur64a};
 pub use dump::{ChunkFault, VERSION};
-pub use link::Link;
+pub use link::BloomLink;
 
 /// Error rates above this are lowered to it.
 pub const ERROR_RATE_CAP: f64 = 0.25;
@@ -43,7 +43,7 @@ pub enum Scaling {
 
 /// The reason why an item was not added, or a filter not created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum BloomFault {
     /// The filter is full and does not grow.
     FilterFull,
     /// There is no room for the bits.
@@ -52,16 +52,16 @@ pub enum Fault {
     Invalid,
 }
 
-impl From<Full> for Fault {
-    fn from(_: Full) -> Fault {
-        Fault::NoRoom
+impl From<SketchFull> for BloomFault {
+    fn from(_: SketchFull) -> BloomFault {
+        BloomFault::NoRoom
     }
 }
 
 /// A filter of one or more links, the newest last.
 #[derive(Debug)]
 pub struct Bloom {
-    links: Vec<Link>,
+    links: Vec<BloomLink>,
     items: u64,
     options: u32,
     growth: u32,
@@ -76,13 +76,13 @@ pub struct Hash {
 
 impl Bloom {
     /// A filter without items. Fails if `capacity` is 0, `error` is not inside (0, 1), or the bits would fit no arena.
-    pub fn new(capacity: u64, error: f64, scaling: Scaling) -> Result<Bloom, Fault> {
+    pub fn new(capacity: u64, error: f64, scaling: Scaling) -> Result<Bloom, BloomFault> {
         let (options, growth) = match scaling {
             Scaling::By(growth) => (NO_ROUND | FORCE_64, growth),
             Scaling::Fixed(growth) => (NO_ROUND | FORCE_64 | NO_SCALING, growth),
         };
         let error = if options & NO_SCALING == 0 { error * TIGHTENING } else { error };
-        let link = Link::new(capacity, error, options)?;
+        let link = BloomLink::new(capacity, error, options)?;
         Ok(Bloom { links: vec![link], items: 0, options, growth })
     }
 
@@ -115,27 +115,27 @@ impl Bloom {
     /// Adds an item; returns false if it may have been present. Fails, with the filter unchanged, if it is full or
     /// has no room.
     #[inline]
-    pub fn add(&mut self, arena: &mut Arena, hash: Hash) -> Result<bool, Fault> {
+    pub fn add(&mut self, arena: &mut Arena, hash: Hash) -> Result<bool, BloomFault> {
         if self.contains(arena, hash) {
             return Ok(false);
         }
-        if self.links.last().is_none_or(Link::is_full) {
+        if self.links.last().is_none_or(BloomLink::is_full) {
             self.grow()?;
         }
-        let Some(link) = self.links.last_mut() else { return Err(Fault::Invalid) };
+        let Some(link) = self.links.last_mut() else { return Err(BloomFault::Invalid) };
         let is_new = link.add(arena, hash)?;
         self.items += u64::from(is_new);
         Ok(is_new)
     }
 
     #[cold]
-    fn grow(&mut self) -> Result<(), Fault> {
+    fn grow(&mut self) -> Result<(), BloomFault> {
         if self.options & NO_SCALING != 0 {
-            return Err(Fault::FilterFull);
+            return Err(BloomFault::FilterFull);
         }
-        let last = self.links.last().ok_or(Fault::Invalid)?;
+        let last = self.links.last().ok_or(BloomFault::Invalid)?;
         let capacity = last.entries().wrapping_mul(u64::from(self.growth));
-        self.links.push(Link::new(capacity, last.error() * TIGHTENING, self.options)?);
+        self.links.push(BloomLink::new(capacity, last.error() * TIGHTENING, self.options)?);
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Bloom {
         match self.links.last() {
             Some(last) if last.is_full() && self.options & NO_SCALING == 0 => {
                 let capacity = last.entries().wrapping_mul(u64::from(self.growth));
-                Link::bytes_of(capacity, last.error() * TIGHTENING)
+                BloomLink::bytes_of(capacity, last.error() * TIGHTENING)
             }
             _ => 0,
         }
@@ -156,7 +156,7 @@ impl Bloom {
     }
 
     /// The links, oldest first.
-    pub fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[BloomLink] {
         &self.links
     }
 
@@ -190,30 +190,30 @@ impl Bloom {
     /// Bytes in the arena and on the heap, without the root.
     pub fn memory_bytes(&self) -> usize {
         let links: usize = self.links.iter().map(|link| link.bits().memory_bytes()).sum();
-        links + self.links.capacity() * size_of::<Link>()
+        links + self.links.capacity() * size_of::<BloomLink>()
     }
 
     /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Bloom {
-        let links = self.links.iter().map(Link::frozen).collect();
+        let links = self.links.iter().map(BloomLink::frozen).collect();
         Bloom { links, items: self.items, options: self.options, growth: self.growth }
     }
 
     /// Bytes of bits in all links.
     pub fn bytes(&self) -> u64 {
-        let all: Vec<&Blocks> = self.links.iter().map(Link::bits).collect();
+        let all: Vec<&Blocks> = self.links.iter().map(BloomLink::bits).collect();
         bytes_across(&all)
     }
 
     /// Bits of all links from byte `from` on, `len` bytes of them as far as they exist.
     pub fn read(&self, arena: &Arena, from: u64, len: u64) -> Vec<u8> {
-        let all: Vec<&Blocks> = self.links.iter().map(Link::bits).collect();
+        let all: Vec<&Blocks> = self.links.iter().map(BloomLink::bits).collect();
         read_across(&all, arena, from, len)
     }
 
     /// Writes the output of [`Bloom::read`]. Fails if it is too long or there is no room.
-    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
-        write_across(self.links.iter_mut().map(Link::bits_mut), arena, from, bytes)
+    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), SketchFull> {
+        write_across(self.links.iter_mut().map(BloomLink::bits_mut), arena, from, bytes)
     }
 
     /// Frees up to `blocks_max` blocks; returns true if none is left.

@@ -25,7 +25,7 @@ fn sizes_are_those_of_redisbloom() {
     for (capacity, error) in [(0, 0.1), (1, 0.0), (1, f64::NAN), (1, 1.0), (1, -1.0)] {
         assert!(Bloom::new(capacity, error, Scaling::Fixed(2)).is_err(), "{capacity} {error}");
     }
-    assert!(matches!(Bloom::new(u64::MAX, 0.01, Scaling::By(2)), Err(Fault::NoRoom)));
+    assert!(matches!(Bloom::new(u64::MAX, 0.01, Scaling::By(2)), Err(BloomFault::NoRoom)));
 }
 
 #[test]
@@ -47,10 +47,10 @@ fn a_filter_grows_or_is_full() {
         match scaling {
             Scaling::By(_) => {
                 assert_eq!(fault, None);
-                let capacities: Vec<u64> = bloom.links().iter().map(Link::entries).collect();
+                let capacities: Vec<u64> = bloom.links().iter().map(BloomLink::entries).collect();
                 assert_eq!(capacities, [10, 20, 40, 80, 160, 320, 640]);
             }
-            Scaling::Fixed(_) => assert_eq!((fault, added), (Some(Fault::FilterFull), 10)),
+            Scaling::Fixed(_) => assert_eq!((fault, added), (Some(BloomFault::FilterFull), 10)),
         }
         free(bloom, &mut arena);
     }

@@ -8,7 +8,7 @@ mod tests;
 
 use darter_slab::Arena;
 
-use crate::Full;
+use crate::SketchFull;
 use crate::blocks::{Blocks, bytes_across, read_across, write_across};
 use crate::murmur::murmur64a;
 
@@ -23,22 +23,22 @@ const EMPTY: u8 = 0;
 
 /// Why an item was not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum CuckooFault {
     /// The filter is full and does not grow.
     FilterFull,
     /// There is no room for a further filter.
     NoRoom,
 }
 
-impl From<Full> for Fault {
-    fn from(_: Full) -> Fault {
-        Fault::NoRoom
+impl From<SketchFull> for CuckooFault {
+    fn from(_: SketchFull) -> CuckooFault {
+        CuckooFault::NoRoom
     }
 }
 
 /// The parameters of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct CuckooSettings {
     /// Fingerprints in a bucket, 1 to 255.
     pub bucket_size: u16,
     /// Fingerprints moved before the filter counts as full.
@@ -49,7 +49,7 @@ pub struct Settings {
 
 /// One table of buckets.
 #[derive(Debug)]
-struct Table {
+struct CuckooTable {
     buckets: u64,
     cells: Blocks,
 }
@@ -57,11 +57,11 @@ struct Table {
 /// Tables of buckets, the newest last.
 #[derive(Debug)]
 pub struct Cuckoo {
-    tables: Vec<Table>,
+    tables: Vec<CuckooTable>,
     buckets: u64,
     items: u64,
     deletes: u64,
-    settings: Settings,
+    settings: CuckooSettings,
 }
 
 /// The possible places of an item's fingerprint.
@@ -88,7 +88,7 @@ pub fn hash(item: &[u8]) -> u64 {
     murmur64a(item, 0)
 }
 
-impl Table {
+impl CuckooTable {
     fn bucket(&self, place: u64, size: u16) -> std::ops::Range<u64> {
         let start = place % self.buckets * u64::from(size);
         start..start + u64::from(size)
@@ -103,7 +103,7 @@ impl Table {
         first.or_else(|| self.find(arena, places.second, size, fingerprint))
     }
 
-    fn swap(&mut self, arena: &mut Arena, at: u64, fingerprint: u8) -> Result<u8, Full> {
+    fn swap(&mut self, arena: &mut Arena, at: u64, fingerprint: u8) -> Result<u8, SketchFull> {
         let before = self.cells.byte(arena, at);
         self.cells.set_byte(arena, at, fingerprint)?;
         Ok(before)
@@ -112,14 +112,14 @@ impl Table {
 
 impl Cuckoo {
     /// A filter without items for about `capacity` of them. Fails if it would fit no arena.
-    pub fn new(capacity: u64, settings: Settings) -> Result<Cuckoo, Full> {
+    pub fn new(capacity: u64, settings: CuckooSettings) -> Result<Cuckoo, SketchFull> {
         let wanted = capacity / u64::from(settings.bucket_size.max(1));
-        let buckets = wanted.max(1).checked_next_power_of_two().ok_or(Full)?;
+        let buckets = wanted.max(1).checked_next_power_of_two().ok_or(SketchFull)?;
         let expansion = match settings.expansion {
             0 => 0,
-            some => some.checked_next_power_of_two().ok_or(Full)?,
+            some => some.checked_next_power_of_two().ok_or(SketchFull)?,
         };
-        let settings = Settings { expansion, ..settings };
+        let settings = CuckooSettings { expansion, ..settings };
         let mut filter = Cuckoo { tables: Vec::new(), buckets, items: 0, deletes: 0, settings };
         filter.grow()?;
         Ok(filter)
@@ -137,10 +137,10 @@ impl Cuckoo {
         self.next_buckets().map_or(0, |buckets| buckets.saturating_mul(u64::from(self.settings.bucket_size)))
     }
 
-    fn grow(&mut self) -> Result<(), Full> {
-        let buckets = self.next_buckets().ok_or(Full)?;
-        let bytes = buckets.checked_mul(u64::from(self.settings.bucket_size)).ok_or(Full)?;
-        self.tables.push(Table { buckets, cells: Blocks::zeroed(bytes)? });
+    fn grow(&mut self) -> Result<(), SketchFull> {
+        let buckets = self.next_buckets().ok_or(SketchFull)?;
+        let bytes = buckets.checked_mul(u64::from(self.settings.bucket_size)).ok_or(SketchFull)?;
+        self.tables.push(CuckooTable { buckets, cells: Blocks::zeroed(bytes)? });
         Ok(())
     }
 
@@ -153,16 +153,16 @@ impl Cuckoo {
     /// Number of times an item may have been added.
     pub fn count(&self, arena: &Arena, hash: u64) -> u64 {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
-        let in_bucket = |table: &Table, place| {
+        let in_bucket = |table: &CuckooTable, place| {
             let bucket = table.bucket(place, size);
             bucket.filter(|&at| table.cells.byte(arena, at) == places.fingerprint).count() as u64
         };
-        let both = |table: &Table| in_bucket(table, places.first) + in_bucket(table, places.second);
+        let both = |table: &CuckooTable| in_bucket(table, places.first) + in_bucket(table, places.second);
         self.tables.iter().map(both).sum()
     }
 
     /// Adds an item, even if it is present. Fails if the filter is full or has no room.
-    pub fn add(&mut self, arena: &mut Arena, hash: u64) -> Result<(), Fault> {
+    pub fn add(&mut self, arena: &mut Arena, hash: u64) -> Result<(), CuckooFault> {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
         loop {
             for table in self.tables.iter_mut().rev() {
@@ -177,16 +177,16 @@ impl Cuckoo {
                 return Ok(());
             }
             if self.settings.expansion == 0 {
-                return Err(Fault::FilterFull);
+                return Err(CuckooFault::FilterFull);
             }
             self.grow()?;
         }
     }
 
     /// Makes room in the newest table by moving fingerprints; returns false, with the table unchanged, if that fails.
-    fn kick(&mut self, arena: &mut Arena, places: Places) -> Result<bool, Full> {
+    fn kick(&mut self, arena: &mut Arena, places: Places) -> Result<bool, SketchFull> {
         let (size, most) = (self.settings.bucket_size, self.settings.iterations_max);
-        let Some(table) = self.tables.last_mut() else { return Err(Full) };
+        let Some(table) = self.tables.last_mut() else { return Err(SketchFull) };
         let mut fingerprint = places.fingerprint;
         let mut bucket = places.first % table.buckets;
         let mut victim = 0_u64;
@@ -209,7 +209,7 @@ impl Cuckoo {
     }
 
     /// Removes one of an item's fingerprints; returns false if there is none.
-    pub fn remove(&mut self, arena: &mut Arena, hash: u64) -> Result<bool, Full> {
+    pub fn remove(&mut self, arena: &mut Arena, hash: u64) -> Result<bool, SketchFull> {
         let (places, size) = (Places::of(hash), self.settings.bucket_size);
         for table in self.tables.iter_mut().rev() {
             let Some(at) = table.find_either(arena, places, size, places.fingerprint) else { continue };
@@ -217,7 +217,7 @@ impl Cuckoo {
             self.items = self.items.wrapping_sub(1);
             self.deletes += 1;
             if self.tables.len() > 1 && self.deletes as f64 > self.items as f64 * 0.10 {
-                self.compact(arena, Effort::UntilStuck)?;
+                self.compact(arena, KickEffort::UntilStuck)?;
             }
             return Ok(true);
         }
@@ -225,14 +225,14 @@ impl Cuckoo {
     }
 
     /// Moves fingerprints into older tables, and drops newest tables that become empty.
-    pub fn compact(&mut self, arena: &mut Arena, effort: Effort) -> Result<(), Full> {
+    pub fn compact(&mut self, arena: &mut Arena, effort: KickEffort) -> Result<(), SketchFull> {
         for from in (1..self.tables.len()).rev() {
             let is_empty = self.empty_table(arena, from)?;
             if is_empty && from + 1 == self.tables.len() {
                 if let Some(mut table) = self.tables.pop() {
                     table.cells.free_step(arena, usize::MAX);
                 }
-            } else if !is_empty && effort == Effort::UntilStuck {
+            } else if !is_empty && effort == KickEffort::UntilStuck {
                 break;
             }
         }
@@ -242,7 +242,7 @@ impl Cuckoo {
 
     /// Moves the content of table `from` into older ones as far as there are places; returns true if the table is
     /// empty.
-    fn empty_table(&mut self, arena: &mut Arena, from: usize) -> Result<bool, Full> {
+    fn empty_table(&mut self, arena: &mut Arena, from: usize) -> Result<bool, SketchFull> {
         let size = self.settings.bucket_size;
         let (older, newer) = self.tables.split_at_mut(from);
         let Some(table) = newer.first_mut() else { return Ok(true) };
@@ -271,7 +271,7 @@ impl Cuckoo {
     }
 
     /// Its parameters; the expansion is a power of two.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> CuckooSettings {
         self.settings
     }
 
@@ -304,19 +304,20 @@ impl Cuckoo {
 
     /// A value without content, until its root is read.
     pub fn empty() -> Cuckoo {
-        let settings = Settings { bucket_size: 1, iterations_max: 1, expansion: 0 };
+        let settings = CuckooSettings { bucket_size: 1, iterations_max: 1, expansion: 0 };
         Cuckoo { tables: Vec::new(), buckets: 1, items: 0, deletes: 0, settings }
     }
 
     /// Bytes in the arena and on the heap, without the root.
     pub fn memory_bytes(&self) -> usize {
         let cells: usize = self.tables.iter().map(|table| table.cells.memory_bytes()).sum();
-        cells + self.tables.capacity() * size_of::<Table>()
+        cells + self.tables.capacity() * size_of::<CuckooTable>()
     }
 
     /// A copy of the root for a reader of the present state. The copy must never free its blocks.
     pub fn frozen(&self) -> Cuckoo {
-        let frozen = |table: &Table| Table { buckets: table.buckets, cells: table.cells.frozen() };
+        let frozen =
+            |table: &CuckooTable| CuckooTable { buckets: table.buckets, cells: table.cells.frozen() };
         Cuckoo { tables: self.tables.iter().map(frozen).collect(), ..*self }
     }
 
@@ -333,7 +334,7 @@ impl Cuckoo {
     }
 
     /// Writes the output of [`Cuckoo::read`]. Fails if it is too long or there is no room.
-    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), Full> {
+    pub fn write(&mut self, arena: &mut Arena, from: u64, bytes: &[u8]) -> Result<(), SketchFull> {
         write_across(self.tables.iter_mut().map(|table| &mut table.cells), arena, from, bytes)
     }
 
@@ -350,7 +351,7 @@ impl Cuckoo {
 
 /// The effort of moving fingerprints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effort {
+pub enum KickEffort {
     /// Until a table keeps one.
     UntilStuck,
     /// Over all tables.

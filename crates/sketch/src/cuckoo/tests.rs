@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PLAIN: Settings = Settings { bucket_size: 2, iterations_max: 20, expansion: 1 };
+const PLAIN: CuckooSettings = CuckooSettings { bucket_size: 2, iterations_max: 20, expansion: 1 };
 
 fn arena() -> Arena {
     Arena::with_reserve(16 << 20).expect("address space")
@@ -15,7 +15,7 @@ fn arena() -> Arena {
 fn sizes_are_those_of_redisbloom() {
     let filter = Cuckoo::new(1024, PLAIN).expect("small");
     assert_eq!((filter.buckets(), filter.nominal_bytes()), (512, 1080));
-    let odd = Cuckoo::new(1000, Settings { bucket_size: 3, expansion: 3, ..PLAIN }).expect("small");
+    let odd = Cuckoo::new(1000, CuckooSettings { bucket_size: 3, expansion: 3, ..PLAIN }).expect("small");
     assert_eq!((odd.buckets(), odd.settings().expansion), (512, 4));
     assert!(Cuckoo::new(1 << 62, PLAIN).is_err());
 }
@@ -23,14 +23,14 @@ fn sizes_are_those_of_redisbloom() {
 #[test]
 fn a_filter_that_does_not_grow_is_full_and_stays_as_it_was() {
     let mut arena = arena();
-    let mut filter = Cuckoo::new(4, Settings { expansion: 0, ..PLAIN }).expect("small");
+    let mut filter = Cuckoo::new(4, CuckooSettings { expansion: 0, ..PLAIN }).expect("small");
     let mut added = Vec::new();
     for n in 0..100_u32 {
         let before = filter.tables[0].cells.all(&arena).concat();
         match filter.add(&mut arena, hash(&n.to_le_bytes())) {
             Ok(()) => added.push(n),
             Err(fault) => {
-                assert_eq!(fault, Fault::FilterFull);
+                assert_eq!(fault, CuckooFault::FilterFull);
                 assert_eq!(filter.tables[0].cells.all(&arena).concat(), before, "kicks are taken back");
             }
         }
@@ -50,7 +50,7 @@ proptest! {
         expansion in 1..5_u16,
     ) {
         let mut arena = arena();
-        let settings = Settings { bucket_size, expansion, ..PLAIN };
+        let settings = CuckooSettings { bucket_size, expansion, ..PLAIN };
         let mut filter = Cuckoo::new(capacity, settings).expect("small");
         let mut exact: HashMap<u16, u64> = HashMap::new();
         for (item, step) in &steps {
@@ -78,7 +78,7 @@ proptest! {
             for (item, count) in &exact {
                 prop_assert!(copy.count(&arena, hash(&item.to_le_bytes())) >= *count);
             }
-            copy.compact(&mut arena, Effort::All).expect("room");
+            copy.compact(&mut arena, KickEffort::All).expect("room");
             for (item, count) in &exact {
                 prop_assert!(copy.count(&arena, hash(&item.to_le_bytes())) >= *count);
             }

@@ -4,7 +4,7 @@ use super::{Centroid, Digest};
 
 /// The position in a walk of ascending quantiles.
 #[derive(Clone, Copy)]
-struct Walk {
+struct CentroidWalk {
     at: usize,
     before: f64,
 }
@@ -34,7 +34,7 @@ impl Digest {
         match self.centroids.len() {
             1 => first.mean,
             _ if index < 1.0 => self.min,
-            _ => self.value_at(index, &mut Walk { at: 0, before: first.weight as f64 / 2.0 }),
+            _ => self.value_at(index, &mut CentroidWalk { at: 0, before: first.weight as f64 / 2.0 }),
         }
     }
 
@@ -44,7 +44,7 @@ impl Digest {
         if self.centroids.len() == 1 {
             return vec![first.mean; quantiles.len()];
         }
-        let start = Walk { at: 0, before: first.weight as f64 / 2.0 };
+        let start = CentroidWalk { at: 0, before: first.weight as f64 / 2.0 };
         let (mut walk, mut last) = (start, f64::NEG_INFINITY);
         let mut value = |&q: &f64| {
             if q < last {
@@ -57,7 +57,7 @@ impl Digest {
     }
 
     /// The value at rank `index`, between centroids by their weights. There are at least two centroids.
-    fn value_at(&self, index: f64, walk: &mut Walk) -> f64 {
+    fn value_at(&self, index: f64, walk: &mut CentroidWalk) -> f64 {
         let Some((first, last)) = self.ends() else { return f64::NAN };
         let total = self.merged_weight as f64;
         let (left, right) = (first.weight as f64, last.weight as f64);

@@ -3,7 +3,7 @@
 use darter_base::fields::{FieldSink, FieldSource};
 
 use super::{COMPRESSION_MAX, Centroid, Digest, capacity_of};
-use crate::LoadFault;
+use crate::SketchLoadFault;
 
 /// The version of the RDB form.
 pub const VERSION: u16 = 0;
@@ -34,7 +34,7 @@ impl Digest {
     }
 
     /// Reads the fields of an RDB file. Fails if they are not those of a digest.
-    pub fn load(source: &mut dyn FieldSource, version: u16) -> Result<Digest, LoadFault> {
+    pub fn load(source: &mut dyn FieldSource, version: u16) -> Result<Digest, SketchLoadFault> {
         let compression = source.double()?;
         let (min, max) = (source.double()?, source.double()?);
         let (capacity, merged, _unmerged) = (source.signed()?, source.signed()?, source.signed()?);
@@ -42,11 +42,11 @@ impl Digest {
         let (merged_weight, _unmerged_weight) = (source.double()?, source.double()?);
         let is_compression = compression >= 1.0 && compression <= COMPRESSION_MAX as f64;
         if version > VERSION || !is_compression || min.is_nan() || max.is_nan() {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
-        let merged = usize::try_from(merged).map_err(|_| LoadFault::Corrupt)?;
+        let merged = usize::try_from(merged).map_err(|_| SketchLoadFault::Corrupt)?;
         if merged > capacity_of(compression) || capacity != capacity_of(compression) as i64 {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         let mut means = Vec::new();
         for _ in 0..merged {
@@ -59,14 +59,14 @@ impl Digest {
             let is_valid = mean.is_finite() && weight >= 1.0 && weight < i64::MAX as f64;
             let is_sorted = centroids.last().is_none_or(|last: &Centroid| last.mean <= mean);
             if !is_valid || !is_sorted {
-                return Err(LoadFault::Corrupt);
+                return Err(SketchLoadFault::Corrupt);
             }
             let weight = weight as i64;
-            total = total.checked_add(weight).ok_or(LoadFault::Corrupt)?;
+            total = total.checked_add(weight).ok_or(SketchLoadFault::Corrupt)?;
             centroids.push(Centroid { mean, weight });
         }
         if total as f64 != merged_weight {
-            return Err(LoadFault::Corrupt);
+            return Err(SketchLoadFault::Corrupt);
         }
         Ok(Digest {
             compression,

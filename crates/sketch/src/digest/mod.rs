@@ -15,7 +15,7 @@ pub const COMPRESSION_MAX: u64 = (i32::MAX as u64 - 10) / 6;
 
 /// Weights or their sum are too large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Overflow;
+pub struct DigestOverflow;
 
 /// A point that represents the values around it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -53,9 +53,9 @@ pub fn bytes_of(compression: u64) -> u64 {
 
 impl Digest {
     /// An empty digest. Fails if `compression` is 0 or above [`COMPRESSION_MAX`].
-    pub fn new(compression: u64) -> Result<Digest, Overflow> {
+    pub fn new(compression: u64) -> Result<Digest, DigestOverflow> {
         if compression == 0 || compression > COMPRESSION_MAX {
-            return Err(Overflow);
+            return Err(DigestOverflow);
         }
         let mut digest = Digest {
             compression: compression as f64,
@@ -84,15 +84,15 @@ impl Digest {
 
     /// Adds a finite value `weight` times. Fails if the sum of weights would be too large.
     #[inline]
-    pub fn add(&mut self, mean: f64, weight: i64) -> Result<(), Overflow> {
+    pub fn add(&mut self, mean: f64, weight: i64) -> Result<(), DigestOverflow> {
         if self.centroids.len() + 1 >= self.capacity() {
             self.compress()?;
         }
         if self.centroids.len() >= self.capacity() {
-            return Err(Overflow);
+            return Err(DigestOverflow);
         }
-        let unmerged = self.unmerged_weight.checked_add(weight).ok_or(Overflow)?;
-        unmerged.checked_add(self.merged_weight).ok_or(Overflow)?;
+        let unmerged = self.unmerged_weight.checked_add(weight).ok_or(DigestOverflow)?;
+        unmerged.checked_add(self.merged_weight).ok_or(DigestOverflow)?;
         self.min = self.min.min(mean);
         self.max = self.max.max(mean);
         if self.centroids.len() == self.centroids.capacity() {
@@ -112,7 +112,7 @@ impl Digest {
     }
 
     /// Adds the content of another digest. Fails if the sum of weights would be too large.
-    pub fn merge(&mut self, from: &Digest) -> Result<(), Overflow> {
+    pub fn merge(&mut self, from: &Digest) -> Result<(), DigestOverflow> {
         let mut from = from.clone();
         self.compress()?;
         from.compress()?;
@@ -125,7 +125,7 @@ impl Digest {
     }
 
     /// Merges buffered values into centroids.
-    pub fn compress(&mut self) -> Result<(), Overflow> {
+    pub fn compress(&mut self) -> Result<(), DigestOverflow> {
         if !self.is_buffered() {
             return Ok(());
         }

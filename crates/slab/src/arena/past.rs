@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Past {
     // By handle; a block that is younger has no bytes.
-    kept: BTreeMap<u32, Span>,
+    kept: BTreeMap<u32, PastSpan>,
     // Pre-images, one after another. Each lies whole in one chunk.
     chunks: Vec<Vec<u8>>,
     // Texts outside the arena, by their former number; `None` for a younger one.
@@ -23,7 +23,7 @@ pub struct Past {
 
 /// The position of a kept block.
 #[derive(Copy, Clone, Debug)]
-struct Span {
+struct PastSpan {
     chunk: u32,
     at: u32,
     bytes: u32,
@@ -65,7 +65,7 @@ impl Past {
         if let Some(last) = self.chunks.last_mut() {
             last.extend_from_slice(block);
         }
-        self.kept.insert(h.raw(), Span { chunk, at, bytes: block.len() as u32 });
+        self.kept.insert(h.raw(), PastSpan { chunk, at, bytes: block.len() as u32 });
         self.bytes += block.len() + ENTRY_BYTES;
     }
 

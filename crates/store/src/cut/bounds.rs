@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry as MemberExpiry, Kind, Table};
-use darter_pack::tree::list::End;
+use darter_pack::table::{FieldExpiry as MemberExpiry, PackKind, Table};
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{List, Pending, StreamId, Zset};
 
 use super::*;
 use crate::object::Collection;
 use crate::shard::Key;
 use crate::stream_value::producers::Producers;
-use crate::{Keyed, SetValue, Stream, rdb};
+use crate::{Keyed, SetValue, StreamValue, rdb};
 
 /// Adds up the numbers it receives.
 #[derive(Clone, Default)]
 struct Meter(Arc<AtomicUsize>);
 
 impl Keeper for Meter {
-    fn keep(&mut self, entry: Entry<'_>) {
-        if let Body::Object(object, arena) = entry.value {
+    fn keep(&mut self, entry: CutEntry<'_>) {
+        if let CutBody::Object(object, arena) = entry.value {
             let mut out = Vec::new();
             rdb::write_object(object, arena, &mut out);
             self.0.fetch_add(out.len(), Relaxed);
@@ -95,10 +95,10 @@ fn text(n: u64) -> Vec<u8> {
 #[test]
 fn the_first_change_of_a_tree_costs_some_leaves() {
     let push = |list: &mut List, arena: &mut Arena, _, n| {
-        list.push(arena, End::Back, Item::of(&text(n))).expect("room");
+        list.push(arena, ListEnd::Back, Item::of(&text(n))).expect("room");
     };
     let pop = |list: &mut List, arena: &mut Arena, _| {
-        list.pop(arena, End::Front, |_| {});
+        list.pop(arena, ListEnd::Front, |_| {});
         list.set(arena, ELEMENTS / 2, Item::of(b"new")).expect("room");
     };
     assert_bounded("list", work(List::new, push, pop));
@@ -139,12 +139,12 @@ fn the_first_change_of_a_set_or_hash_costs_some_packs() {
         assert!(done.is_ok());
     };
     let change = |table: &mut Table, arena: &mut Arena, hasher: KeyHasher| put(table, arena, hasher, 4711);
-    assert_bounded("hash", work(|| Table::new(Kind::KeysAndValues), put, change));
+    assert_bounded("hash", work(|| Table::new(PackKind::KeysAndValues), put, change));
 }
 
 #[test]
 fn the_first_change_of_a_stream_costs_some_leaves() {
-    let add = |stream: &mut Stream, arena: &mut Arena, _, n: u64| {
+    let add = |stream: &mut StreamValue, arena: &mut Arena, _, n: u64| {
         let (id, name) = (StreamId { ms: n + 1, seq: 0 }, text(n));
         assert_eq!(stream.append(arena, id, [(&b"name"[..], &name[..])].into_iter()), Ok(true));
         stream.producers_mut(Producers::default).add(&text(n % 100), &name, id, 0);
@@ -155,13 +155,13 @@ fn the_first_change_of_a_stream_costs_some_leaves() {
             group.give(arena, id, pending).expect("room");
         }
     };
-    let append = |stream: &mut Stream, arena: &mut Arena, hasher| add(stream, arena, hasher, ELEMENTS);
-    assert_bounded("stream", work(Stream::new, add, append));
-    let acknowledge = |stream: &mut Stream, arena: &mut Arena, _| {
+    let append = |stream: &mut StreamValue, arena: &mut Arena, hasher| add(stream, arena, hasher, ELEMENTS);
+    assert_bounded("stream", work(StreamValue::new, add, append));
+    let acknowledge = |stream: &mut StreamValue, arena: &mut Arena, _| {
         let id = StreamId { ms: ELEMENTS / 2, seq: 0 };
         assert!(stream.delete(arena, id) && stream.release(arena, id));
     };
-    assert_bounded("stream", work(Stream::new, add, acknowledge));
+    assert_bounded("stream", work(StreamValue::new, add, acknowledge));
 }
 
 /// Items outside the arena are handed over, not copied: only the removed ones are kept.
@@ -171,11 +171,11 @@ fn the_first_change_of_a_list_of_long_items_keeps_what_leaves() {
     let long = |n: u64| vec![b'a' + (n % 26) as u8; LONG];
     let push = |list: &mut List, arena: &mut Arena, _, n: u64| {
         if n.is_multiple_of(1000) {
-            list.push(arena, End::Back, Item::of(&long(n / 1000))).expect("room");
+            list.push(arena, ListEnd::Back, Item::of(&long(n / 1000))).expect("room");
         }
     };
     let pop = |list: &mut List, arena: &mut Arena, _| {
-        list.pop(arena, End::Front, |_| {});
+        list.pop(arena, ListEnd::Front, |_| {});
     };
     let (of_change, all) = work(List::new, push, pop);
     assert!((LONG..LONG + WORK_MAX).contains(&of_change), "{of_change}");

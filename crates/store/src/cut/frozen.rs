@@ -5,15 +5,15 @@
 //! by the cut, which reports the begin and the end of each change of such a value.
 
 use darter_pack::entry::Item;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, IntSet, List, Zset};
 use darter_slab::{Arena, Past};
 
-use super::pieces::Scribe;
+use super::pieces::PieceScribe;
 use crate::module::{self, ModuleValue};
 use crate::object::Object;
 use crate::rdb::StreamPieces;
-use crate::stream_value::Stream;
+use crate::stream_value::StreamValue;
 
 /// A value whose state at the cut is being written.
 pub(super) struct Frozen {
@@ -23,7 +23,7 @@ pub(super) struct Frozen {
     past: Option<Box<Past>>,
     // Bytes that the value itself keeps for it.
     beside_bytes: usize,
-    scribe: Option<Scribe>,
+    scribe: Option<PieceScribe>,
 }
 
 /// The root at the cut.
@@ -31,7 +31,7 @@ enum Root {
     List(List),
     Zset(Box<Zset>, IsTimed),
     Ints(IntSet),
-    Stream(Stream, StreamPieces),
+    Stream(StreamValue, StreamPieces),
     Module(Box<dyn ModuleValue>),
 }
 
@@ -83,7 +83,7 @@ impl Root {
     }
 
     /// Writes elements from rank `at` on, a step of them; returns their number, and whether these were the last.
-    fn write(&mut self, arena: &Arena, at: u64, scribe: &mut Scribe) -> (u64, bool) {
+    fn write(&mut self, arena: &Arena, at: u64, scribe: &mut PieceScribe) -> (u64, bool) {
         let mut left = BYTES_PER_STEP;
         let mut written = 0;
         let mut add = |item: Item<'_>, score: Option<f64>, expiry_ms: Option<u64>| {
@@ -94,7 +94,7 @@ impl Root {
         };
         // Each ends with the first element that fills the step.
         let is_last = match self {
-            Root::List(list) => list.iter(arena, at, End::Back).all(|item| add(item, None, None)),
+            Root::List(list) => list.iter(arena, at, ListEnd::Back).all(|item| add(item, None, None)),
             Root::Zset(zset, is_timed) => zset.iter(arena, at, Direction::Up).all(|(item, score)| {
                 add(item, Some(score), is_timed.then(|| zset.past_expiry(item).unwrap_or(0)))
             }),
@@ -119,7 +119,11 @@ impl Root {
 
 impl Frozen {
     /// Begins to write the parts of a value that are trees larger than `bytes`; `scribe` takes the elements.
-    pub(super) fn new(object: &mut Object, bytes: usize, scribe: impl FnOnce() -> Scribe) -> Option<Frozen> {
+    pub(super) fn new(
+        object: &mut Object,
+        bytes: usize,
+        scribe: impl FnOnce() -> PieceScribe,
+    ) -> Option<Frozen> {
         if !is_large(object, bytes) {
             return None;
         }
@@ -176,7 +180,7 @@ impl Frozen {
         match (&mut self.root, object) {
             (_, Object::Zset(zset)) => zset.thaw(),
             // The parts shared with the value belong to the value alone again.
-            (Root::Stream(stream, _), _) => *stream = Stream::new(),
+            (Root::Stream(stream, _), _) => *stream = StreamValue::new(),
             _ => {}
         }
     }

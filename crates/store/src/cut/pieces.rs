@@ -45,7 +45,7 @@ pub(super) fn kind_of(object: &Object) -> u8 {
 }
 
 /// The way in which a large value is written from now on.
-pub(super) struct Begun {
+pub(super) struct PiecesBegun {
     /// Its table is guarded.
     pub(super) is_guarded: bool,
     /// Its tree is frozen.
@@ -58,11 +58,11 @@ pub(super) fn begin(
     arena: &Arena,
     hasher: KeyHasher,
     keeper: Box<dyn PieceKeeper>,
-) -> Begun {
+) -> PiecesBegun {
     let (kind, earliest_ms) = (kind_of(object), object.next_expiry_ms());
     let frozen =
-        Frozen::new(object, LARGE_BYTES, || Scribe::new(hasher, kind, earliest_ms, keeper.another()));
-    let mut scribe = Scribe::new(hasher, kind, earliest_ms, keeper);
+        Frozen::new(object, LARGE_BYTES, || PieceScribe::new(hasher, kind, earliest_ms, keeper.another()));
+    let mut scribe = PieceScribe::new(hasher, kind, earliest_ms, keeper);
     if frozen.is_none()
         && let Object::Set(set) = object
     {
@@ -75,7 +75,7 @@ pub(super) fn begin(
     if let Some(table) = table {
         table.guard(SNAPSHOT, Box::new(scribe));
     }
-    Begun { is_guarded, frozen }
+    PiecesBegun { is_guarded, frozen }
 }
 
 impl Object {
@@ -118,7 +118,7 @@ impl Object {
 }
 
 /// Writes elements into pieces. Dropping it closes the last one.
-pub(super) struct Scribe {
+pub(super) struct PieceScribe {
     hasher: KeyHasher,
     kind: u8,
     earliest_ms: Option<u64>,
@@ -130,10 +130,15 @@ pub(super) struct Scribe {
     keeper: Box<dyn PieceKeeper>,
 }
 
-impl Scribe {
-    fn new(hasher: KeyHasher, kind: u8, earliest_ms: Option<u64>, keeper: Box<dyn PieceKeeper>) -> Scribe {
+impl PieceScribe {
+    fn new(
+        hasher: KeyHasher,
+        kind: u8,
+        earliest_ms: Option<u64>,
+        keeper: Box<dyn PieceKeeper>,
+    ) -> PieceScribe {
         let (elements, piece) = (Vec::new(), Vec::new());
-        Scribe { hasher, kind, earliest_ms, before: 0, count: 0, elements, piece, keeper }
+        PieceScribe { hasher, kind, earliest_ms, before: 0, count: 0, elements, piece, keeper }
     }
 
     /// Writes an element of a tree; one of a sorted set has a score and an expiry (0: never). Returns its length in
@@ -184,7 +189,7 @@ impl Scribe {
     }
 }
 
-impl Guarding for Scribe {
+impl Guarding for PieceScribe {
     fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash(key)
     }
@@ -203,7 +208,7 @@ impl Guarding for Scribe {
     }
 }
 
-impl Drop for Scribe {
+impl Drop for PieceScribe {
     fn drop(&mut self) {
         self.close();
     }

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_pack::table::{self, Kind, Table};
-use darter_pack::tree::list::End;
+use darter_pack::table::{self, PackKind, Table};
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{Direction, List, Pending, StreamId, Zset};
 
 use super::*;
 use crate::change::Event;
-use crate::expiry::Sweep;
+use crate::expiry::ExpirySweep;
 use crate::extras::Extras;
-use crate::rdb::{self, Pieces};
+use crate::rdb::{self, ObjectPieces};
 use crate::record::Expiry;
 use crate::stream_value::producers::Producers;
-use crate::{Key, Keyed, SetValue, Stream};
+use crate::{Key, Keyed, SetValue, StreamValue};
 
 const NOW: u64 = 1_700_000_000_000;
 const DBS: usize = 3;
@@ -25,11 +25,11 @@ const DBS: usize = 3;
 /// A key as bytes: marks, type and value.
 type Image = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 
-fn image_of(record: Record<'_>, value: Body<'_>) -> Vec<u8> {
+fn image_of(record: Record<'_>, value: CutBody<'_>) -> Vec<u8> {
     let mut out = head_of(record);
     match value {
-        Body::Text(text) => text.write_to(&mut out),
-        Body::Object(object, arena) => {
+        CutBody::Text(text) => text.write_to(&mut out),
+        CutBody::Object(object, arena) => {
             let (kind, mut bytes) = (rdb::type_of(object), Vec::new());
             rdb::write_object(object, arena, &mut bytes);
             match if kind == 1 { Some(numbered(0, &bytes)) } else { members_of(kind, &bytes) } {
@@ -52,7 +52,7 @@ type Members = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 /// The members of a hash, a set or a sorted set, whose order says nothing.
 fn members_of(kind: u8, bytes: &[u8]) -> Option<Members> {
-    let mut source = rdb::Source::new(bytes);
+    let mut source = rdb::RdbSource::new(bytes);
     let earliest = if kind == 24 { u64::from_le_bytes(source.array().ok()?) } else { 0 };
     let (is_hash, is_zset) = (matches!(kind, 4 | 24), matches!(kind, 5 | 48));
     if !is_hash && !is_zset && !matches!(kind, 2 | 32) {
@@ -86,7 +86,7 @@ fn stream_image(pieces: &[(u64, Vec<u8>)], total: u64, out: &mut Vec<u8>) {
     let hasher = KeyHasher::new(0);
     let mut back: Option<Object> = None;
     for (_, piece) in pieces {
-        let mut source = rdb::Source::new(piece);
+        let mut source = rdb::RdbSource::new(piece);
         match &mut back {
             Some(Object::Stream(back)) => {
                 back.read_more(27, &mut source, &mut arena, hasher).expect("a piece of a stream");
@@ -131,7 +131,7 @@ impl Written {
 struct Album(Arc<Mutex<Written>>);
 
 impl Keeper for Album {
-    fn keep(&mut self, entry: Entry<'_>) {
+    fn keep(&mut self, entry: CutEntry<'_>) {
         let name = (entry.db, entry.record.key().to_vec());
         let image = image_of(entry.record, entry.value);
         let before = self.0.lock().expect("sound").whole.insert(name, image);
@@ -187,7 +187,7 @@ impl PieceKeeper for Page {
 
 /// The items of a list by their place.
 fn numbered(before: u64, bytes: &[u8]) -> Members {
-    let mut source = rdb::Source::new(bytes);
+    let mut source = rdb::RdbSource::new(bytes);
     let items = (before..).take(source.count().expect("a number") as usize);
     items.map(|at| (at.to_be_bytes().to_vec(), (source.text().expect("an item").into_owned(), 0))).collect()
 }
@@ -200,12 +200,12 @@ fn all_of(shard: &Shard) -> Image {
             let record = Record { tail: shard.arena.tail(h) };
             let unfolded;
             let value = match record.value() {
-                Value::Object(_, id) => Body::Object(shard.objects.get(id), &shard.arena),
-                Value::Folded(kind, block) => {
+                RecordValue::Object(_, id) => CutBody::Object(shard.objects.get(id), &shard.arena),
+                RecordValue::Folded(kind, block) => {
                     unfolded = Object::unfold(kind, block, &shard.arena);
-                    Body::Object(&unfolded, &shard.arena)
+                    CutBody::Object(&unfolded, &shard.arena)
                 }
-                _ => Body::Text(record.text().expect("a string")),
+                _ => CutBody::Text(record.text().expect("a string")),
             };
             all.insert((db, record.key().to_vec()), image_of(record, value));
         });
@@ -224,14 +224,14 @@ struct Player {
     members: u64,
     // The types of the collections, if there are many.
     kinds: std::ops::Range<u64>,
-    sweep: Sweep,
+    sweep: ExpirySweep,
 }
 
 impl Player {
     fn new(seed: u64, names: u64) -> Player {
         let hasher = KeyHasher::new(seed);
         let shard = Shard::new(DBS, seed, hasher).expect("address space");
-        let sweep = Sweep::default();
+        let sweep = ExpirySweep::default();
         Player {
             shard,
             rng: Rng::new(seed),
@@ -330,8 +330,8 @@ impl Player {
         let what = kinds.start + self.rng.below(kinds.end - kinds.start);
         let (removes, score) = (self.rng.below(4) == 0, self.rng.below(1000) as f64);
         let member_expiry = match self.rng.below(8) {
-            0 => table::Expiry::At(self.now_ms + self.rng.below(20_000)),
-            _ => table::Expiry::Keep,
+            0 => table::FieldExpiry::At(self.now_ms + self.rng.below(20_000)),
+            _ => table::FieldExpiry::Keep,
         };
         let soon_ms = self.now_ms + self.rng.below(20_000);
         let has_big = self.members > 100;
@@ -339,15 +339,15 @@ impl Player {
         place.expire_members(4);
         match if what == 4 && name.ends_with(b"1") { 1 } else { what } {
             0 => drop(place.edit_or_create(List::new, |list: &mut List, arena, _| match () {
-                () if removes => drop(list.pop(arena, End::Front, |_| {})),
+                () if removes => drop(list.pop(arena, ListEnd::Front, |_| {})),
                 () if score < 300.0 && list.len() > 2 => {
                     let at = score as u64 % list.len();
                     list.set(arena, at, Item::of(&value)).expect("room");
                 }
                 () if has_big && score < 302.0 => {
-                    list.push(arena, End::Front, Item::of(&big(&member))).expect("room")
+                    list.push(arena, ListEnd::Front, Item::of(&big(&member))).expect("room")
                 }
-                () => list.push(arena, End::Back, Item::of(&value)).expect("room"),
+                () => list.push(arena, ListEnd::Back, Item::of(&value)).expect("room"),
             })),
             1 => drop(place.edit_or_create(SetValue::new, |set: &mut SetValue, arena, hasher| {
                 if removes {
@@ -366,11 +366,11 @@ impl Player {
                     zset.set_expiry(arena, &hasher, Item::of(&member), at_ms);
                 }
             })),
-            5 => drop(place.edit_or_create(Stream::new, |stream: &mut Stream, arena, _| {
+            5 => drop(place.edit_or_create(StreamValue::new, |stream: &mut StreamValue, arena, _| {
                 change_stream(stream, arena, &member, &value, (score as u64, has_big));
             })),
             _ => {
-                let make = || Table::new(Kind::KeysAndValues);
+                let make = || Table::new(PackKind::KeysAndValues);
                 let _ = place.edit_or_create(make, |table: &mut Table, arena, hasher| {
                     let (hash, of) = (hasher.hash(&member), |key: &[u8]| hasher.hash(key));
                     if removes {
@@ -408,7 +408,7 @@ fn big(name: &[u8]) -> Vec<u8> {
 
 /// One change of any kind of a stream.
 fn change_stream(
-    stream: &mut Stream,
+    stream: &mut StreamValue,
     arena: &mut Arena,
     member: &[u8],
     value: &[u8],

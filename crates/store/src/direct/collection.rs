@@ -8,7 +8,7 @@ use darter_slab::{Arena, Handle};
 use super::{Key, Shard};
 use crate::Keyed;
 use crate::object::Collection;
-use crate::record::{self, Payload, Record, Value};
+use crate::record::{self, Record, RecordPayload, RecordValue};
 
 impl Shard {
     /// Passes the collection at a key to `change`, which must not leave it empty. `None`: nothing was done, and
@@ -26,7 +26,7 @@ impl Shard {
             return None;
         }
         let result = match (Record { tail: self.arena.tail(handle) }).plain_object()? {
-            Value::Object(kind, id) if kind == T::TYPE => {
+            RecordValue::Object(kind, id) if kind == T::TYPE => {
                 let root =
                     T::of_mut(self.objects.get_mut(id)).filter(|root| root.next_expiry_ms().is_none())?;
                 let result = change(root, &mut self.arena, self.hasher);
@@ -40,7 +40,7 @@ impl Shard {
                 }
                 result
             }
-            Value::Folded(kind, block) if kind == T::TYPE => {
+            RecordValue::Folded(kind, block) if kind == T::TYPE => {
                 let mut root = T::unfold(Handle::from_raw(block), &self.arena)?;
                 let result = change(&mut root, &mut self.arena, self.hasher);
                 match root.fold(&self.arena) {
@@ -48,7 +48,7 @@ impl Shard {
                         // The root owns nothing but the block.
                         std::mem::forget(root);
                         if now.raw() != block {
-                            let payload = Payload::Folded(T::TYPE, now.raw());
+                            let payload = RecordPayload::Folded(T::TYPE, now.raw());
                             record::overwrite_object(self.arena.tail_mut(handle), &payload);
                         }
                     }

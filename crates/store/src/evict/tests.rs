@@ -23,7 +23,7 @@ fn has(shard: &mut Shard, db: usize, name: &str) -> bool {
 }
 
 /// Evicts until a whole round finds nothing; returns the evicted keys.
-fn evict_all(shard: &mut Shard, rule: Rule) -> usize {
+fn evict_all(shard: &mut Shard, rule: EvictionRule) -> usize {
     let mut keys = 0;
     loop {
         let calls = shard.evict_calls_max();
@@ -37,7 +37,7 @@ fn evict_all(shard: &mut Shard, rule: Rule) -> usize {
 
 #[test]
 fn every_rule_evicts_what_it_may_and_nothing_else() {
-    for order in [Order::LeastUsed, Order::Random, Order::SoonestExpiry] {
+    for order in [EvictionOrder::LeastUsed, EvictionOrder::Random, EvictionOrder::SoonestExpiry] {
         for only_expiring in [false, true] {
             let mut shard = shard();
             for n in 0..3000 {
@@ -49,7 +49,7 @@ fn every_rule_evicts_what_it_may_and_nothing_else() {
                 let key = Key { bytes: name.as_bytes(), hash: shard.hasher.hash(name.as_bytes()) };
                 assert!(Keyed::find(&mut shard, n % 2, key, NOW).set_sticky(true));
             }
-            let went = evict_all(&mut shard, Rule { order, only_expiring });
+            let went = evict_all(&mut shard, EvictionRule { order, only_expiring });
             assert_eq!(went, if only_expiring { 999 } else { 2997 }, "{order:?} {only_expiring}");
             assert_eq!(shard.keys_len() + went, 3000);
             assert_eq!(shard.counters.evicted, went as u64);
@@ -66,7 +66,7 @@ fn the_dead_go_first_and_the_soonest_before_the_others() {
     for n in 0..1000 {
         put(&mut shard, 0, &format!("k{n}"), 20, Expiry::At(NOW + 1000 * n));
     }
-    let rule = Rule { order: Order::SoonestExpiry, only_expiring: true };
+    let rule = EvictionRule { order: EvictionOrder::SoonestExpiry, only_expiring: true };
     let went: usize = (0..100).map(|_| shard.evict(rule, NOW + 50_000, usize::MAX, 5).keys).sum();
     assert!(went == 500, "{went}");
     assert!(shard.counters.expired >= 45, "{:?}", shard.counters);
@@ -82,7 +82,7 @@ fn memory_stays_at_its_limit_whatever_the_sizes_are() {
         let mut shard = shard();
         let mut rng = Rng::new(seed);
         let limit = 12 << 20;
-        let rule = Rule { order: Order::LeastUsed, only_expiring: false };
+        let rule = EvictionRule { order: EvictionOrder::LeastUsed, only_expiring: false };
         let (mut worst, mut written, mut paid) = (0, 0, 0);
         let mut n = 0;
         while written < 6 * limit {
@@ -164,7 +164,7 @@ fn a_small_shard_takes_little_for_eviction_and_nothing_when_all_of_it_has_gone()
     let mut shard = shard();
     let empty = shard.memory_bytes();
     shard.remember_uses(true);
-    let rule = Rule { order: Order::LeastUsed, only_expiring: false };
+    let rule = EvictionRule { order: EvictionOrder::LeastUsed, only_expiring: false };
     for n in 0..60 {
         put(&mut shard, 0, &format!("k{n}"), 20, Expiry::None);
     }

@@ -2,10 +2,10 @@
 
 use darter_slab::Arena;
 
-use super::{FieldSource, Fields, Kind, ModuleType, ModuleValue};
+use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
 use crate::array::{Array, PLACE_MAX};
 use crate::object::Type;
-use crate::rdb::{Corrupt, Source, write_length, write_text};
+use crate::rdb::{Corrupt, RdbSource, write_length, write_text};
 
 /// No place was inserted at yet.
 const NO_CURSOR: u64 = u64::MAX;
@@ -17,7 +17,7 @@ const SHORT_TEXT: u64 = 3;
 /// The type byte in an RDB file of Redis 8.8.
 pub const TYPE_ARRAY: u8 = 28;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ModuleKind = ModuleKind {
     kind: Type::Array,
     // Only pieces of snapshots have a name.
     letters: b"array----",
@@ -30,7 +30,7 @@ pub(super) const KIND: Kind = Kind {
 /// Reads the part after the type byte.
 ///
 /// Errors: damaged, or no room; nothing is left in the arena.
-pub(crate) fn read(source: &mut Source<'_>, arena: &mut Arena) -> Result<Array, Corrupt> {
+pub(crate) fn read(source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<Array, Corrupt> {
     let mut array = Array::default();
     let read = read_into(&mut array, source, arena);
     if read.is_err() || array.count() == 0 {
@@ -40,12 +40,12 @@ pub(crate) fn read(source: &mut Source<'_>, arena: &mut Arena) -> Result<Array, 
     Ok(array)
 }
 
-fn read_into(array: &mut Array, source: &mut Source<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
+fn read_into(array: &mut Array, source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
     let count = source.count()?;
     if source.count()? != 0 {
         array.cursor = Some(source.count()?).filter(|&cursor| cursor != NO_CURSOR);
     }
-    let mut run = Run::default();
+    let mut run = ArrayRun::default();
     for _ in 0..count {
         let place = source.count()?;
         let mut text = Vec::new();
@@ -62,14 +62,14 @@ fn read_into(array: &mut Array, source: &mut Source<'_>, arena: &mut Arena) -> R
 
 /// Texts at places next to each other, which are put together.
 #[derive(Default)]
-struct Run {
+struct ArrayRun {
     first: u64,
     texts: Vec<Vec<u8>>,
 }
 
 const RUN_MAX: usize = 64;
 
-impl Run {
+impl ArrayRun {
     fn add(
         &mut self,
         array: &mut Array,
@@ -135,7 +135,7 @@ impl ModuleValue for Array {
         Array::sweep(self, arena, blocks_max)
     }
 
-    fn write(&self, _arena: &Arena, _out: &mut Fields<'_>) {
+    fn write(&self, _arena: &Arena, _out: &mut ModuleFields<'_>) {
         debug_assert!(false, "an array has a type byte of its own");
     }
 
@@ -147,7 +147,7 @@ impl ModuleValue for Array {
         1 + self.pages_len() as u64
     }
 
-    fn write_piece(&self, number: u64, arena: &Arena, out: &mut Fields<'_>) {
+    fn write_piece(&self, number: u64, arena: &Arena, out: &mut ModuleFields<'_>) {
         let Some(number) = number.checked_sub(1) else {
             return out.unsigned(self.cursor.unwrap_or(NO_CURSOR));
         };
@@ -168,7 +168,7 @@ impl ModuleValue for Array {
     fn read_piece(
         &mut self,
         number: u64,
-        fields: &mut FieldSource<'_, '_>,
+        fields: &mut ModuleFieldSource<'_, '_>,
         arena: &mut Arena,
     ) -> Result<(), Corrupt> {
         let count = fields.unsigned()?;
@@ -176,7 +176,7 @@ impl ModuleValue for Array {
             self.cursor = Some(count).filter(|&cursor| cursor != NO_CURSOR);
             return Ok(());
         }
-        let mut run = Run::default();
+        let mut run = ArrayRun::default();
         for _ in 0..count {
             let place = fields.unsigned()?;
             run.add(self, arena, place, fields.text()?.into_owned())?;

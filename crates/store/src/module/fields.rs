@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rdb::{Corrupt, Source, write_length, write_text};
+use crate::rdb::{Corrupt, RdbSource, write_length, write_text};
 
 const END: u64 = 0;
 const SIGNED: u64 = 1;
@@ -13,13 +13,13 @@ const TEXT: u64 = 5;
 
 /// Writes fields.
 #[derive(Debug)]
-pub struct Fields<'o> {
+pub struct ModuleFields<'o> {
     out: &'o mut Vec<u8>,
 }
 
-impl<'o> Fields<'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Fields<'o> {
-        Fields { out }
+impl<'o> ModuleFields<'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>) -> ModuleFields<'o> {
+        ModuleFields { out }
     }
 
     /// A signed integer: as Redis writes and reads it, with the sort of an unsigned one.
@@ -58,13 +58,13 @@ impl<'o> Fields<'o> {
 
 /// Reads fields, which are not trusted.
 #[derive(Debug)]
-pub struct FieldSource<'s, 'a> {
-    source: &'s mut Source<'a>,
+pub struct ModuleFieldSource<'s, 'a> {
+    source: &'s mut RdbSource<'a>,
 }
 
-impl<'s, 'a> FieldSource<'s, 'a> {
-    pub(super) fn new(source: &'s mut Source<'a>) -> FieldSource<'s, 'a> {
-        FieldSource { source }
+impl<'s, 'a> ModuleFieldSource<'s, 'a> {
+    pub(super) fn new(source: &'s mut RdbSource<'a>) -> ModuleFieldSource<'s, 'a> {
+        ModuleFieldSource { source }
     }
 
     /// Bytes not yet read: no text can be longer.

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use darter_document::cbor;
 use darter_document::precision::has_short;
 use darter_document::stage::{self, Doomed, WHOLE_BYTES_MAX};
-use darter_document::{Doc, FloatRuns, Parsed, Printing, Rewritten, Storing, Style};
+use darter_document::{Doc, FloatRuns, Parsed, PrintStyle, Printing, Rewritten, Storing};
 use darter_slab::{Arena, Handle};
 
-use super::{FieldSource, Fields, Kind, ModuleType, ModuleValue};
+use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
 use crate::object::Type;
 use crate::rdb::Corrupt;
-use crate::shard::Full;
+use crate::shard::ShardFull;
 
 /// A JSON document.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ const CBOR_VERSION: u16 = 4;
 /// The version of RedisJSON 1, with a field for each node.
 const TREE_VERSION: u16 = 0;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: ModuleKind = ModuleKind {
     kind: Type::Json,
     letters: b"ReJSON-RL",
     version: TEXT_VERSION,
@@ -76,7 +76,7 @@ impl Json {
     /// A document of the bytes that `darter_document::parse` made.
     ///
     /// Errors: no room.
-    pub fn new(bytes: &[u8], arena: &mut Arena) -> Result<Json, Full> {
+    pub fn new(bytes: &[u8], arena: &mut Arena) -> Result<Json, ShardFull> {
         if bytes.len() <= WHOLE_BYTES_MAX {
             return Json::whole(bytes, arena);
         }
@@ -85,7 +85,7 @@ impl Json {
             return Json::whole(bytes, arena);
         }
         let mut doomed = Doomed::default();
-        let (held, _) = stage.store(&mut first, arena, &mut doomed).map_err(|_| Full)?;
+        let (held, _) = stage.store(&mut first, arena, &mut doomed).map_err(|_| ShardFull)?;
         let mut json = Json { held, is_pieced: true, ..Json::in_block(Handle::NONE, 0) };
         match Json::whole(&first, arena) {
             Ok(whole) => {
@@ -100,8 +100,8 @@ impl Json {
         }
     }
 
-    fn whole(bytes: &[u8], arena: &mut Arena) -> Result<Json, Full> {
-        let block = arena.alloc(bytes.len()).ok_or(Full)?;
+    fn whole(bytes: &[u8], arena: &mut Arena) -> Result<Json, ShardFull> {
+        let block = arena.alloc(bytes.len()).ok_or(ShardFull)?;
         arena.keep_none(block);
         put(arena, block, 0, bytes);
         Ok(Json::in_block(block, arena.size(block)))
@@ -139,14 +139,14 @@ impl Json {
     /// Stores up to `blocks_max` blocks; returns true if the document is complete.
     ///
     /// Errors: no room.
-    pub fn store_step(&mut self, arena: &mut Arena, blocks_max: usize) -> Result<bool, Full> {
+    pub fn store_step(&mut self, arena: &mut Arena, blocks_max: usize) -> Result<bool, ShardFull> {
         let Some(draft) = &mut self.draft else { return Ok(true) };
         let stored = draft.storing.step(arena, blocks_max);
         self.held = draft.storing.made_bytes();
-        if !stored.map_err(|_| Full)? {
+        if !stored.map_err(|_| ShardFull)? {
             return Ok(false);
         }
-        let room = arena.alloc(draft.first.len()).ok_or(Full)?;
+        let room = arena.alloc(draft.first.len()).ok_or(ShardFull)?;
         arena.keep_none(room);
         if let Some(draft) = self.draft.take() {
             let DraftDocument { mut first, storing } = *draft;
@@ -174,7 +174,7 @@ impl Json {
     /// Applies a change of the document. The caller handles [`Rewritten::Gone`].
     ///
     /// Errors: no room; nothing changed.
-    pub fn apply(&mut self, done: Rewritten, arena: &mut Arena) -> Result<(), Full> {
+    pub fn apply(&mut self, done: Rewritten, arena: &mut Arena) -> Result<(), ShardFull> {
         match done {
             Rewritten::Same | Rewritten::Gone => Ok(()),
             Rewritten::Patch { at, bytes } => {
@@ -186,7 +186,7 @@ impl Json {
                 let room = Json::whole(&first, arena)?;
                 let Ok((made, freed)) = stage.store(&mut first, arena, &mut self.doomed) else {
                     arena.free(room.block);
-                    return Err(Full);
+                    return Err(ShardFull);
                 };
                 put(arena, room.block, 0, &first);
                 arena.give_up(self.block);
@@ -202,7 +202,7 @@ impl Json {
     /// Puts another document in place of this one.
     ///
     /// Errors: no room; nothing changed.
-    pub fn replace(&mut self, bytes: &[u8], arena: &mut Arena) -> Result<(), Full> {
+    pub fn replace(&mut self, bytes: &[u8], arena: &mut Arena) -> Result<(), ShardFull> {
         if !self.is_pieced && bytes.len() <= WHOLE_BYTES_MAX && Arena::fits(bytes.len()) == self.bytes {
             put(arena, self.block, 0, bytes);
             return Ok(());
@@ -236,7 +236,7 @@ fn put(arena: &mut Arena, block: Handle, at: usize, bytes: &[u8]) {
 
 fn read(
     version: u16,
-    fields: &mut FieldSource<'_, '_>,
+    fields: &mut ModuleFieldSource<'_, '_>,
     arena: &mut Arena,
 ) -> Result<Box<dyn ModuleValue>, Corrupt> {
     let text = match version {
@@ -277,7 +277,7 @@ mod node {
 }
 
 /// Appends a node, and those below it, as JSON text.
-fn read_tree(fields: &mut FieldSource<'_, '_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Corrupt> {
+fn read_tree(fields: &mut ModuleFieldSource<'_, '_>, out: &mut Vec<u8>, depth: usize) -> Result<(), Corrupt> {
     if depth > darter_document::DEPTH_MAX {
         return Err(Corrupt);
     }
@@ -363,7 +363,7 @@ impl ModuleValue for Json {
         has_short(self.doc(arena).root()).then_some(CBOR_VERSION)
     }
 
-    fn write(&self, arena: &Arena, out: &mut Fields<'_>) {
+    fn write(&self, arena: &Arena, out: &mut ModuleFields<'_>) {
         let mut bytes = Vec::new();
         let root = self.doc(arena).root();
         if !cbor::write(root, &mut bytes) {
@@ -394,7 +394,7 @@ impl ModuleValue for Json {
         (self.held / PIECE_BYTES) as u64 + 1
     }
 
-    fn write_piece(&self, number: u64, arena: &Arena, out: &mut Fields<'_>) {
+    fn write_piece(&self, number: u64, arena: &Arena, out: &mut ModuleFields<'_>) {
         let is_last = number + 1 >= self.pieces();
         let mut text = Vec::new();
         let (mut progress, doc) = (self.progress.borrow_mut(), self.doc(arena));
@@ -404,7 +404,7 @@ impl ModuleValue for Json {
         // The text of a short form may be long: that of names that are kept once.
         while printing.passed_bytes() < until_bytes {
             let bytes_max = text.len() + STEP_TEXT_BYTES;
-            if printing.step(doc, Style::default(), &mut text, bytes_max) {
+            if printing.step(doc, PrintStyle::default(), &mut text, bytes_max) {
                 break;
             }
         }
@@ -420,7 +420,7 @@ impl ModuleValue for Json {
     fn read_piece(
         &mut self,
         _number: u64,
-        fields: &mut FieldSource<'_, '_>,
+        fields: &mut ModuleFieldSource<'_, '_>,
         arena: &mut Arena,
     ) -> Result<(), Corrupt> {
         let flags = fields.unsigned()?;

@@ -15,12 +15,12 @@ use darter_slab::{Arena, Handle};
 
 use crate::keyed::Keyed;
 use crate::object::{Collection, Object, Type};
-use crate::rdb::{Corrupt, Source, write_length};
-use crate::record::Value;
+use crate::rdb::{Corrupt, RdbSource, write_length};
+use crate::record::RecordValue;
 use crate::shard::Shard;
 
 pub use array::TYPE_ARRAY;
-pub use fields::{FieldSource, Fields};
+pub use fields::{ModuleFieldSource, ModuleFields};
 pub use json::Json;
 
 /// A value of a module's type: a small root whose blocks are in the shard's arena.
@@ -34,7 +34,7 @@ pub trait ModuleValue: Any + Debug + Send {
     /// Frees up to about `blocks_max` blocks; returns true if none is left.
     fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool;
     /// Appends the value as the module's fields in an RDB file.
-    fn write(&self, arena: &Arena, out: &mut Fields<'_>);
+    fn write(&self, arena: &Arena, out: &mut ModuleFields<'_>);
 
     /// The version that [`ModuleValue::write`] writes of this value, if it is not that of its type.
     fn own_version(&self, _arena: &Arena) -> Option<u16> {
@@ -72,16 +72,16 @@ pub trait ModuleValue: Any + Debug + Send {
         1
     }
     /// Appends piece `number` of a frozen value.
-    fn write_piece(&self, _number: u64, arena: &Arena, out: &mut Fields<'_>) {
+    fn write_piece(&self, _number: u64, arena: &Arena, out: &mut ModuleFields<'_>) {
         self.write(arena, out);
     }
-    /// Adds the next piece to a value that [`Kind::begin`] made.
+    /// Adds the next piece to a value that [`ModuleKind::begin`] made.
     ///
     /// Errors: damaged, or no room.
     fn read_piece(
         &mut self,
         _number: u64,
-        _fields: &mut FieldSource<'_, '_>,
+        _fields: &mut ModuleFieldSource<'_, '_>,
         _arena: &mut Arena,
     ) -> Result<(), Corrupt> {
         Err(Corrupt)
@@ -99,13 +99,13 @@ pub trait ModuleType: ModuleValue + Sized {
 }
 
 /// Builds a value from the fields of a version.
-pub type Read = fn(u16, &mut FieldSource<'_, '_>, &mut Arena) -> Result<Box<dyn ModuleValue>, Corrupt>;
+pub type Read = fn(u16, &mut ModuleFieldSource<'_, '_>, &mut Arena) -> Result<Box<dyn ModuleValue>, Corrupt>;
 /// Makes the root of a value that is all in one block.
 pub type Unfold = fn(Handle, &Arena) -> Box<dyn ModuleValue>;
 
 /// The functions that read values of one type.
 #[derive(Debug)]
-pub struct Kind {
+pub struct ModuleKind {
     /// The type.
     pub kind: Type,
     /// The module type's name in RDB files: nine letters.
@@ -123,7 +123,7 @@ pub struct Kind {
 }
 
 /// Every type of a module.
-pub const KINDS: &[Kind] = &[
+pub const KINDS: &[ModuleKind] = &[
     json::KIND,
     sketches::BLOOM,
     sketches::CUCKOO,
@@ -159,7 +159,7 @@ const fn number_of(letters: &[u8; 9], version: u16) -> u64 {
     number << VERSION_BITS | version as u64
 }
 
-fn kind_of(number: u64) -> Option<(&'static Kind, u16)> {
+fn kind_of(number: u64) -> Option<(&'static ModuleKind, u16)> {
     let version = number as u16 & VERSION_MASK;
     let kind = KINDS.iter().find(|kind| number_of(kind.letters, version) == number)?;
     Some((kind, version))
@@ -170,7 +170,7 @@ pub fn is_known(number: u64) -> bool {
     kind_of(number).is_some()
 }
 
-fn kind_named(kind: Type) -> Option<&'static Kind> {
+fn kind_named(kind: Type) -> Option<&'static ModuleKind> {
     KINDS.iter().find(|known| known.kind == kind)
 }
 
@@ -178,7 +178,7 @@ fn kind_named(kind: Type) -> Option<&'static Kind> {
 pub(crate) fn write(value: &dyn ModuleValue, arena: &Arena, out: &mut Vec<u8>) {
     let Some(kind) = kind_named(value.kind()) else { return };
     write_length(out, number_of(kind.letters, value.own_version(arena).unwrap_or(kind.version)));
-    let mut fields = Fields::new(out);
+    let mut fields = ModuleFields::new(out);
     value.write(arena, &mut fields);
     fields.end();
 }
@@ -187,7 +187,7 @@ pub(crate) fn write(value: &dyn ModuleValue, arena: &Arena, out: &mut Vec<u8>) {
 pub(crate) fn write_piece(value: &dyn ModuleValue, number: u64, arena: &Arena, out: &mut Vec<u8>) {
     let Some(kind) = kind_named(value.kind()) else { return };
     write_length(out, number_of(kind.letters, PIECE));
-    let mut fields = Fields::new(out);
+    let mut fields = ModuleFields::new(out);
     fields.unsigned(number);
     value.write_piece(number, arena, &mut fields);
     fields.end();
@@ -196,9 +196,9 @@ pub(crate) fn write_piece(value: &dyn ModuleValue, number: u64, arena: &Arena, o
 /// The value, or the first piece of one, that follows type byte [`TYPE_MODULE`].
 ///
 /// Errors: an unknown type, damaged, or no room; nothing is left in the arena.
-pub(crate) fn read(source: &mut Source<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
+pub(crate) fn read(source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
     let (kind, version) = kind_of(source.count()?).ok_or(Corrupt)?;
-    let mut fields = FieldSource::new(source);
+    let mut fields = ModuleFieldSource::new(source);
     let mut value = if version == PIECE {
         let mut value = kind.begin.ok_or(Corrupt)?();
         match read_piece(&mut *value, &mut fields, arena) {
@@ -223,21 +223,21 @@ pub(crate) fn read(source: &mut Source<'_>, arena: &mut Arena) -> Result<Object,
 /// Errors: of another type, damaged, or no room.
 pub(crate) fn read_more(
     value: &mut dyn ModuleValue,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
 ) -> Result<(), Corrupt> {
     let (kind, version) = kind_of(source.count()?).ok_or(Corrupt)?;
     if kind.kind != value.kind() || version != PIECE {
         return Err(Corrupt);
     }
-    let mut fields = FieldSource::new(source);
+    let mut fields = ModuleFieldSource::new(source);
     read_piece(value, &mut fields, arena)?;
     fields.end()
 }
 
 fn read_piece(
     value: &mut dyn ModuleValue,
-    fields: &mut FieldSource<'_, '_>,
+    fields: &mut ModuleFieldSource<'_, '_>,
     arena: &mut Arena,
 ) -> Result<(), Corrupt> {
     let number = fields.unsigned()?;
@@ -306,9 +306,9 @@ impl Keyed<'_> {
     /// Adds a piece, as a snapshot has it, to the module's value at the key.
     ///
     /// Errors: there is no such value, or the piece is damaged.
-    pub fn read_piece(&mut self, source: &mut Source<'_>) -> Result<(), Corrupt> {
+    pub fn read_piece(&mut self, source: &mut RdbSource<'_>) -> Result<(), Corrupt> {
         let id = match self.record().map(crate::record::Record::value) {
-            Some(Value::Object(_, id)) => id,
+            Some(RecordValue::Object(_, id)) => id,
             _ => return Err(Corrupt),
         };
         let (db, name) = (self.db, self.name());
@@ -328,7 +328,7 @@ impl Object {
     /// Adds a piece, as a snapshot has it, to a module's value.
     ///
     /// Errors: the value is another, or the piece is damaged.
-    pub fn read_piece(&mut self, source: &mut Source<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
+    pub fn read_piece(&mut self, source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
         match self {
             Object::Module(value) => read_more(&mut **value, source, arena),
             _ => Err(Corrupt),

@@ -1,8 +1,8 @@
 //! Values of `sketches` in the pieces of a snapshot, changed while they are written.
 
-use darter_series::{Policy, Sample, Series, Settings as SeriesSettings};
+use darter_series::{DuplicatePolicy, Sample, Series, SeriesSettings};
 use darter_sketch::bloom::Scaling;
-use darter_sketch::cuckoo::{Settings, hash};
+use darter_sketch::cuckoo::{CuckooSettings, hash};
 use darter_sketch::{Bloom, Cms, Cuckoo, TopK};
 use darter_slab::Past;
 
@@ -33,9 +33,9 @@ fn check<T: ModuleType>(
     let mut other = Arena::with_reserve(64 << 20).expect("address space");
     let mut pieces = pieces.iter();
     let first = pieces.next().expect("a root");
-    let mut object = read(&mut Source::new(first), &mut other).expect("a root");
+    let mut object = read(&mut RdbSource::new(first), &mut other).expect("a root");
     for piece in pieces {
-        object.read_piece(&mut Source::new(piece), &mut other).expect("a piece");
+        object.read_piece(&mut RdbSource::new(piece), &mut other).expect("a piece");
     }
     let Object::Module(loaded) = &object else { panic!("{name} is a module's value") };
     let mut after = Vec::new();
@@ -62,7 +62,7 @@ fn documents_are_written_as_they_were() {
     assert!(ModuleValue::fold(&json, &arena).is_none());
     check("a document", json, &mut arena, |json, arena| {
         for path in ["$.rows[7].id", "$.rows[2999].name", "$.rows[1000:1200]"] {
-            let path = darter_document::Path::parse(path.as_bytes()).expect("a path");
+            let path = darter_document::JsonPath::parse(path.as_bytes()).expect("a path");
             let (done, _) = darter_document::remove(json.doc(arena), &path.trace(json.doc(arena)));
             json.apply(done, arena).expect("room");
         }
@@ -84,7 +84,7 @@ fn short_floats_are_written_as_they_were() {
         let json = Json::new(&bytes, &mut arena).expect("room");
         assert_eq!(ModuleValue::own_version(&json, &arena), Some(4));
         check("a document of short floats", json, &mut arena, |json, arena| {
-            let path = darter_document::Path::parse(b"$[1:200]").expect("a path");
+            let path = darter_document::JsonPath::parse(b"$[1:200]").expect("a path");
             let (done, _) = darter_document::remove(json.doc(arena), &path.trace(json.doc(arena)));
             json.apply(done, arena).expect("room");
         });
@@ -124,7 +124,7 @@ fn a_document_has_pieces_only_while_it_is_large() {
     assert_eq!(ModuleValue::memory_bytes(&json), arena.used_bytes());
     assert!(ModuleValue::fold(&json, &arena).is_some());
     json.replace(&large, &mut arena).expect("room");
-    let path = darter_document::Path::parse(b"$[1:]").expect("a path");
+    let path = darter_document::JsonPath::parse(b"$[1:]").expect("a path");
     let (done, removed) = darter_document::remove(json.doc(&arena), &path.trace(json.doc(&arena)));
     assert_eq!(removed, 5000);
     json.apply(done, &mut arena).expect("room");
@@ -146,7 +146,7 @@ fn filters_are_written_as_they_were() {
         let hash = bloom.hash(b"another");
         bloom.add(arena, hash).expect("room");
     });
-    let settings = Settings { bucket_size: 2, iterations_max: 20, expansion: 1 };
+    let settings = CuckooSettings { bucket_size: 2, iterations_max: 20, expansion: 1 };
     let mut cuckoo = Cuckoo::new(100_000, settings).expect("small");
     (0..90_000_u32).for_each(|n| cuckoo.add(&mut arena, hash(&n.to_le_bytes())).expect("room"));
     check("cuckoo filter", cuckoo, &mut arena, |cuckoo, arena| {
@@ -173,10 +173,12 @@ fn sketches_and_series_are_written_as_they_were() {
     });
     let mut series = Series::new(SeriesSettings::default());
     for n in 0..20_000 {
-        series.add(&mut arena, Sample::new(n * 10, (n * 7 % 100) as f64), Policy::Block).expect("newer");
+        series
+            .add(&mut arena, Sample::new(n * 10, (n * 7 % 100) as f64), DuplicatePolicy::Block)
+            .expect("newer");
     }
     check("series", series, &mut arena, |series, arena| {
-        series.add(arena, Sample::new(55, 1.0), Policy::Last).expect("room");
-        series.add(arena, Sample::new(1 << 40, 1.0), Policy::Last).expect("room");
+        series.add(arena, Sample::new(55, 1.0), DuplicatePolicy::Last).expect("room");
+        series.add(arena, Sample::new(1 << 40, 1.0), DuplicatePolicy::Last).expect("room");
     });
 }

@@ -5,20 +5,20 @@ use darter_series::{CrossReferences, Series};
 use darter_sketch::{Bloom, Cms, Cuckoo, Digest, TopK};
 use darter_slab::Arena;
 
-use super::{FieldSource, Fields, Kind, ModuleType, ModuleValue};
+use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
 use crate::object::Type;
 use crate::rdb::Corrupt;
 
 /// Bytes of bits or cells in a piece of a snapshot.
 const PIECE_BYTES: u64 = 64 << 10;
 
-impl base::FieldSink for Fields<'_> {
+impl base::FieldSink for ModuleFields<'_> {
     fn unsigned(&mut self, value: u64) {
-        Fields::unsigned(self, value);
+        ModuleFields::unsigned(self, value);
     }
 
     fn double(&mut self, value: f64) {
-        Fields::double(self, value);
+        ModuleFields::double(self, value);
     }
 
     fn string(&mut self, parts: &[&[u8]]) {
@@ -29,13 +29,13 @@ impl base::FieldSink for Fields<'_> {
     }
 }
 
-impl base::FieldSource for FieldSource<'_, '_> {
+impl base::FieldSource for ModuleFieldSource<'_, '_> {
     fn unsigned(&mut self) -> Result<u64, base::Malformed> {
-        FieldSource::unsigned(self).map_err(|_| base::Malformed)
+        ModuleFieldSource::unsigned(self).map_err(|_| base::Malformed)
     }
 
     fn double(&mut self) -> Result<f64, base::Malformed> {
-        FieldSource::double(self).map_err(|_| base::Malformed)
+        ModuleFieldSource::double(self).map_err(|_| base::Malformed)
     }
 
     fn string(&mut self) -> Result<std::borrow::Cow<'_, [u8]>, base::Malformed> {
@@ -46,7 +46,7 @@ impl base::FieldSource for FieldSource<'_, '_> {
 /// A type whose bits or cells are one long text: written to a snapshot as a root and pieces of that text.
 macro_rules! pieced {
     ($type:ident, $kind:ident, $row:ident, $letters:literal, $version:expr, $len:expr, $empty:expr, $root:expr, $of_root:expr) => {
-        pub(super) const $row: Kind = Kind {
+        pub(super) const $row: ModuleKind = ModuleKind {
             kind: Type::$kind,
             letters: $letters,
             version: $version,
@@ -76,7 +76,7 @@ macro_rules! pieced {
                 $type::free_step(self, arena, blocks_max)
             }
 
-            fn write(&self, arena: &Arena, out: &mut Fields<'_>) {
+            fn write(&self, arena: &Arena, out: &mut ModuleFields<'_>) {
                 self.save(arena, out);
             }
 
@@ -88,9 +88,9 @@ macro_rules! pieced {
                 1 + self.bytes().div_ceil(PIECE_BYTES)
             }
 
-            fn write_piece(&self, number: u64, arena: &Arena, out: &mut Fields<'_>) {
+            fn write_piece(&self, number: u64, arena: &Arena, out: &mut ModuleFields<'_>) {
                 if number == 0 {
-                    let root: fn(&$type, &mut Fields<'_>) = $root;
+                    let root: fn(&$type, &mut ModuleFields<'_>) = $root;
                     return root(self, out);
                 }
                 let bytes = self.read(arena, (number - 1) * PIECE_BYTES, PIECE_BYTES);
@@ -101,12 +101,12 @@ macro_rules! pieced {
             fn read_piece(
                 &mut self,
                 number: u64,
-                fields: &mut FieldSource<'_, '_>,
+                fields: &mut ModuleFieldSource<'_, '_>,
                 arena: &mut Arena,
             ) -> Result<(), Corrupt> {
                 if number == 0 {
                     $type::free_step(self, arena, usize::MAX);
-                    let of_root: fn(&mut FieldSource<'_, '_>, &mut Arena) -> Option<$type> = $of_root;
+                    let of_root: fn(&mut ModuleFieldSource<'_, '_>, &mut Arena) -> Option<$type> = $of_root;
                     *self = of_root(fields, arena).ok_or(Corrupt)?;
                     return Ok(());
                 }
@@ -170,7 +170,7 @@ pieced!(
     |fields, arena| TopK::load_root(fields, arena).ok()
 );
 
-pub(super) const DIGEST: Kind = Kind {
+pub(super) const DIGEST: ModuleKind = ModuleKind {
     kind: Type::Digest,
     letters: b"TDIS-TYPE",
     version: darter_sketch::digest::VERSION,
@@ -199,7 +199,7 @@ impl ModuleValue for Digest {
         true
     }
 
-    fn write(&self, _arena: &Arena, out: &mut Fields<'_>) {
+    fn write(&self, _arena: &Arena, out: &mut ModuleFields<'_>) {
         self.save(out);
     }
 }
@@ -208,7 +208,7 @@ impl ModuleType for Digest {
     const KIND: Type = Type::Digest;
 }
 
-pub(super) const SERIES: Kind = Kind {
+pub(super) const SERIES: ModuleKind = ModuleKind {
     kind: Type::Series,
     letters: b"TSDB-TYPE",
     version: darter_series::VERSION,
@@ -237,7 +237,7 @@ impl ModuleValue for Series {
         Series::free_step(self, arena, blocks_max)
     }
 
-    fn write(&self, arena: &Arena, out: &mut Fields<'_>) {
+    fn write(&self, arena: &Arena, out: &mut ModuleFields<'_>) {
         self.save(CrossReferences::Kept, arena, out);
     }
 
@@ -257,7 +257,7 @@ impl ModuleValue for Series {
         1 + self.pieces_len() as u64
     }
 
-    fn write_piece(&self, number: u64, arena: &Arena, out: &mut Fields<'_>) {
+    fn write_piece(&self, number: u64, arena: &Arena, out: &mut ModuleFields<'_>) {
         match number.checked_sub(1) {
             None => self.save_root(out),
             Some(number) => self.save_piece(number, arena, out),
@@ -267,7 +267,7 @@ impl ModuleValue for Series {
     fn read_piece(
         &mut self,
         number: u64,
-        fields: &mut FieldSource<'_, '_>,
+        fields: &mut ModuleFieldSource<'_, '_>,
         arena: &mut Arena,
     ) -> Result<(), Corrupt> {
         if number > 0 {

@@ -87,12 +87,12 @@ fn damaged_values_leave_nothing_behind() {
         whole(1023, &[2, 0, 5, 2, b'[', b']', 0]),
         vec![0x81, 1, 2, 3, 4, 5, 6, 7, 8, 0],
     ] {
-        let read = rdb::read_object(TYPE_MODULE, &mut Source::new(&bad), &mut arena, KeyHasher::new(1));
+        let read = rdb::read_object(TYPE_MODULE, &mut RdbSource::new(&bad), &mut arena, KeyHasher::new(1));
         assert!(read.is_err(), "{bad:?}");
     }
     assert_eq!(arena.used_bytes(), 0);
     let good = whole(2, &[5, 2, b'[', b']', 2, 1, 5, 1, b'a', 5, 1, b'b', 0]);
-    let read = rdb::read_object(TYPE_MODULE, &mut Source::new(&good), &mut arena, KeyHasher::new(1));
+    let read = rdb::read_object(TYPE_MODULE, &mut RdbSource::new(&good), &mut arena, KeyHasher::new(1));
     read.expect("a value").clear(&mut arena);
     assert_eq!(arena.used_bytes(), 0);
 }
@@ -128,7 +128,7 @@ fn documents_of_other_versions_are_read() {
         let mut bytes = Vec::new();
         write_length(&mut bytes, number_of(b"ReJSON-RL", version));
         bytes.extend_from_slice(fields);
-        let read = rdb::read_object(TYPE_MODULE, &mut Source::new(&bytes), &mut arena, KeyHasher::new(1));
+        let read = rdb::read_object(TYPE_MODULE, &mut RdbSource::new(&bytes), &mut arena, KeyHasher::new(1));
         let mut object = read.expect("a document");
         let mut out = Vec::new();
         let json = Json::of(&object).expect("a document");

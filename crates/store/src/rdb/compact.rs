@@ -3,14 +3,14 @@
 use darter_base::hash::KeyHasher;
 use darter_base::number;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Kind, Table};
-use darter_pack::tree::list::End;
+use darter_pack::table::{FieldExpiry, PackKind, Table};
+use darter_pack::tree::list::ListEnd;
 use darter_pack::tree::{List, Zset};
 use darter_slab::Arena;
 
 use super::object::filled;
-use super::packed::{self, Form};
-use super::{Corrupt, Source};
+use super::packed::{self, PackedForm};
+use super::{Corrupt, RdbSource};
 use crate::object::Object;
 use crate::set_value::SetValue;
 
@@ -36,29 +36,30 @@ const TYPE_HASH_LISTPACK_WITH_TTL: u8 = 25;
 /// Errors: no such type, damaged or empty, or no room in the arena; nothing is left behind there.
 pub fn read(
     kind: u8,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<Object, Corrupt> {
     match kind {
         TYPE_LIST_ZIPLIST => filled(List::new(), arena, |list, arena| {
-            read_list_node(list, &source.text()?, Form::Ziplist, arena)
+            read_list_node(list, &source.text()?, PackedForm::Ziplist, arena)
         }),
         TYPE_LIST_QUICKLIST => filled(List::new(), arena, |list, arena| {
-            (0..source.count()?).try_for_each(|_| read_list_node(list, &source.text()?, Form::Ziplist, arena))
+            (0..source.count()?)
+                .try_for_each(|_| read_list_node(list, &source.text()?, PackedForm::Ziplist, arena))
         }),
         TYPE_LIST_QUICKLIST_2 => filled(List::new(), arena, |list, arena| {
             (0..source.count()?).try_for_each(|_| match source.count()? {
-                NODE_PLAIN => list.push(arena, End::Back, Item::of(&source.text()?)).map_err(|_| Corrupt),
-                NODE_PACKED => read_list_node(list, &source.text()?, Form::Listpack, arena),
+                NODE_PLAIN => list.push(arena, ListEnd::Back, Item::of(&source.text()?)).map_err(|_| Corrupt),
+                NODE_PACKED => read_list_node(list, &source.text()?, PackedForm::Listpack, arena),
                 _ => Err(Corrupt),
             })
         }),
         TYPE_SET_INTSET => filled(SetValue::new(), arena, |set, arena| {
-            read_set(set, &source.text()?, Form::Intset, arena, hasher)
+            read_set(set, &source.text()?, PackedForm::Intset, arena, hasher)
         }),
         TYPE_SET_LISTPACK => filled(SetValue::new(), arena, |set, arena| {
-            read_set(set, &source.text()?, Form::Listpack, arena, hasher)
+            read_set(set, &source.text()?, PackedForm::Listpack, arena, hasher)
         }),
         TYPE_ZSET_OLD => filled(Zset::new(), arena, |zset, arena| {
             (0..source.count()?).try_for_each(|_| {
@@ -67,27 +68,29 @@ pub fn read(
             })
         }),
         TYPE_ZSET_ZIPLIST => filled(Zset::new(), arena, |zset, arena| {
-            read_zset(zset, &source.text()?, Form::Ziplist, arena, hasher)
+            read_zset(zset, &source.text()?, PackedForm::Ziplist, arena, hasher)
         }),
         TYPE_ZSET_LISTPACK => filled(Zset::new(), arena, |zset, arena| {
-            read_zset(zset, &source.text()?, Form::Listpack, arena, hasher)
+            read_zset(zset, &source.text()?, PackedForm::Listpack, arena, hasher)
         }),
-        TYPE_HASH_ZIPLIST => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
-            read_hash(table, &source.text()?, Form::Ziplist, arena, hasher)
+        TYPE_HASH_ZIPLIST => filled(Table::new(PackKind::KeysAndValues), arena, |table, arena| {
+            read_hash(table, &source.text()?, PackedForm::Ziplist, arena, hasher)
         }),
-        TYPE_HASH_LISTPACK_WITH_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+        TYPE_HASH_LISTPACK_WITH_TTL => filled(Table::new(PackKind::KeysAndValues), arena, |table, arena| {
             // the earliest deadline; the fields say theirs in full
             source.array::<8>()?;
             read_timed_hash(table, &source.text()?, arena, hasher)
         }),
-        TYPE_HASH_LISTPACK_WITH_FULL_TTL => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
-            read_timed_hash(table, &source.text()?, arena, hasher)
+        TYPE_HASH_LISTPACK_WITH_FULL_TTL => {
+            filled(Table::new(PackKind::KeysAndValues), arena, |table, arena| {
+                read_timed_hash(table, &source.text()?, arena, hasher)
+            })
+        }
+        TYPE_HASH_ZIPMAP => filled(Table::new(PackKind::KeysAndValues), arena, |table, arena| {
+            read_hash(table, &source.text()?, PackedForm::Zipmap, arena, hasher)
         }),
-        TYPE_HASH_ZIPMAP => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
-            read_hash(table, &source.text()?, Form::Zipmap, arena, hasher)
-        }),
-        TYPE_HASH_LISTPACK => filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
-            read_hash(table, &source.text()?, Form::Listpack, arena, hasher)
+        TYPE_HASH_LISTPACK => filled(Table::new(PackKind::KeysAndValues), arena, |table, arena| {
+            read_hash(table, &source.text()?, PackedForm::Listpack, arena, hasher)
         }),
         _ => Err(Corrupt),
     }
@@ -97,26 +100,26 @@ pub fn read(
 const NODE_PLAIN: u64 = 1;
 const NODE_PACKED: u64 = 2;
 
-fn read_list_node(list: &mut List, bytes: &[u8], form: Form, arena: &mut Arena) -> Result<(), Corrupt> {
-    packed::each(form, bytes, &mut |item| list.push(arena, End::Back, item).map_err(|_| Corrupt))
+fn read_list_node(list: &mut List, bytes: &[u8], form: PackedForm, arena: &mut Arena) -> Result<(), Corrupt> {
+    packed::each(form, bytes, &mut |item| list.push(arena, ListEnd::Back, item).map_err(|_| Corrupt))
 }
 
 fn read_set(
     set: &mut SetValue,
     bytes: &[u8],
-    form: Form,
+    form: PackedForm,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
     packed::each(form, bytes, &mut |item| {
-        set.insert(arena, hasher, item, Expiry::Clear).map(drop).map_err(|_| Corrupt)
+        set.insert(arena, hasher, item, FieldExpiry::Clear).map(drop).map_err(|_| Corrupt)
     })
 }
 
 fn read_zset(
     zset: &mut Zset,
     bytes: &[u8],
-    form: Form,
+    form: PackedForm,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
@@ -140,7 +143,7 @@ fn add_to_zset(
 }
 
 /// A score as a short text, or one of three marks for values without digits.
-fn old_score(source: &mut Source<'_>) -> Result<f64, Corrupt> {
+fn old_score(source: &mut RdbSource<'_>) -> Result<f64, Corrupt> {
     match source.byte()? {
         253 => Err(Corrupt),
         254 => Ok(f64::INFINITY),
@@ -155,11 +158,11 @@ fn read_timed_hash(
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
-    each_group(Form::Listpack, bytes, |[field, value], deadline| {
+    each_group(PackedForm::Listpack, bytes, |[field, value], deadline| {
         let expiry = match deadline.int().and_then(|ms| u64::try_from(ms).ok()) {
             None => return Err(Corrupt),
-            Some(0) => Expiry::Clear,
-            Some(ms) => Expiry::At(ms),
+            Some(0) => FieldExpiry::Clear,
+            Some(ms) => FieldExpiry::At(ms),
         };
         add_to_hash(table, field, Item::of(value), expiry, arena, hasher)
     })
@@ -168,18 +171,20 @@ fn read_timed_hash(
 fn read_hash(
     table: &mut Table,
     bytes: &[u8],
-    form: Form,
+    form: PackedForm,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
-    each_group(form, bytes, |[field], value| add_to_hash(table, field, value, Expiry::Clear, arena, hasher))
+    each_group(form, bytes, |[field], value| {
+        add_to_hash(table, field, value, FieldExpiry::Clear, arena, hasher)
+    })
 }
 
 fn add_to_hash(
     table: &mut Table,
     field: &[u8],
     value: Item<'_>,
-    expiry: Expiry,
+    expiry: FieldExpiry,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
@@ -190,7 +195,7 @@ fn add_to_hash(
 
 /// Visits elements in groups of `N` and one more.
 fn each_group<const N: usize>(
-    form: Form,
+    form: PackedForm,
     bytes: &[u8],
     mut visit: impl FnMut([&[u8]; N], Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {

@@ -22,10 +22,10 @@ use crate::module::TYPE_ARRAY;
 
 use object::TYPE_SET_WITH_TTL;
 pub use object::{
-    Pieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL, read_object,
-    type_of, write_member, write_members_head, write_object, write_seen,
+    ObjectPieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL,
+    read_object, type_of, write_member, write_members_head, write_object, write_seen,
 };
-pub use source::{Length, Source};
+pub use source::{RdbLength, RdbSource};
 pub use stream::TYPE_STREAM_5;
 pub use stream_pieces::StreamPieces;
 pub use text::{write_length, write_text};
@@ -101,13 +101,13 @@ impl Version {
 }
 
 /// The content of a payload whose footer is valid.
-pub struct Payload<'a> {
+pub struct RdbPayload<'a> {
     /// Type bytes, each with its value.
-    pub source: Source<'a>,
+    pub source: RdbSource<'a>,
     version: Version,
 }
 
-impl Payload<'_> {
+impl RdbPayload<'_> {
     /// The next type byte, as [`read_object`] knows it. Errors: missing or not readable.
     pub fn kind(&mut self) -> Result<u8, Corrupt> {
         let kind = self.source.byte()?;
@@ -118,7 +118,7 @@ impl Payload<'_> {
 /// Checks the footer of a payload.
 ///
 /// Errors: too short, of a refused version, or with a wrong checksum.
-pub fn open(payload: &[u8], versions: Versions) -> Result<Payload<'_>, Corrupt> {
+pub fn open(payload: &[u8], versions: Versions) -> Result<RdbPayload<'_>, Corrupt> {
     let body_len = payload.len().checked_sub(FOOTER_LEN).ok_or(Corrupt)?;
     let (body, footer) = payload.split_at(body_len);
     let (version, crc) = footer.split_first_chunk::<2>().ok_or(Corrupt)?;
@@ -131,5 +131,5 @@ pub fn open(payload: &[u8], versions: Versions) -> Result<Payload<'_>, Corrupt> 
     if *crc != [0; 8] && crc64(sealed).to_le_bytes() != *crc {
         return Err(Corrupt);
     }
-    Ok(Payload { source: Source::new(body), version })
+    Ok(RdbPayload { source: RdbSource::new(body), version })
 }

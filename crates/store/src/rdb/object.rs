@@ -2,18 +2,18 @@
 
 use darter_base::hash::KeyHasher;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry, Kind, Table};
-use darter_pack::tree::list::End;
-use darter_pack::tree::window::Seen;
+use darter_pack::table::{FieldExpiry, PackKind, Table};
+use darter_pack::tree::list::ListEnd;
+use darter_pack::tree::window::SeenLeaf;
 use darter_pack::tree::{Direction, List, Zset};
 use darter_slab::Arena;
 
-use super::{Corrupt, Source, compact, stream, text};
+use super::{Corrupt, RdbSource, compact, stream, text};
 use crate::array::Array;
 use crate::module::{self, TYPE_ARRAY, TYPE_MODULE};
 use crate::object::{Collection, Object, Type};
 use crate::set_value::SetValue;
-use crate::stream_value::Stream;
+use crate::stream_value::StreamValue;
 
 /// A list.
 pub const TYPE_LIST: u8 = 1;
@@ -55,7 +55,7 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
     match object {
         Object::List(list) => {
             text::write_length(out, list.len());
-            list.iter(arena, 0, End::Back).for_each(|item| write_item(out, item));
+            list.iter(arena, 0, ListEnd::Back).for_each(|item| write_item(out, item));
         }
         Object::Set(set) => write_set(set, arena, out),
         Object::Zset(zset) => {
@@ -83,7 +83,7 @@ pub fn write_object(object: &Object, arena: &Arena, out: &mut Vec<u8>) {
 /// Errors: an unknown type, damaged or empty, or no room in the arena; nothing is left behind there.
 pub fn read_object(
     kind: u8,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<Object, Corrupt> {
@@ -96,7 +96,7 @@ pub fn read_object(
             filled(Zset::new(), arena, |zset, arena| read_zset(kind, zset, source, arena, hasher))
         }
         TYPE_HASH | TYPE_HASH_WITH_TTL | TYPE_HASH_WITH_FULL_TTL | TYPE_VALKEY_HASH => {
-            filled(Table::new(Kind::KeysAndValues), arena, |table, arena| {
+            filled(Table::new(PackKind::KeysAndValues), arena, |table, arena| {
                 read_hash(kind, table, source, arena, hasher)
             })
         }
@@ -112,7 +112,7 @@ pub fn read_object(
 }
 
 /// A collection that can be read in pieces, each as [`write_object`] would write it alone.
-pub trait Pieces: Collection {
+pub trait ObjectPieces: Collection {
     /// Adds the elements that `source` holds under type byte `kind`; `hasher` is that of the shard.
     ///
     /// Errors: damaged, of another type, a repeated member of a sorted set, or no room. Elements read before the
@@ -120,7 +120,7 @@ pub trait Pieces: Collection {
     fn read_more(
         &mut self,
         kind: u8,
-        source: &mut Source<'_>,
+        source: &mut RdbSource<'_>,
         arena: &mut Arena,
         hasher: KeyHasher,
     ) -> Result<(), Corrupt>;
@@ -128,11 +128,11 @@ pub trait Pieces: Collection {
 
 macro_rules! pieces {
     ($($name:ty: $kinds:pat => |$it:ident, $kind:ident, $source:ident, $arena:ident, $hasher:ident| $read:expr;)*) => {
-        $(impl Pieces for $name {
+        $(impl ObjectPieces for $name {
             fn read_more(
                 &mut self,
                 $kind: u8,
-                $source: &mut Source<'_>,
+                $source: &mut RdbSource<'_>,
                 $arena: &mut Arena,
                 $hasher: KeyHasher,
             ) -> Result<(), Corrupt> {
@@ -149,7 +149,7 @@ pieces! {
         |set, kind, source, arena, hasher| read_set(kind, set, source, arena, hasher);
     Zset: TYPE_ZSET | TYPE_ZSET_WITH_TTL =>
         |zset, kind, source, arena, hasher| read_zset(kind, zset, source, arena, hasher);
-    Stream: stream::TYPE_STREAM_5 =>
+    StreamValue: stream::TYPE_STREAM_5 =>
         |log, kind, source, arena, _hasher| stream::read_more(kind, log, source, arena);
     Table: TYPE_HASH | TYPE_HASH_WITH_TTL =>
         |table, kind, source, arena, hasher| read_hash(kind, table, source, arena, hasher);
@@ -172,18 +172,18 @@ pub(super) fn filled<T: Collection>(
 }
 
 /// Appends a member of a collection without expiring members, as [`write_object`] does after [`write_members_head`].
-pub fn write_seen(seen: &Seen<'_>, out: &mut Vec<u8>) {
+pub fn write_seen(seen: &SeenLeaf<'_>, out: &mut Vec<u8>) {
     match *seen {
-        Seen::Item(item) => write_item(out, item),
-        Seen::Field(field, value) => {
+        SeenLeaf::Item(item) => write_item(out, item),
+        SeenLeaf::Field(field, value) => {
             write_item(out, field);
             write_item(out, value);
         }
-        Seen::Scored(member, score) => {
+        SeenLeaf::Scored(member, score) => {
             write_item(out, member);
             out.extend_from_slice(&score.to_le_bytes());
         }
-        Seen::Logged(_) => debug_assert!(false, "streams have a form of their own"),
+        SeenLeaf::Logged(_) => debug_assert!(false, "streams have a form of their own"),
     }
 }
 
@@ -236,9 +236,9 @@ fn write_set(set: &SetValue, arena: &Arena, out: &mut Vec<u8>) {
     }
 }
 
-fn read_list(list: &mut List, source: &mut Source<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
+fn read_list(list: &mut List, source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
     for _ in 0..source.count()? {
-        list.push(arena, End::Back, Item::of(&source.text()?)).map_err(|_| Corrupt)?;
+        list.push(arena, ListEnd::Back, Item::of(&source.text()?)).map_err(|_| Corrupt)?;
     }
     Ok(())
 }
@@ -246,15 +246,15 @@ fn read_list(list: &mut List, source: &mut Source<'_>, arena: &mut Arena) -> Res
 fn read_set(
     kind: u8,
     set: &mut SetValue,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
     for _ in 0..source.count()? {
         let member = source.text()?;
         let expiry = match if kind == TYPE_SET_WITH_TTL { source.count()? } else { 0 } {
-            0 => Expiry::Keep,
-            ms => Expiry::At(ms),
+            0 => FieldExpiry::Keep,
+            ms => FieldExpiry::At(ms),
         };
         set.insert(arena, hasher, Item::of(&member), expiry).map_err(|_| Corrupt)?;
     }
@@ -273,7 +273,7 @@ fn write_hash(table: &Table, arena: &Arena, out: &mut Vec<u8>) {
 fn read_hash(
     kind: u8,
     table: &mut Table,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {
@@ -294,7 +294,7 @@ fn read_hash(
             TYPE_VALKEY_HASH => u64::try_from(i64::from_le_bytes(source.array()?)).unwrap_or(0),
             _ => in_front,
         };
-        let expiry = if deadline == 0 { Expiry::Clear } else { Expiry::At(deadline) };
+        let expiry = if deadline == 0 { FieldExpiry::Clear } else { FieldExpiry::At(deadline) };
         let hash = hasher.hash(&field);
         table
             .insert(arena, hash, &field, Item::of(&value), expiry, &|key: &[u8]| hasher.hash(key))
@@ -306,7 +306,7 @@ fn read_hash(
 fn read_zset(
     kind: u8,
     zset: &mut Zset,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
     hasher: KeyHasher,
 ) -> Result<(), Corrupt> {

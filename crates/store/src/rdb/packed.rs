@@ -4,11 +4,11 @@
 
 use darter_pack::entry::Item;
 
-use super::{Corrupt, Source};
+use super::{Corrupt, RdbSource};
 
 /// The form of a compact string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum PackedForm {
     /// Since Redis 7.
     Listpack,
     /// Before Redis 7.
@@ -23,15 +23,15 @@ pub enum Form {
 ///
 /// Errors: the bytes are damaged, or `visit` fails.
 pub fn each(
-    form: Form,
+    form: PackedForm,
     bytes: &[u8],
     visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
     match form {
-        Form::Listpack => each_of_listpack(bytes, visit),
-        Form::Ziplist => each_of_ziplist(bytes, visit),
-        Form::Intset => each_of_intset(bytes, visit),
-        Form::Zipmap => each_of_zipmap(bytes, visit),
+        PackedForm::Listpack => each_of_listpack(bytes, visit),
+        PackedForm::Ziplist => each_of_ziplist(bytes, visit),
+        PackedForm::Intset => each_of_intset(bytes, visit),
+        PackedForm::Zipmap => each_of_zipmap(bytes, visit),
     }
 }
 
@@ -39,7 +39,7 @@ fn each_of_listpack(
     bytes: &[u8],
     visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
-    let mut source = Source::new(bytes);
+    let mut source = RdbSource::new(bytes);
     let total = u32::from_le_bytes(source.array()?);
     if total as usize != bytes.len() {
         return Err(Corrupt);
@@ -58,7 +58,7 @@ fn each_of_listpack(
     }
 }
 
-fn listpack_item<'a>(first: u8, source: &mut Source<'a>) -> Result<Item<'a>, Corrupt> {
+fn listpack_item<'a>(first: u8, source: &mut RdbSource<'a>) -> Result<Item<'a>, Corrupt> {
     Ok(match first {
         0..=0x7f => Item::Int(i64::from(first)),
         0x80..=0xbf => Item::of(source.take(usize::from(first & 0x3f))?),
@@ -83,7 +83,7 @@ fn listpack_item<'a>(first: u8, source: &mut Source<'a>) -> Result<Item<'a>, Cor
     })
 }
 
-fn int24(source: &mut Source<'_>) -> Result<i64, Corrupt> {
+fn int24(source: &mut RdbSource<'_>) -> Result<i64, Corrupt> {
     let [a, b, c] = source.array()?;
     Ok(i64::from(i32::from_le_bytes([0, a, b, c]) >> 8))
 }
@@ -103,7 +103,7 @@ fn each_of_ziplist(
     bytes: &[u8],
     visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
-    let mut source = Source::new(bytes);
+    let mut source = RdbSource::new(bytes);
     let total = u32::from_le_bytes(source.array()?);
     if total as usize != bytes.len() {
         return Err(Corrupt);
@@ -120,7 +120,7 @@ fn each_of_ziplist(
     }
 }
 
-fn ziplist_item<'a>(source: &mut Source<'a>) -> Result<Item<'a>, Corrupt> {
+fn ziplist_item<'a>(source: &mut RdbSource<'a>) -> Result<Item<'a>, Corrupt> {
     let first = source.byte()?;
     Ok(match first {
         0..=0x3f => Item::of(source.take(usize::from(first))?),
@@ -146,7 +146,7 @@ fn each_of_intset(
     bytes: &[u8],
     visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
-    let mut source = Source::new(bytes);
+    let mut source = RdbSource::new(bytes);
     let width = u32::from_le_bytes(source.array()?);
     let count = u64::from(u32::from_le_bytes(source.array()?));
     for _ in 0..count {
@@ -164,7 +164,7 @@ fn each_of_zipmap(
     bytes: &[u8],
     visit: &mut impl FnMut(Item<'_>) -> Result<(), Corrupt>,
 ) -> Result<(), Corrupt> {
-    let mut source = Source::new(bytes);
+    let mut source = RdbSource::new(bytes);
     // number of fields, 254 for many; the end has its own mark
     source.byte()?;
     while let Some(len) = zipmap_len(&mut source)? {
@@ -178,7 +178,7 @@ fn each_of_zipmap(
 }
 
 /// A length, or nothing at the end.
-fn zipmap_len(source: &mut Source<'_>) -> Result<Option<usize>, Corrupt> {
+fn zipmap_len(source: &mut RdbSource<'_>) -> Result<Option<usize>, Corrupt> {
     Ok(match source.byte()? {
         0xff => None,
         0xfe => Some(u32::from_le_bytes(source.array()?) as usize),

@@ -8,23 +8,23 @@ use super::{Corrupt, lzf};
 
 /// Bytes to read from the front.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct RdbSource<'a> {
     bytes: &'a [u8],
 }
 
 /// A length as RDB writes it, or the mark of a specially written string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Length {
+pub enum RdbLength {
     /// A number of bytes or elements.
     Plain(u64),
     /// A string in special form: 0 to 2 integers, 3 compressed.
     Special(u8),
 }
 
-impl<'a> Source<'a> {
+impl<'a> RdbSource<'a> {
     /// Starts at the front of `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Source<'a> {
-        Source { bytes }
+    pub fn new(bytes: &'a [u8]) -> RdbSource<'a> {
+        RdbSource { bytes }
     }
 
     /// Bytes not yet read.
@@ -54,15 +54,15 @@ impl<'a> Source<'a> {
     }
 
     /// The next length or mark.
-    pub fn length(&mut self) -> Result<Length, Corrupt> {
+    pub fn length(&mut self) -> Result<RdbLength, Corrupt> {
         let first = self.byte()?;
         let low = first & 0x3f;
         match (first >> 6, first) {
-            (0, _) => Ok(Length::Plain(u64::from(low))),
-            (1, _) => Ok(Length::Plain(u64::from(low) << 8 | u64::from(self.byte()?))),
-            (2, 0x80) => Ok(Length::Plain(u64::from(u32::from_be_bytes(self.array()?)))),
-            (2, 0x81) => Ok(Length::Plain(u64::from_be_bytes(self.array()?))),
-            (3, _) => Ok(Length::Special(low)),
+            (0, _) => Ok(RdbLength::Plain(u64::from(low))),
+            (1, _) => Ok(RdbLength::Plain(u64::from(low) << 8 | u64::from(self.byte()?))),
+            (2, 0x80) => Ok(RdbLength::Plain(u64::from(u32::from_be_bytes(self.array()?)))),
+            (2, 0x81) => Ok(RdbLength::Plain(u64::from_be_bytes(self.array()?))),
+            (3, _) => Ok(RdbLength::Special(low)),
             _ => Err(Corrupt),
         }
     }
@@ -70,24 +70,26 @@ impl<'a> Source<'a> {
     /// The next number of elements. It may exceed the remaining input: do not allocate by it.
     pub fn count(&mut self) -> Result<u64, Corrupt> {
         match self.length()? {
-            Length::Plain(n) => Ok(n),
-            Length::Special(_) => Err(Corrupt),
+            RdbLength::Plain(n) => Ok(n),
+            RdbLength::Special(_) => Err(Corrupt),
         }
     }
 
     /// The next string, in any of its forms. Cost: a copy unless it is written plainly.
     pub fn text(&mut self) -> Result<Cow<'a, [u8]>, Corrupt> {
         match self.length()? {
-            Length::Plain(len) => Ok(Cow::Borrowed(self.take(usize::try_from(len).map_err(|_| Corrupt)?)?)),
-            Length::Special(0) => Ok(decimal(i64::from(i8::from_le_bytes(self.array()?)))),
-            Length::Special(1) => Ok(decimal(i64::from(i16::from_le_bytes(self.array()?)))),
-            Length::Special(2) => Ok(decimal(i64::from(i32::from_le_bytes(self.array()?)))),
-            Length::Special(3) => {
+            RdbLength::Plain(len) => {
+                Ok(Cow::Borrowed(self.take(usize::try_from(len).map_err(|_| Corrupt)?)?))
+            }
+            RdbLength::Special(0) => Ok(decimal(i64::from(i8::from_le_bytes(self.array()?)))),
+            RdbLength::Special(1) => Ok(decimal(i64::from(i16::from_le_bytes(self.array()?)))),
+            RdbLength::Special(2) => Ok(decimal(i64::from(i32::from_le_bytes(self.array()?)))),
+            RdbLength::Special(3) => {
                 let packed_len = usize::try_from(self.count()?).map_err(|_| Corrupt)?;
                 let len = usize::try_from(self.count()?).map_err(|_| Corrupt)?;
                 lzf::unpack(self.take(packed_len)?, len).map(Cow::Owned)
             }
-            Length::Special(_) => Err(Corrupt),
+            RdbLength::Special(_) => Err(Corrupt),
         }
     }
 

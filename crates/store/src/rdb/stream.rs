@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use darter_base::number;
 use darter_pack::decimal::Digits;
 use darter_pack::entry::Item;
-use darter_pack::tree::stream::Entry;
+use darter_pack::tree::stream::StreamEntry;
 use darter_pack::tree::{Direction, Pending, StreamId};
 use darter_slab::Arena;
 
 use super::object::filled;
-use super::packed::{self, Form, back_len};
-use super::{Corrupt, Source, text};
+use super::packed::{self, PackedForm, back_len};
+use super::{Corrupt, RdbSource, text};
 use crate::object::Object;
-use crate::stream_value::group::{Consumer, Group, NOBODY};
+use crate::stream_value::group::{Consumer, ConsumerGroup, NOBODY};
 use crate::stream_value::producers::Producers;
-use crate::stream_value::{Extent, Stream};
+use crate::stream_value::{Extent, StreamValue};
 
 /// Redis 5 and 6.
 pub const TYPE_STREAM: u8 = 15;
@@ -39,20 +39,20 @@ const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 
 /// The form that holds everything of `stream`.
-pub fn type_of(stream: &Stream) -> u8 {
-    if stream.groups().any(Group::has_given_back) {
+pub fn type_of(stream: &StreamValue) -> u8 {
+    if stream.groups().any(ConsumerGroup::has_given_back) {
         return TYPE_STREAM_5;
     }
     if stream.producers().is_some() {
         return TYPE_STREAM_4;
     }
-    let mut consumers = stream.groups().flat_map(Group::consumers);
+    let mut consumers = stream.groups().flat_map(ConsumerGroup::consumers);
     let is_plain = consumers.all(|consumer| consumer.active_ms == Some(consumer.seen_ms));
     if is_plain { TYPE_STREAM_2 } else { TYPE_STREAM_3 }
 }
 
 /// Appends a stream in the form that [`type_of`] names.
-pub fn write(stream: &Stream, arena: &Arena, out: &mut Vec<u8>) {
+pub fn write(stream: &StreamValue, arena: &Arena, out: &mut Vec<u8>) {
     write_nodes(stream.log().iter(arena, 0, Direction::Up), usize::MAX, out);
     write_extent(&stream.extent(arena), out);
     text::write_length(out, stream.groups().len() as u64);
@@ -113,19 +113,19 @@ pub(super) fn write_producers(producers: &Producers, after: Option<&[u8]>, count
 
 /// Writes the nodes of entries until they take about `bytes_max`; returns how many entries these are.
 pub(super) fn write_nodes<'a>(
-    entries: impl Iterator<Item = Entry<'a>>,
+    entries: impl Iterator<Item = StreamEntry<'a>>,
     bytes_max: usize,
     out: &mut Vec<u8>,
 ) -> u64 {
     let (mut nodes, mut written) = (0, 0);
     let mut body = Vec::new();
-    let mut node: Option<Node<'_>> = None;
+    let mut node: Option<RdbStreamNode<'_>> = None;
     for entry in entries {
         if let Some(full) = node.take_if(|node| node.is_full()) {
             full.finish(&mut body);
             nodes += 1;
         }
-        let node = node.get_or_insert_with(|| Node::new(entry));
+        let node = node.get_or_insert_with(|| RdbStreamNode::new(entry));
         node.push(entry);
         written += 1;
         if body.len() + node.pack.bytes.len() >= bytes_max {
@@ -142,23 +142,23 @@ pub(super) fn write_nodes<'a>(
 }
 
 /// A node being written: entries that share the names of the first.
-struct Node<'a> {
-    first: Entry<'a>,
+struct RdbStreamNode<'a> {
+    first: StreamEntry<'a>,
     entries: u64,
     pack: Listpack,
 }
 
-impl<'a> Node<'a> {
-    fn new(first: Entry<'a>) -> Node<'a> {
-        Node { first, entries: 0, pack: Listpack::default() }
+impl<'a> RdbStreamNode<'a> {
+    fn new(first: StreamEntry<'a>) -> RdbStreamNode<'a> {
+        RdbStreamNode { first, entries: 0, pack: Listpack::default() }
     }
 
     fn is_full(&self) -> bool {
         self.entries >= NODE_ENTRIES_MAX || self.pack.bytes.len() >= NODE_BYTES_MAX
     }
 
-    fn push(&mut self, entry: Entry<'_>) {
-        let names = |entry: Entry<'_>| entry.fields.len();
+    fn push(&mut self, entry: StreamEntry<'_>) {
+        let names = |entry: StreamEntry<'_>| entry.fields.len();
         let is_same =
             names(entry) == names(self.first) && entry.fields.zip(self.first.fields).all(|(a, b)| a.0 == b.0);
         let before = self.pack.len;
@@ -266,7 +266,7 @@ pub(super) fn raw_id(id: StreamId) -> [u8; 16] {
 }
 
 /// The name of a group and its progress.
-pub(super) fn write_group_head(group: &Group, out: &mut Vec<u8>) {
+pub(super) fn write_group_head(group: &ConsumerGroup, out: &mut Vec<u8>) {
     text::write_text(out, group.name());
     text::write_length(out, group.last_id.ms);
     text::write_length(out, group.last_id.seq);
@@ -290,7 +290,7 @@ pub(super) fn write_consumer_head(consumer: &Consumer, has_active: bool, out: &m
 
 /// The target of reading a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Onto {
+enum StreamOnto {
     /// An empty one.
     Nothing,
     /// A stream of earlier pieces: groups and consumers may exist, ids only rise.
@@ -300,25 +300,27 @@ enum Onto {
 /// The stream of type byte `kind` that `source` holds.
 ///
 /// Errors: damaged, entries or pending entries that contradict each other, or no room in the arena.
-pub fn read(kind: u8, source: &mut Source<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
-    filled(Stream::new(), arena, |stream, arena| read_into(Onto::Nothing, kind, stream, source, arena))
+pub fn read(kind: u8, source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
+    filled(StreamValue::new(), arena, |stream, arena| {
+        read_into(StreamOnto::Nothing, kind, stream, source, arena)
+    })
 }
 
 /// Adds a piece to a stream whose earlier pieces were read.
 pub(super) fn read_more(
     kind: u8,
-    stream: &mut Stream,
-    source: &mut Source<'_>,
+    stream: &mut StreamValue,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
 ) -> Result<(), Corrupt> {
-    read_into(Onto::Begun, kind, stream, source, arena)
+    read_into(StreamOnto::Begun, kind, stream, source, arena)
 }
 
 fn read_into(
-    onto: Onto,
+    onto: StreamOnto,
     kind: u8,
-    stream: &mut Stream,
-    source: &mut Source<'_>,
+    stream: &mut StreamValue,
+    source: &mut RdbSource<'_>,
     arena: &mut Arena,
 ) -> Result<(), Corrupt> {
     let before = stream.len();
@@ -334,7 +336,7 @@ fn read_into(
 }
 
 /// Reads the output of [`write_producers`]. Limits outside our range are moved into it.
-fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Corrupt> {
+fn read_producers(stream: &mut StreamValue, source: &mut RdbSource<'_>) -> Result<(), Corrupt> {
     let mut read = Producers::default();
     read.duration_s = source.count()?.clamp(1, Producers::DURATION_S_MAX);
     read.names_max = source.count()?.clamp(1, Producers::NAMES_MAX);
@@ -368,10 +370,10 @@ fn read_producers(stream: &mut Stream, source: &mut Source<'_>) -> Result<(), Co
 /// Reads the ids and counters after the entries, of which `before` existed before this piece.
 fn read_ids(
     kind: u8,
-    stream: &mut Stream,
+    stream: &mut StreamValue,
     before: u64,
     arena: &mut Arena,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
 ) -> Result<(), Corrupt> {
     let len = source.count()?;
     let last_id = StreamId { ms: source.count()?, seq: source.count()? };
@@ -400,7 +402,7 @@ struct Elements {
 impl Elements {
     fn of(node: &[u8]) -> Result<Elements, Corrupt> {
         let mut elements = Elements { bytes: Vec::new(), ends: Vec::new(), at: 0 };
-        packed::each(Form::Listpack, node, &mut |item| {
+        packed::each(PackedForm::Listpack, node, &mut |item| {
             elements.bytes.extend_from_slice(item.text(&mut Digits::new()));
             elements.ends.push(elements.bytes.len());
             Ok(())
@@ -437,7 +439,7 @@ impl Elements {
 }
 
 fn read_node(
-    stream: &mut Stream,
+    stream: &mut StreamValue,
     arena: &mut Arena,
     first_id: StreamId,
     bytes: &[u8],
@@ -482,16 +484,16 @@ fn read_id_of(raw: &[u8]) -> Result<StreamId, Corrupt> {
 }
 
 /// A time as RDB has it; nothing for one before 1970.
-fn read_ms(source: &mut Source<'_>) -> Result<Option<u64>, Corrupt> {
+fn read_ms(source: &mut RdbSource<'_>) -> Result<Option<u64>, Corrupt> {
     Ok(u64::try_from(i64::from_le_bytes(source.array()?)).ok())
 }
 
 fn read_group(
-    onto: Onto,
+    onto: StreamOnto,
     kind: u8,
-    stream: &mut Stream,
+    stream: &mut StreamValue,
     arena: &mut Arena,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
 ) -> Result<(), Corrupt> {
     let name = source.text()?;
     let last_id = StreamId { ms: source.count()?, seq: source.count()? };
@@ -499,7 +501,7 @@ fn read_group(
         TYPE_STREAM => stream.extent(arena).added_up_to(last_id),
         _ => Some(source.count()?).filter(|&read| read != u64::MAX),
     };
-    if !stream.create_group(&name, last_id, entries_read) && onto == Onto::Nothing {
+    if !stream.create_group(&name, last_id, entries_read) && onto == StreamOnto::Nothing {
         return Err(Corrupt);
     }
     let mut pending = BTreeMap::new();
@@ -523,9 +525,9 @@ fn read_group(
 
 /// Pending entries without a consumer.
 fn read_given_back(
-    group: &mut Group,
+    group: &mut ConsumerGroup,
     arena: &mut Arena,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     pending: &mut BTreeMap<StreamId, (u64, u64)>,
 ) -> Result<(), Corrupt> {
     for _ in 0..source.count()? {
@@ -538,18 +540,19 @@ fn read_given_back(
 }
 
 fn read_consumer(
-    onto: Onto,
+    onto: StreamOnto,
     kind: u8,
-    group: &mut Group,
+    group: &mut ConsumerGroup,
     arena: &mut Arena,
-    source: &mut Source<'_>,
+    source: &mut RdbSource<'_>,
     pending: &mut BTreeMap<StreamId, (u64, u64)>,
 ) -> Result<(), Corrupt> {
     let name = source.text()?;
     let seen_ms = read_ms(source)?.unwrap_or(0);
     let (number, is_new) = group.find_or_create(&name, seen_ms);
     let active_ms = if kind >= TYPE_STREAM_3 { read_ms(source)? } else { Some(seen_ms) };
-    let consumer = group.consumer_mut(number).filter(|_| is_new || onto == Onto::Begun).ok_or(Corrupt)?;
+    let consumer =
+        group.consumer_mut(number).filter(|_| is_new || onto == StreamOnto::Begun).ok_or(Corrupt)?;
     consumer.active_ms = active_ms;
     for _ in 0..source.count()? {
         let id = read_id_of(source.take(16)?)?;
@@ -574,8 +577,8 @@ mod tests {
         StreamId { ms, seq: 1 }
     }
 
-    fn sample(arena: &mut Arena, entries: u64) -> Stream {
-        let mut stream = Stream::new();
+    fn sample(arena: &mut Arena, entries: u64) -> StreamValue {
+        let mut stream = StreamValue::new();
         for n in 1..=entries {
             let (name, value) = (format!("f{}", n / 40), "v".repeat(n as usize % 70));
             let pairs = [(name.as_bytes(), value.as_bytes()), (b"n", b"-70000")];
@@ -595,7 +598,7 @@ mod tests {
         stream
     }
 
-    fn written(stream: &Stream, arena: &Arena) -> Vec<u8> {
+    fn written(stream: &StreamValue, arena: &Arena) -> Vec<u8> {
         let mut out = Vec::new();
         write(stream, arena, &mut out);
         out
@@ -612,7 +615,7 @@ mod tests {
         for entries in [0, 1, 100, 3000] {
             let stream = sample(&mut arena, entries);
             let bytes = written(&stream, &arena);
-            let mut source = Source::new(&bytes);
+            let mut source = RdbSource::new(&bytes);
             let back = read(type_of(&stream), &mut source, &mut arena).expect("what was written");
             assert_eq!(source.left(), 0);
             let Object::Stream(back) = back else { panic!("a stream") };
@@ -640,7 +643,7 @@ mod tests {
             }
             changed.truncate(changed.len() - rng.below(4) as usize * rng.below(50) as usize);
             let hasher = KeyHasher::new(1);
-            if let Ok(object) = read_object(kind, &mut Source::new(&changed), &mut arena, hasher) {
+            if let Ok(object) = read_object(kind, &mut RdbSource::new(&changed), &mut arena, hasher) {
                 clear(object, &mut arena);
             }
             assert_eq!(arena.used_bytes(), 0);
@@ -674,7 +677,8 @@ mod tests {
             out
         };
         let mut read = |bytes: &[u8]| {
-            read(TYPE_STREAM_2, &mut Source::new(bytes), &mut arena).map(|object| clear(object, &mut arena))
+            read(TYPE_STREAM_2, &mut RdbSource::new(bytes), &mut arena)
+                .map(|object| clear(object, &mut arena))
         };
         assert_eq!(read(&consumers(&[b"a"])), Ok(()));
         assert_eq!(read(&consumers(&[b"a", b"b"])), Err(Corrupt));

@@ -13,13 +13,13 @@ use super::stream::{
     write_producers,
 };
 use super::text;
-use crate::stream_value::group::{Consumer, Group};
+use crate::stream_value::group::{Consumer, ConsumerGroup};
 use crate::stream_value::producers::Producers;
-use crate::stream_value::{Extent, Stream};
+use crate::stream_value::{Extent, StreamValue};
 
 /// The start of the next piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
+enum PiecePlace {
     /// After this many groups and consumers of the next one.
     Heads(usize, usize),
     /// After this many entries.
@@ -37,7 +37,7 @@ enum Place {
 /// Writes one stream piece by piece.
 #[derive(Debug)]
 pub struct StreamPieces {
-    place: Place,
+    place: PiecePlace,
 }
 
 /// Groups, consumers or pending entries of one piece.
@@ -46,37 +46,37 @@ const PARTS_PER_PIECE: usize = 128;
 impl StreamPieces {
     /// From the front.
     pub fn new() -> StreamPieces {
-        StreamPieces { place: Place::Heads(0, 0) }
+        StreamPieces { place: PiecePlace::Heads(0, 0) }
     }
 
     /// Number of elements of all pieces of a stream. Cost: O(groups).
-    pub fn elements(stream: &Stream) -> u64 {
-        let of = |group: &Group| 1 + group.consumers_len() as u64 + group.pending().len();
+    pub fn elements(stream: &StreamValue) -> u64 {
+        let of = |group: &ConsumerGroup| 1 + group.consumers_len() as u64 + group.pending().len();
         let producers = stream.producers().map_or(0, Producers::len) as u64;
         stream.groups().map(of).sum::<u64>() + stream.len() + producers + 1
     }
 
     /// Returns true if the last piece is written.
     pub fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.place == PiecePlace::Done
     }
 
     /// Appends the next piece, of about `bytes_max`; returns how many elements it has. The last has one, the end.
-    pub fn write(&mut self, stream: &Stream, arena: &Arena, bytes_max: usize, out: &mut Vec<u8>) -> u64 {
+    pub fn write(&mut self, stream: &StreamValue, arena: &Arena, bytes_max: usize, out: &mut Vec<u8>) -> u64 {
         loop {
             let (next, elements) = match &self.place {
-                Place::Heads(group, consumer) => write_heads(stream, *group, *consumer, out),
-                Place::Entries(rank) => write_entries(stream, arena, *rank, bytes_max, out),
-                Place::Pending(group, rank) => write_group_pending(stream, arena, *group, *rank, out),
-                Place::Producers(after) => {
+                PiecePlace::Heads(group, consumer) => write_heads(stream, *group, *consumer, out),
+                PiecePlace::Entries(rank) => write_entries(stream, arena, *rank, bytes_max, out),
+                PiecePlace::Pending(group, rank) => write_group_pending(stream, arena, *group, *rank, out),
+                PiecePlace::Producers(after) => {
                     write_some_producers(stream, arena, after.as_deref(), bytes_max, out)
                 }
-                Place::End => {
+                PiecePlace::End => {
                     write_front(Some(&stream.extent(arena)), 0, out);
                     write_tail(stream.producers(), out);
-                    (Place::Done, 1)
+                    (PiecePlace::Done, 1)
                 }
-                Place::Done => return 0,
+                PiecePlace::Done => return 0,
             };
             self.place = next;
             if elements > 0 {
@@ -107,7 +107,7 @@ fn write_tail(producers: Option<&Producers>, out: &mut Vec<u8>) {
 }
 
 /// Groups and consumers, with nothing pending.
-fn write_heads(stream: &Stream, group: usize, consumer: usize, out: &mut Vec<u8>) -> (Place, u64) {
+fn write_heads(stream: &StreamValue, group: usize, consumer: usize, out: &mut Vec<u8>) -> (PiecePlace, u64) {
     let (mut elements, mut groups, mut at) = (0, 0, (group, consumer));
     let mut body = Vec::new();
     while elements < PARTS_PER_PIECE as u64
@@ -126,12 +126,12 @@ fn write_heads(stream: &Stream, group: usize, consumer: usize, out: &mut Vec<u8>
         at = if at.1 + consumers < group.consumers_len() { (at.0, at.1 + consumers) } else { (at.0 + 1, 0) };
     }
     if groups == 0 {
-        return (Place::Entries(0), 0);
+        return (PiecePlace::Entries(0), 0);
     }
     write_front(None, groups, out);
     out.extend_from_slice(&body);
     write_tail(None, out);
-    (Place::Heads(at.0, at.1), elements)
+    (PiecePlace::Heads(at.0, at.1), elements)
 }
 
 fn write_consumer(consumer: &Consumer, ids: &[StreamId], out: &mut Vec<u8>) {
@@ -140,14 +140,14 @@ fn write_consumer(consumer: &Consumer, ids: &[StreamId], out: &mut Vec<u8>) {
 }
 
 fn write_entries(
-    stream: &Stream,
+    stream: &StreamValue,
     arena: &Arena,
     rank: u64,
     bytes_max: usize,
     out: &mut Vec<u8>,
-) -> (Place, u64) {
+) -> (PiecePlace, u64) {
     if rank >= stream.len() {
-        return (Place::Pending(0, 0), 0);
+        return (PiecePlace::Pending(0, 0), 0);
     }
     let mut last_id = StreamId::MIN;
     let entries = stream.log().iter(arena, rank, Direction::Up).inspect(|entry| last_id = entry.id);
@@ -155,18 +155,18 @@ fn write_entries(
     write_extent(&Extent { len, added: len, first_id: last_id, last_id, max_deleted_id: StreamId::MIN }, out);
     text::write_length(out, 0);
     write_tail(None, out);
-    (Place::Entries(rank + len), len)
+    (PiecePlace::Entries(rank + len), len)
 }
 
 /// Pending entries of one group, with the consumers that have them.
 fn write_group_pending(
-    stream: &Stream,
+    stream: &StreamValue,
     arena: &Arena,
     at: usize,
     rank: u64,
     out: &mut Vec<u8>,
-) -> (Place, u64) {
-    let Some(group) = stream.group_at(at) else { return (Place::Producers(None), 0) };
+) -> (PiecePlace, u64) {
+    let Some(group) = stream.group_at(at) else { return (PiecePlace::Producers(None), 0) };
     let (mut of, mut given_back) = (BTreeMap::<u32, Vec<StreamId>>::new(), Vec::new());
     let mut body = Vec::new();
     let mut elements = 0;
@@ -179,7 +179,7 @@ fn write_group_pending(
         elements += 1;
     }
     if elements == 0 {
-        return (Place::Pending(at + 1, 0), 0);
+        return (PiecePlace::Pending(at + 1, 0), 0);
     }
     write_front(Some(&stream.extent(arena)), 1, out);
     write_group_head(group, out);
@@ -193,18 +193,18 @@ fn write_group_pending(
     }
     write_ids(given_back.len() as u64, given_back.iter().copied(), out);
     write_tail(None, out);
-    (Place::Pending(at, rank + elements), elements)
+    (PiecePlace::Pending(at, rank + elements), elements)
 }
 
 /// Producers until they take about `bytes_max`, one at least.
 fn write_some_producers(
-    stream: &Stream,
+    stream: &StreamValue,
     arena: &Arena,
     after: Option<&[u8]>,
     bytes_max: usize,
     out: &mut Vec<u8>,
-) -> (Place, u64) {
-    let Some(producers) = stream.producers() else { return (Place::End, 0) };
+) -> (PiecePlace, u64) {
+    let Some(producers) = stream.producers() else { return (PiecePlace::End, 0) };
     let (mut count, mut bytes, mut last) = (0, 0, None);
     for (name, names) in producers.after(after) {
         // Approximate bytes of a short name.
@@ -215,10 +215,10 @@ fn write_some_producers(
             break;
         }
     }
-    let Some(last) = last else { return (Place::End, 0) };
+    let Some(last) = last else { return (PiecePlace::End, 0) };
     write_front(Some(&stream.extent(arena)), 0, out);
     write_producers(producers, after, count, out);
-    (Place::Producers(Some(last.into())), count as u64)
+    (PiecePlace::Producers(Some(last.into())), count as u64)
 }
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
     use darter_pack::tree::Pending;
 
     use super::super::stream::{TYPE_STREAM_5, write};
-    use super::super::{Pieces, Source, read_object};
+    use super::super::{ObjectPieces, RdbSource, read_object};
     use super::*;
     use crate::object::Object;
     use crate::stream_value::group::NOBODY;
@@ -236,8 +236,8 @@ mod tests {
     }
 
     /// Some entries, groups with and without consumers, pending entries, some without a consumer, and producers.
-    fn sample(arena: &mut Arena, entries: u64, groups: u64, has_producers: bool) -> Stream {
-        let mut stream = Stream::new();
+    fn sample(arena: &mut Arena, entries: u64, groups: u64, has_producers: bool) -> StreamValue {
+        let mut stream = StreamValue::new();
         for n in 1..=entries {
             let (name, value) = (format!("f{}", n / 40), "v".repeat(n as usize % 70));
             let pairs = [(name.as_bytes(), value.as_bytes()), (b"n", b"-70000")];
@@ -281,7 +281,7 @@ mod tests {
                 let mut piece = Vec::new();
                 elements += pieces.write(&stream, &arena, 2000, &mut piece);
                 assert!(piece.len() < 12_000, "{}", piece.len());
-                let (mut source, hasher) = (Source::new(&piece), darter_base::hash::KeyHasher::new(1));
+                let (mut source, hasher) = (RdbSource::new(&piece), darter_base::hash::KeyHasher::new(1));
                 match &mut back {
                     None => {
                         let read = read_object(TYPE_STREAM_5, &mut source, &mut arena, hasher);

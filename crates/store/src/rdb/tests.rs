@@ -2,18 +2,18 @@ use darter_base::hash::KeyHasher;
 use darter_slab::Arena;
 
 use super::{
-    Corrupt, Source, TYPE_VALKEY_HASH, Versions, crc64, lzf, read_object, seal, type_of, write_length,
+    Corrupt, RdbSource, TYPE_VALKEY_HASH, Versions, crc64, lzf, read_object, seal, type_of, write_length,
     write_object, write_text,
 };
 
-fn open(payload: &[u8]) -> Result<Source<'_>, Corrupt> {
+fn open(payload: &[u8]) -> Result<RdbSource<'_>, Corrupt> {
     super::open(payload, Versions::Known).map(|payload| payload.source)
 }
 
 fn text_back(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     write_text(&mut out, text);
-    let mut source = Source::new(&out);
+    let mut source = RdbSource::new(&out);
     let back = source.text().expect("what was written reads").into_owned();
     assert_eq!(source.left(), 0);
     back
@@ -62,20 +62,20 @@ fn lengths_of_every_width_read_back() {
     for len in [0, 63, 64, 16383, 16384, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX] {
         let mut out = Vec::new();
         write_length(&mut out, len);
-        assert_eq!(Source::new(&out).count(), Ok(len));
+        assert_eq!(RdbSource::new(&out).count(), Ok(len));
     }
 }
 
 #[test]
 fn damaged_lengths_and_strings_are_refused() {
-    assert_eq!(Source::new(&[]).text(), Err(Corrupt));
-    assert_eq!(Source::new(&[5, b'a']).text(), Err(Corrupt));
-    assert_eq!(Source::new(&[0x81, 255, 255, 255, 255, 255, 255, 255, 255]).text(), Err(Corrupt));
-    assert_eq!(Source::new(&[0x85, 0]).text(), Err(Corrupt));
-    assert_eq!(Source::new(&[0xc4]).text(), Err(Corrupt));
-    assert_eq!(Source::new(&[0xc2, 1, 2]).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[]).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[5, b'a']).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[0x81, 255, 255, 255, 255, 255, 255, 255, 255]).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[0x85, 0]).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[0xc4]).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[0xc2, 1, 2]).text(), Err(Corrupt));
     // compressed: two bytes that claim to be 2^62
-    assert_eq!(Source::new(&[0xc3, 2, 0x81, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, b'a']).text(), Err(Corrupt));
+    assert_eq!(RdbSource::new(&[0xc3, 2, 0x81, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, b'a']).text(), Err(Corrupt));
 }
 
 #[test]
@@ -171,11 +171,11 @@ fn elements_of(payload: &[u8]) -> Vec<String> {
     assert_eq!(source.left(), 0);
     let mut out = Vec::new();
     write_object(&object, &arena, &mut out);
-    let again = read_object(type_of(&object), &mut Source::new(&out), &mut arena, hasher);
+    let again = read_object(type_of(&object), &mut RdbSource::new(&out), &mut arena, hasher);
     again.expect("what was written reads").clear(&mut arena);
     object.clear(&mut arena);
     assert_eq!(arena.used_bytes(), 0);
-    let mut source = Source::new(&out);
+    let mut source = RdbSource::new(&out);
     source.count().expect("a count");
     let mut elements = Vec::new();
     while source.left() > 0 {
@@ -230,7 +230,7 @@ fn ranking_of(payload: &[u8]) -> Vec<(String, f64)> {
     let mut out = Vec::new();
     write_object(&object, &arena, &mut out);
     object.clear(&mut arena);
-    let mut source = Source::new(&out);
+    let mut source = RdbSource::new(&out);
     let count = source.count().expect("a count");
     let mut ranking: Vec<(String, f64)> = (0..count)
         .map(|_| {
@@ -264,14 +264,14 @@ fn hashes_with_deadlines_are_read() {
     payload.extend_from_slice(&deadline_ms.to_le_bytes());
     write_text(&mut payload, &[&head[..], &entries].concat());
     let (mut arena, hasher) = (Arena::new().expect("address space"), KeyHasher::new(7));
-    let mut object = read_object(25, &mut Source::new(&payload[1..]), &mut arena, hasher).expect("a hash");
+    let mut object = read_object(25, &mut RdbSource::new(&payload[1..]), &mut arena, hasher).expect("a hash");
     assert_eq!(type_of(&object), 24);
     let mut out = Vec::new();
     write_object(&object, &arena, &mut out);
     // earliest deadline, number of fields, then time, field and value of each
     assert_eq!(out[..9], [&deadline_ms.to_le_bytes()[..], &[2]].concat());
     let mut again =
-        read_object(24, &mut Source::new(&out), &mut arena, hasher).expect("what was written reads");
+        read_object(24, &mut RdbSource::new(&out), &mut arena, hasher).expect("what was written reads");
     assert_eq!(again.next_expiry_ms(), Some(deadline_ms));
     object.clear(&mut arena);
     again.clear(&mut arena);
@@ -308,14 +308,14 @@ fn damaged_compact_forms_are_refused_and_leave_nothing() {
     for payload in [&list[..], &hash, &set, &zset] {
         let body = &payload[..payload.len() - 10];
         for at in 1..body.len() {
-            let mut cut = Source::new(&body[1..at]);
+            let mut cut = RdbSource::new(&body[1..at]);
             assert!(read_object(body[0], &mut cut, &mut arena, hasher).is_err());
             for bit in 0..8 {
                 let mut changed = body.to_vec();
                 changed[at] ^= 1 << bit;
                 // it may still be a value, but must not cause a panic
                 if let Ok(mut object) =
-                    read_object(changed[0], &mut Source::new(&changed[1..]), &mut arena, hasher)
+                    read_object(changed[0], &mut RdbSource::new(&changed[1..]), &mut arena, hasher)
                 {
                     object.clear(&mut arena);
                 }
@@ -329,11 +329,11 @@ fn damaged_compact_forms_are_refused_and_leave_nothing() {
 fn a_large_hash_reads_back() {
     use darter_base::hash::KeyHasher;
     use darter_pack::entry::Item;
-    use darter_pack::table::{Expiry, Kind, Table};
+    use darter_pack::table::{FieldExpiry, PackKind, Table};
 
     let hasher = KeyHasher::new(3);
     let mut arena = darter_slab::Arena::with_reserve(1 << 26).expect("address space");
-    let mut table = Table::new(Kind::KeysAndValues);
+    let mut table = Table::new(PackKind::KeysAndValues);
     for n in 0..5000u64 {
         let field = format!("field:{n}");
         let value = match n % 5 {
@@ -346,13 +346,20 @@ fn a_large_hash_reads_back() {
         let of_key = |key: &[u8]| hasher.hash(key);
         let hash = of_key(field.as_bytes());
         table
-            .insert(&mut arena, hash, field.as_bytes(), Item::of(value.as_bytes()), Expiry::Keep, &of_key)
+            .insert(
+                &mut arena,
+                hash,
+                field.as_bytes(),
+                Item::of(value.as_bytes()),
+                FieldExpiry::Keep,
+                &of_key,
+            )
             .expect("room");
     }
     let object = crate::Object::Hash(table);
     let mut out = Vec::new();
     super::write_object(&object, &arena, &mut out);
-    let back = super::read_object(super::type_of(&object), &mut Source::new(&out), &mut arena, hasher);
+    let back = super::read_object(super::type_of(&object), &mut RdbSource::new(&out), &mut arena, hasher);
     let mut again = Vec::new();
     super::write_object(&back.expect("what was written reads"), &arena, &mut again);
     assert_eq!(out.len(), again.len());

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry as MemberExpiry, Kind, Table};
+use darter_pack::table::{FieldExpiry as MemberExpiry, PackKind, Table};
 use darter_pack::tree::Direction;
-use darter_pack::tree::list::End;
-use darter_pack::tree::window::{Seen, Tell};
+use darter_pack::tree::list::ListEnd;
+use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_pack::tree::{List, Zset};
 
 use super::Stretch;
@@ -21,12 +21,12 @@ const NOW: u64 = 1_700_000_000_000;
 fn tell() -> Tell {
     Arc::new(|seen, out| {
         let line = match seen {
-            Seen::Item(item) => format!("{}\n", String::from_utf8_lossy(&item.to_vec())),
-            Seen::Field(field, value) => {
+            SeenLeaf::Item(item) => format!("{}\n", String::from_utf8_lossy(&item.to_vec())),
+            SeenLeaf::Field(field, value) => {
                 format!("{:?}={:?}\n", field.to_vec(), value.to_vec())
             }
-            Seen::Scored(item, score) => format!("{:?}@{score}\n", item.to_vec()),
-            Seen::Logged(entry) => format!("{:?}\n", entry.id),
+            SeenLeaf::Scored(item, score) => format!("{:?}@{score}\n", item.to_vec()),
+            SeenLeaf::Logged(entry) => format!("{:?}\n", entry.id),
         };
         out.extend_from_slice(line.as_bytes());
     })
@@ -150,7 +150,7 @@ fn integers_that_are_all_gone_are_still_read() {
 fn hashes_lists_and_sorted_sets_outlive_their_keys() {
     let mut stage = Stage::new(1);
     let made = stage.at("hash").edit_or_create(
-        || Table::new(Kind::KeysAndValues),
+        || Table::new(PackKind::KeysAndValues),
         |table: &mut Table, arena, hasher| {
             for n in 0..3000 {
                 let (field, value) = (format!("field:{n}"), n.to_string());
@@ -165,7 +165,7 @@ fn hashes_lists_and_sorted_sets_outlive_their_keys() {
     );
     assert!(made.is_ok());
     let made = stage.at("list").edit_or_create(List::new, |list: &mut List, arena, _| {
-        (0..3000).for_each(|n| list.push(arena, End::Back, Item::Int(n)).expect("room"));
+        (0..3000).for_each(|n| list.push(arena, ListEnd::Back, Item::Int(n)).expect("room"));
     });
     assert!(made.is_ok());
     let made = stage.at("zset").edit_or_create(Zset::new, |zset: &mut Zset, arena, hasher| {

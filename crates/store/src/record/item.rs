@@ -2,7 +2,7 @@
 
 use darter_base::short::is_equal;
 
-use super::{EXTRAS, KIND, Kind, TTL, WIDE, fixed_len, is_of, read_varint};
+use super::{EXTRAS, KIND, RecordKind, TTL, WIDE, fixed_len, is_of, read_varint};
 use crate::extras;
 
 /// The relation of a record to a key.
@@ -32,7 +32,7 @@ pub(crate) struct ItemAt {
 #[inline(always)]
 pub(crate) fn match_item(tail: &[u8], key: &[u8]) -> ItemMatch {
     let [header, key_len, ..] = tail else { return ItemMatch::Other };
-    if header & (KIND | WIDE) != Kind::Text as u8 {
+    if header & (KIND | WIDE) != RecordKind::Text as u8 {
         return if is_of(tail, key) { ItemMatch::Key } else { ItemMatch::Other };
     }
     if usize::from(*key_len) != key.len() {

@@ -50,13 +50,13 @@ fn follows_a_map_through_all_its_forms() {
             let is_growing = op / 3000 % 2 == 0;
             match rng.below(10) {
                 0..=5 if is_growing => {
-                    let new = set.insert(&mut arena, hasher, item, Expiry::Keep).expect("room");
+                    let new = set.insert(&mut arena, hasher, item, FieldExpiry::Keep).expect("room");
                     assert_eq!(new, !model.contains_key(&name));
                     model.entry(name).or_insert(None);
                 }
                 6 if is_growing => {
                     let ms = NOW - 50 + rng.below(100);
-                    let new = set.insert(&mut arena, hasher, item, Expiry::At(ms)).expect("room");
+                    let new = set.insert(&mut arena, hasher, item, FieldExpiry::At(ms)).expect("room");
                     assert_eq!(new, model.insert(name, Some(ms)).is_none());
                 }
                 0..=6 => assert_eq!(set.remove(&mut arena, hasher, item), model.remove(&name).is_some()),
@@ -92,11 +92,11 @@ fn a_scan_survives_the_loss_of_all_integers() {
     let mut set = SetValue::new();
     let ints = [i64::MIN, i64::MIN + 5, i64::MIN + 9, 0, 1, 2, 3];
     for value in ints {
-        set.insert(&mut arena, hasher, Item::Int(value), Expiry::Keep).expect("room");
+        set.insert(&mut arena, hasher, Item::Int(value), FieldExpiry::Keep).expect("room");
     }
     let texts: Vec<String> = (0..300).map(|n| format!("text{n}")).collect();
     for text in &texts {
-        set.insert(&mut arena, hasher, Item::of(text.as_bytes()), Expiry::Keep).expect("room");
+        set.insert(&mut arena, hasher, Item::of(text.as_bytes()), FieldExpiry::Keep).expect("room");
     }
     let mut seen = Vec::new();
     let mut cursor = set.scan(&arena, 0, 1, hasher, NOW, |item| seen.push(item.to_vec()));

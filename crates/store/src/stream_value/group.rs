@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use darter_pack::tree::{Direction, Full, Pel, Pending, StreamId};
+use darter_pack::tree::{Direction, Pel, Pending, StreamId, TreeFull};
 use darter_slab::Arena;
 
 use super::Extent;
 
 /// A consumer group of a stream.
 #[derive(Debug)]
-pub struct Group {
+pub struct ConsumerGroup {
     name: Box<[u8]>,
     /// Id of the entry delivered last.
     pub last_id: StreamId,
@@ -95,9 +95,9 @@ impl Consumer {
     }
 }
 
-impl Group {
-    pub(super) fn new(name: &[u8], last_id: StreamId, entries_read: Option<u64>) -> Group {
-        Group {
+impl ConsumerGroup {
+    pub(super) fn new(name: &[u8], last_id: StreamId, entries_read: Option<u64>) -> ConsumerGroup {
+        ConsumerGroup {
             name: name.into(),
             last_id,
             entries_read,
@@ -109,15 +109,15 @@ impl Group {
     }
 
     /// The same group without pending entries: the beginning of a draft. Cost: O(consumers).
-    pub fn hollow(&self) -> Group {
+    pub fn hollow(&self) -> ConsumerGroup {
         let empty = |consumer: &Arc<Consumer>| {
             let Consumer { name, number, seen_ms, active_ms, .. } = &**consumer;
             let (name, number, seen_ms, active_ms) = (name.clone(), *number, *seen_ms, *active_ms);
             Arc::new(Consumer { name, number, seen_ms, active_ms, ids: Pel::new() })
         };
         let consumers = self.consumers.iter().map(|place| place.as_ref().map(empty)).collect();
-        let Group { name, last_id, entries_read, order, .. } = self;
-        Group {
+        let ConsumerGroup { name, last_id, entries_read, order, .. } = self;
+        ConsumerGroup {
             name: name.clone(),
             last_id: *last_id,
             entries_read: *entries_read,
@@ -135,9 +135,9 @@ impl Group {
     }
 
     /// A second group on the same blocks. One of the two is only read. Cost: O(consumers), some nanoseconds each.
-    pub(super) fn twin(&self) -> Group {
-        let Group { name, last_id, entries_read, pending, consumers, order, mark } = self;
-        Group {
+    pub(super) fn twin(&self) -> ConsumerGroup {
+        let ConsumerGroup { name, last_id, entries_read, pending, consumers, order, mark } = self;
+        ConsumerGroup {
             name: name.clone(),
             last_id: *last_id,
             entries_read: *entries_read,
@@ -236,7 +236,7 @@ impl Group {
     /// Makes an entry pending with `pending.consumer`, replacing its former consumer.
     ///
     /// Errors: no room; nothing is changed.
-    pub fn give(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<(), Full> {
+    pub fn give(&mut self, arena: &mut Arena, id: StreamId, pending: Pending) -> Result<(), TreeFull> {
         let before = self.pending.get(arena, id);
         let moves = before.is_none_or(|before| before.consumer != pending.consumer);
         if moves && let Some(consumer) = self.consumer_mut(pending.consumer) {
@@ -287,13 +287,13 @@ impl Group {
         let consumers = self.consumers.iter().flatten();
         let consumers: usize = consumers.map(|consumer| consumer.bytes()).sum();
         let places = self.consumers.capacity() * size_of::<usize>() + self.order.capacity() * 4;
-        ARC_BYTES + size_of::<Group>() + self.name.len() + self.pending.bytes() + consumers + places
+        ARC_BYTES + size_of::<ConsumerGroup>() + self.name.len() + self.pending.bytes() + consumers + places
     }
 
     /// Less than that, told at once.
     pub(super) fn bytes_min(&self) -> usize {
         let each = ARC_BYTES + size_of::<Consumer>();
-        ARC_BYTES + size_of::<Group>() + self.pending.bytes() + self.order.len() * each
+        ARC_BYTES + size_of::<ConsumerGroup>() + self.pending.bytes() + self.order.len() * each
     }
 
     /// Frees up to about `blocks_max` blocks; returns true if none is left.

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use darter_base::hash::KeyHasher;
 use darter_store::Key;
-use darter_store::slots::Slots;
+use darter_store::slots::SlotKeys;
 
 pub use place::READER_MAX;
-use place::{Crowds, Name, Place};
+use place::{Crowds, ReaderName, ReaderPlace};
 
 /// A client by its number, at most [`READER_MAX`].
 pub type Reader = u32;
@@ -27,7 +27,7 @@ pub type Forgotten = (Box<[u8]>, Vec<Reader>);
 #[derive(Debug, Default)]
 // On a separate cache line: the owners of different shards write to theirs all the time.
 #[repr(align(64))]
-pub struct Totals {
+pub struct ReaderTotals {
     /// Readers of all keys together.
     pub items: AtomicUsize,
 }
@@ -37,38 +37,38 @@ pub struct Totals {
 pub struct Readers {
     hasher: KeyHasher,
     // none until the first key comes
-    tables: Vec<Table>,
-    names: Slots<Box<[u8]>>,
+    tables: Vec<ReaderTable>,
+    names: SlotKeys<Box<[u8]>>,
     crowds: Crowds,
-    totals: Arc<Totals>,
+    totals: Arc<ReaderTotals>,
     // where the search for a key to drop continues
-    next: At,
-    sweep: Sweep,
+    next: ReaderSlotAt,
+    sweep: ReaderSweep,
 }
 
 /// A table with open addressing: a key is at the position given by its hash, or behind that without a gap.
 #[derive(Debug, Default)]
-struct Table {
-    places: Vec<Place>,
+struct ReaderTable {
+    places: Vec<ReaderPlace>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct At {
+struct ReaderSlotAt {
     table: usize,
     place: usize,
 }
 
 /// The position of a search for readers that have disconnected.
 #[derive(Debug, Default)]
-struct Sweep {
+struct ReaderSweep {
     round: u64,
-    at: At,
+    at: ReaderSlotAt,
 }
 
 /// The result of one step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Swept {
+pub struct SweptReaders {
     /// Keys without a reader left.
     pub keys: usize,
     /// All keys have been looked at.
@@ -84,11 +84,19 @@ impl Readers {
     /// No keys yet, hashed by `hasher`.
     pub fn new(hasher: KeyHasher) -> Readers {
         let (tables, names, crowds, totals) = Default::default();
-        Readers { hasher, tables, names, crowds, totals, next: At::default(), sweep: Sweep::default() }
+        Readers {
+            hasher,
+            tables,
+            names,
+            crowds,
+            totals,
+            next: ReaderSlotAt::default(),
+            sweep: ReaderSweep::default(),
+        }
     }
 
     /// The totals that it maintains for other threads.
-    pub fn totals(&self) -> &Arc<Totals> {
+    pub fn totals(&self) -> &Arc<ReaderTotals> {
         &self.totals
     }
 
@@ -120,7 +128,7 @@ impl Readers {
     /// Returns false if the caller must use [`Readers::add`].
     #[inline(always)]
     pub fn note(&mut self, key: Key<'_>, reader: Reader) -> bool {
-        let Some(name) = Name::short(key.bytes) else { return false };
+        let Some(name) = ReaderName::short(key.bytes) else { return false };
         let Some(table) = self.tables.get_mut(table_of(key.hash)) else { return false };
         let home = table.home(key.hash);
         for place in table.places.get_mut(home..).unwrap_or_default() {
@@ -142,7 +150,7 @@ impl Readers {
     pub fn add(&mut self, key: Key<'_>, reader: Reader) -> bool {
         let reader = reader.min(READER_MAX);
         if self.tables.is_empty() {
-            self.tables.resize_with(TABLES, Table::default);
+            self.tables.resize_with(TABLES, ReaderTable::default);
         }
         let number = table_of(key.hash);
         let Readers { tables, names, crowds, .. } = self;
@@ -156,9 +164,9 @@ impl Readers {
             self.remake(number, places_len);
         }
         let names = &mut self.names;
-        let name =
-            Name::short(key.bytes).unwrap_or_else(|| Name::long(key.hash, names.insert(key.bytes.into())));
-        self.tables[number].insert(key.hash, Place::new(name, reader));
+        let name = ReaderName::short(key.bytes)
+            .unwrap_or_else(|| ReaderName::long(key.hash, names.insert(key.bytes.into())));
+        self.tables[number].insert(key.hash, ReaderPlace::new(name, reader));
         self.count(1, 0);
         true
     }
@@ -167,12 +175,12 @@ impl Readers {
     pub fn forget(&mut self, key: Key<'_>) -> Vec<Reader> {
         let number = table_of(key.hash);
         let found = self.tables.get(number).and_then(|table| table.find(key, &self.names));
-        found.map_or(Vec::new(), |place| self.remove(At { table: number, place }))
+        found.map_or(Vec::new(), |place| self.remove(ReaderSlotAt { table: number, place }))
     }
 
     /// Forgets some key, but not `except`.
     pub fn give_up(&mut self, except: Option<&[u8]>) -> Option<Forgotten> {
-        let At { table: begin, .. } = self.next;
+        let ReaderSlotAt { table: begin, .. } = self.next;
         // The first table of the search is visited twice: the part before the start comes last.
         for step in 0..=TABLES {
             let number = (begin + step) % TABLES;
@@ -183,7 +191,7 @@ impl Readers {
             });
             if let Some(place) = found {
                 let name = self.name(&self.tables[number].places[place]);
-                self.next = At { table: number, place };
+                self.next = ReaderSlotAt { table: number, place };
                 return Some((name, self.remove(self.next)));
             }
         }
@@ -201,18 +209,18 @@ impl Readers {
 
     /// Forgets the readers in `gone`, in up to `places_max` further places. All steps with the same `round` together
     /// visit every key that was present at the first of them.
-    pub fn sweep(&mut self, round: u64, gone: &HashSet<Reader>, places_max: usize) -> Swept {
+    pub fn sweep(&mut self, round: u64, gone: &HashSet<Reader>, places_max: usize) -> SweptReaders {
         if self.sweep.round != round {
-            self.sweep = Sweep { round, at: At::default() };
+            self.sweep = ReaderSweep { round, at: ReaderSlotAt::default() };
         }
         let (mut keys, mut left) = (0, places_max);
         while let Some(table) = self.tables.get_mut(self.sweep.at.table) {
             let Some(place) = table.places.get_mut(self.sweep.at.place) else {
-                self.sweep.at = At { table: self.sweep.at.table + 1, place: 0 };
+                self.sweep.at = ReaderSlotAt { table: self.sweep.at.table + 1, place: 0 };
                 continue;
             };
             if left == 0 {
-                return Swept { keys, is_done: false };
+                return SweptReaders { keys, is_done: false };
             }
             left -= 1;
             if place.is_vacant() {
@@ -229,7 +237,7 @@ impl Readers {
                 keys += 1;
             }
         }
-        Swept { keys, is_done: true }
+        SweptReaders { keys, is_done: true }
     }
 
     fn count(&self, more: usize, less: usize) {
@@ -237,7 +245,7 @@ impl Readers {
         items.store((items.load(Relaxed) + more).saturating_sub(less), Relaxed);
     }
 
-    fn name(&self, place: &Place) -> Box<[u8]> {
+    fn name(&self, place: &ReaderPlace) -> Box<[u8]> {
         match place.long_name() {
             Some((_, number)) => self.names.get(number).clone(),
             None => {
@@ -248,7 +256,7 @@ impl Readers {
     }
 
     /// Removes the key there; returns its readers.
-    fn remove(&mut self, at: At) -> Vec<Reader> {
+    fn remove(&mut self, at: ReaderSlotAt) -> Vec<Reader> {
         let Readers { tables, crowds, hasher, .. } = self;
         let table = &mut tables[at.table];
         let place = &mut table.places[at.place];
@@ -273,7 +281,7 @@ impl Readers {
     /// Rebuilds a table with this many places, more than it has keys.
     fn remake(&mut self, number: usize, places_len: usize) {
         let table = &mut self.tables[number];
-        let mut wider = Table { places: vec![Place::default(); places_len], len: 0 };
+        let mut wider = ReaderTable { places: vec![ReaderPlace::default(); places_len], len: 0 };
         // Nearly in the order of their hashes, so that this is a walk through both.
         for place in table.places.iter().filter(|place| !place.is_vacant()) {
             wider.insert(hash_of(place, &self.hasher), *place);
@@ -296,7 +304,7 @@ fn table_of(hash: u64) -> usize {
     (hash >> 48) as usize % TABLES
 }
 
-fn hash_of(place: &Place, hasher: &KeyHasher) -> u64 {
+fn hash_of(place: &ReaderPlace, hasher: &KeyHasher) -> u64 {
     place.long_name().map_or_else(
         || {
             let (bytes, len) = place.short_name();
@@ -306,7 +314,7 @@ fn hash_of(place: &Place, hasher: &KeyHasher) -> u64 {
     )
 }
 
-impl Table {
+impl ReaderTable {
     /// The home position of a hash; larger hashes have later ones. 0 if there are no places.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
@@ -321,9 +329,9 @@ impl Table {
         if place + 1 == self.places.len() { 0 } else { place + 1 }
     }
 
-    fn find(&self, key: Key<'_>, names: &Slots<Box<[u8]>>) -> Option<usize> {
-        let short = Name::short(key.bytes);
-        let is_key = |place: &Place| match (short, place.long_name()) {
+    fn find(&self, key: Key<'_>, names: &SlotKeys<Box<[u8]>>) -> Option<usize> {
+        let short = ReaderName::short(key.bytes);
+        let is_key = |place: &ReaderPlace| match (short, place.long_name()) {
             (Some(name), _) => place.is(name),
             (None, Some((hash, number))) => hash == key.hash && **names.get(number) == *key.bytes,
             (None, None) => false,
@@ -339,7 +347,7 @@ impl Table {
     }
 
     /// Inserts a missing key; a vacant place must exist.
-    fn insert(&mut self, hash: u64, place: Place) {
+    fn insert(&mut self, hash: u64, place: ReaderPlace) {
         debug_assert!(self.len < self.places.len());
         let mut at = self.home(hash);
         while !self.places[at].is_vacant() {
@@ -362,7 +370,7 @@ impl Table {
             }
             at = self.after(at);
         }
-        self.places[hole] = Place::default();
+        self.places[hole] = ReaderPlace::default();
         self.len -= 1;
     }
 }

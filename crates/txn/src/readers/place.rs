@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 
-use darter_store::slots::Slots;
+use darter_store::slots::SlotKeys;
 
 use super::Reader;
 
 /// A key and its readers, or nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Place {
+pub struct ReaderPlace {
     name: [u64; 2],
     // bits 0..5: code of the name, 0 if vacant; 5..7: form of the readers; from 8: the readers
     rest: u64,
@@ -19,13 +19,13 @@ pub struct Place {
 
 /// The encoded form of a key in a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Name {
+pub struct ReaderName {
     words: [u64; 2],
     code: u64,
 }
 
 /// The readers of keys that have more than a place can hold.
-pub type Crowds = Slots<HashSet<Reader>>;
+pub type Crowds = SlotKeys<HashSet<Reader>>;
 
 const CODE: u64 = 0x1f;
 /// The name is kept elsewhere: its words are its hash and its number there. Codes of short names are their length
@@ -49,10 +49,10 @@ const LIST_BITS: u32 = 18;
 /// The largest number of a reader.
 pub const READER_MAX: Reader = (1 << LIST_BITS) - 2;
 
-impl Name {
+impl ReaderName {
     /// The encoded form of `key` in the place itself; `None` if it is too long for that.
     #[inline(always)]
-    pub fn short(key: &[u8]) -> Option<Name> {
+    pub fn short(key: &[u8]) -> Option<ReaderName> {
         if key.len() > NAME_BYTES_MAX {
             return None;
         }
@@ -61,23 +61,23 @@ impl Name {
             (Some(head), Some(tail)) => [u64::from_le_bytes(*head), u64::from_le_bytes(*tail)],
             _ => [key.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0],
         };
-        Some(Name { words, code })
+        Some(ReaderName { words, code })
     }
 
     /// A key of this hash whose bytes are kept under `number`.
-    pub fn long(hash: u64, number: u32) -> Name {
-        Name { words: [hash, u64::from(number)], code: LONG }
+    pub fn long(hash: u64, number: u32) -> ReaderName {
+        ReaderName { words: [hash, u64::from(number)], code: LONG }
     }
 }
 
-impl Place {
+impl ReaderPlace {
     /// A key that `reader` has read.
-    pub fn new(name: Name, reader: Reader) -> Place {
+    pub fn new(name: ReaderName, reader: Reader) -> ReaderPlace {
         let readers = match 1u64.checked_shl(reader.saturating_add(READERS_AT)) {
             Some(bit) => bit | BITMAP,
             None => listed(0, reader) | LIST,
         };
-        Place { name: name.words, rest: readers | name.code }
+        ReaderPlace { name: name.words, rest: readers | name.code }
     }
 
     /// Returns true if there is no key.
@@ -88,7 +88,7 @@ impl Place {
 
     /// Returns true if this is the key called `name`, which must be a short one.
     #[inline(always)]
-    pub fn is(&self, name: Name) -> bool {
+    pub fn is(&self, name: ReaderName) -> bool {
         // One branch: it does not matter which of them differs.
         let differs = (self.name[0] ^ name.words[0]) | (self.name[1] ^ name.words[1]);
         differs | ((self.rest & CODE) ^ name.code) == 0
@@ -115,7 +115,7 @@ impl Place {
     }
 
     /// Notes a reader if that takes only a bit; returns whether it is new, or `None` if the caller must use
-    /// [`Place::add`].
+    /// [`ReaderPlace::add`].
     #[inline(always)]
     pub fn note(&mut self, reader: Reader) -> Option<bool> {
         if reader >= BITS || self.rest & FORM != BITMAP {

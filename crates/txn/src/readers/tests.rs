@@ -106,11 +106,11 @@ fn readers_that_have_gone_are_swept_out_however_the_keys_move_meanwhile() {
             oracle.0.entry(name).or_default().insert(reader);
         }
         let gone: HashSet<Reader> = [0, 1, 51, 57, 1001, READER_MAX].into();
-        let mut swept = Swept { keys: 0, is_done: false };
+        let mut swept = SweptReaders { keys: 0, is_done: false };
         let mut given_up = 0;
         while !swept.is_done {
             let more = readers.sweep(seed, &gone, 37);
-            swept = Swept { keys: swept.keys + more.keys, is_done: more.is_done };
+            swept = SweptReaders { keys: swept.keys + more.keys, is_done: more.is_done };
             for _ in 0..3 {
                 let n = below(4000);
                 let name = name_of(n);
@@ -147,7 +147,7 @@ fn a_key_of_sixteen_bytes_takes_less_than_forty() {
         noted += usize::from(readers.note(key, 3));
         if n > 10_000 && n % 1000 == 0 {
             let places: usize = readers.tables.iter().map(|table| table.places.capacity()).sum();
-            assert!(places * size_of::<Place>() < 40 * readers.len());
+            assert!(places * size_of::<ReaderPlace>() < 40 * readers.len());
         }
     }
     assert!(noted > 99_000, "{noted}");

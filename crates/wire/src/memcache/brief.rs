@@ -3,7 +3,7 @@
 //! Called by the server ahead of the decoder, which reads everything else. Nothing is refused here: a request that is
 //! not complete and valid is left to the decoder.
 
-use super::{KEY_BYTES_MAX, Limits};
+use super::{KEY_BYTES_MAX, MemcacheLimits};
 
 /// A request in its plainest form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct BriefItem<'a> {
 ///
 /// Cost: O(line).
 #[inline]
-pub fn brief<'a>(buf: &'a [u8], limits: &Limits) -> Option<Brief<'a>> {
+pub fn brief<'a>(buf: &'a [u8], limits: &MemcacheLimits) -> Option<Brief<'a>> {
     let (name, rest) = buf.split_first_chunk::<4>()?;
     let key_len = word_len(rest)?;
     if !(1..=KEY_BYTES_MAX).contains(&key_len) {
@@ -96,22 +96,22 @@ const DIGITS_MAX: usize = 10;
 mod tests {
     use darter_base::rng::Rng;
 
-    use super::super::{Command, Decoder, Step, Store};
+    use super::super::{MemcacheCommand, MemcacheDecoder, MemcacheStep, Store};
     use super::*;
 
     /// Checks that the decoder reads the same.
     fn check(buf: &[u8]) -> bool {
-        let limits = Limits { item_bytes_max: 1000, ..Limits::default() };
+        let limits = MemcacheLimits { item_bytes_max: 1000, ..MemcacheLimits::default() };
         let Some(found) = brief(buf, &limits) else { return false };
-        let step = Decoder::new().next(buf, &limits);
-        let Step::Command { command, consumed } = step else { panic!("{step:?} of {buf:?}") };
+        let step = MemcacheDecoder::new().next(buf, &limits);
+        let MemcacheStep::Command { command, consumed } = step else { panic!("{step:?} of {buf:?}") };
         assert_eq!(consumed, found.consumed, "{buf:?}");
         match (command, found.item) {
-            (Command::Get { keys, cas: false, touch: None }, None) => {
+            (MemcacheCommand::Get { keys, cas: false, touch: None }, None) => {
                 assert_eq!(keys.collect::<Vec<_>>(), [found.key], "{buf:?}");
             }
             (
-                Command::Store { store: Store::Set, key, flags, exptime, value, noreply: false },
+                MemcacheCommand::Store { store: Store::Set, key, flags, exptime, value, noreply: false },
                 Some(item),
             ) => {
                 assert_eq!((key, flags, exptime, value), (found.key, item.flags, item.exptime, item.value));

@@ -3,7 +3,7 @@
 /// A line that was refused, or a fault the server itself reports with the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Error {
+pub enum MemcacheError {
     /// No such command, or words are missing.
     Unknown,
     /// A word has a wrong form.
@@ -46,7 +46,7 @@ pub enum Error {
     AuthenticationFailure,
 }
 
-impl Error {
+impl MemcacheError {
     /// The line to answer, without its end.
     pub fn text(self) -> &'static str {
         match self {

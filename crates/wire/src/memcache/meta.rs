@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::command::{self, Command, Stop};
-use super::error::Error;
+use super::command::{self, MemcacheCommand, MemcacheStop};
+use super::error::MemcacheError;
 use super::line::{Line, parse_seconds, parse_u32, parse_u64};
-use super::{KEY_BYTES_MAX, Limits, base64};
+use super::{KEY_BYTES_MAX, MemcacheLimits, base64};
 
 /// The verb of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum MetaVerb {
 
 /// The mode of `ms` or `ma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum MetaMode {
     /// Store in any case; the default of `ms`.
     Set,
     /// Store only if the key is missing.
@@ -41,7 +41,7 @@ pub enum Mode {
 
 /// A meta command with its flags read. For flags without a number, use `has`.
 #[derive(Debug, PartialEq)]
-pub struct Meta<'a> {
+pub struct MetaRequest<'a> {
     /// The verb.
     pub verb: MetaVerb,
     /// The key, decoded if it was base64.
@@ -49,7 +49,7 @@ pub struct Meta<'a> {
     /// The value to store; empty unless `verb` is `Set`.
     pub value: &'a [u8],
     /// `M`, or the command's default.
-    pub mode: Mode,
+    pub mode: MetaMode,
     /// `F`: client flags.
     pub client_flags: Option<u32>,
     /// `T`: a new expiry time in seconds.
@@ -71,7 +71,7 @@ pub struct Meta<'a> {
     flags: Line<'a>,
 }
 
-impl<'a> Meta<'a> {
+impl<'a> MetaRequest<'a> {
     /// Returns true if the flag `letter` is present.
     #[inline]
     pub fn has(&self, letter: u8) -> bool {
@@ -84,11 +84,11 @@ impl<'a> Meta<'a> {
     }
 
     fn of_key(verb: MetaVerb, key: &'a [u8], flags: Line<'a>) -> Self {
-        Meta {
+        MetaRequest {
             verb,
             key: Cow::Borrowed(key),
             value: &[],
-            mode: if verb == MetaVerb::Count { Mode::Increment } else { Mode::Set },
+            mode: if verb == MetaVerb::Count { MetaMode::Increment } else { MetaMode::Set },
             client_flags: None,
             ttl: None,
             vivify: None,
@@ -102,37 +102,37 @@ impl<'a> Meta<'a> {
         }
     }
 
-    fn read_flags(&mut self) -> Result<(), Error> {
+    fn read_flags(&mut self) -> Result<(), MemcacheError> {
         for (letter, token) in self.flags() {
-            let bit = bit(letter).filter(|_| KNOWN.contains(&letter)).ok_or(Error::InvalidFlag)?;
+            let bit = bit(letter).filter(|_| KNOWN.contains(&letter)).ok_or(MemcacheError::InvalidFlag)?;
             if self.seen & bit != 0 {
-                return Err(Error::DuplicateFlag);
+                return Err(MemcacheError::DuplicateFlag);
             }
             self.seen |= bit;
             self.read_token(letter, token)?;
         }
         if self.has(b'b') {
-            let key = base64::decode(&self.key).ok_or(Error::KeyDecoding)?;
+            let key = base64::decode(&self.key).ok_or(MemcacheError::KeyDecoding)?;
             self.key = Cow::Owned(key);
         }
         Ok(())
     }
 
-    fn read_token(&mut self, letter: u8, token: &'a [u8]) -> Result<(), Error> {
-        let seconds = || parse_seconds(token).map(Some).ok_or(Error::BadToken);
-        let number = || parse_u64(token).map(Some).ok_or(Error::BadToken);
+    fn read_token(&mut self, letter: u8, token: &'a [u8]) -> Result<(), MemcacheError> {
+        let seconds = || parse_seconds(token).map(Some).ok_or(MemcacheError::BadToken);
+        let number = || parse_u64(token).map(Some).ok_or(MemcacheError::BadToken);
         match letter {
-            b'F' => self.client_flags = Some(parse_u32(token).ok_or(Error::BadFormat)?),
+            b'F' => self.client_flags = Some(parse_u32(token).ok_or(MemcacheError::BadFormat)?),
             b'T' => self.ttl = seconds()?,
             b'N' => self.vivify = seconds()?,
             b'R' => self.recache = seconds()?,
             b'C' => self.cas = number()?,
             b'E' => self.new_cas = number()?,
-            b'J' => self.initial = parse_u64(token).ok_or(Error::BadToken)?,
-            b'D' => self.delta = parse_u64(token).ok_or(Error::BadToken)?,
+            b'J' => self.initial = parse_u64(token).ok_or(MemcacheError::BadToken)?,
+            b'D' => self.delta = parse_u64(token).ok_or(MemcacheError::BadToken)?,
             b'M' => self.mode = mode(self.verb, token)?,
             // 32 bytes with the letter.
-            b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(Error::OpaqueTooLong),
+            b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(MemcacheError::OpaqueTooLong),
             _ => {}
         }
         Ok(())
@@ -140,27 +140,28 @@ impl<'a> Meta<'a> {
 }
 
 /// `mg`, `md`, `ma`.
-pub(super) fn parse<'a>(name: &[u8], mut words: Line<'a>) -> Result<Meta<'a>, Stop<'a>> {
+pub(super) fn parse<'a>(name: &[u8], mut words: Line<'a>) -> Result<MetaRequest<'a>, MemcacheStop<'a>> {
     let verb = match name {
         b"mg" => MetaVerb::Get,
         b"md" => MetaVerb::Delete,
         _ => MetaVerb::Count,
     };
-    let key = words.next().ok_or(Stop::refused(Error::Unknown))?;
+    let key = words.next().ok_or(MemcacheStop::refused(MemcacheError::Unknown))?;
     if key.len() > KEY_BYTES_MAX {
-        return Err(Stop::refused(Error::BadFormat));
+        return Err(MemcacheStop::refused(MemcacheError::BadFormat));
     }
-    let mut meta = Meta::of_key(verb, key, words);
-    meta.read_flags()
-        .map_err(|error| Stop::refused(if verb == MetaVerb::Count { of_count(error) } else { error }))?;
+    let mut meta = MetaRequest::of_key(verb, key, words);
+    meta.read_flags().map_err(|error| {
+        MemcacheStop::refused(if verb == MetaVerb::Count { of_count(error) } else { error })
+    })?;
     Ok(meta)
 }
 
 /// The answer of `ma` to a fault in its flags; it distinguishes few of them.
-fn of_count(error: Error) -> Error {
+fn of_count(error: MemcacheError) -> MemcacheError {
     match error {
-        Error::OpaqueTooLong | Error::InvalidCountMode => error,
-        _ => Error::InvalidCountFlag,
+        MemcacheError::OpaqueTooLong | MemcacheError::InvalidCountMode => error,
+        _ => MemcacheError::InvalidCountFlag,
     }
 }
 
@@ -168,57 +169,58 @@ fn of_count(error: Error) -> Error {
 pub(super) fn parse_store<'a>(
     mut words: Line<'a>,
     rest: &'a [u8],
-    limits: &Limits,
-) -> Result<(Command<'a>, usize), Stop<'a>> {
+    limits: &MemcacheLimits,
+) -> Result<(MemcacheCommand<'a>, usize), MemcacheStop<'a>> {
     let (Some(key), Some(bytes)) = (words.next(), words.next()) else {
-        return Err(Stop::refused(Error::BadFormat));
+        return Err(MemcacheStop::refused(MemcacheError::BadFormat));
     };
     let value_len = command::value_len(bytes)?;
     // Errors are answered even to quiet commands, and the value is skipped.
-    let refused = |error| Stop::Refused { error, noreply: false, remove: None, skip: value_len as u64 + 2 };
+    let refused =
+        |error| MemcacheStop::Refused { error, noreply: false, remove: None, skip: value_len as u64 + 2 };
     if key.len() > KEY_BYTES_MAX {
-        return Err(refused(Error::BadFormat));
+        return Err(refused(MemcacheError::BadFormat));
     }
-    let mut meta = Meta::of_key(MetaVerb::Set, key, words);
+    let mut meta = MetaRequest::of_key(MetaVerb::Set, key, words);
     meta.read_flags().map_err(refused)?;
     if !limits.allow(&meta.key, meta.client_flags.unwrap_or(0), value_len) {
         let remove = Some(meta.key);
-        return Err(Stop::Refused {
-            error: Error::TooLarge,
+        return Err(MemcacheStop::Refused {
+            error: MemcacheError::TooLarge,
             noreply: false,
             remove,
             skip: value_len as u64 + 2,
         });
     }
     meta.value = command::value(rest, value_len, false)?;
-    Ok((Command::Meta(meta), value_len + 2))
+    Ok((MemcacheCommand::Meta(meta), value_len + 2))
 }
 
 /// `me <key> [b]`
-pub(super) fn parse_debug<'a>(mut words: Line<'a>) -> Result<Command<'a>, Stop<'a>> {
+pub(super) fn parse_debug<'a>(mut words: Line<'a>) -> Result<MemcacheCommand<'a>, MemcacheStop<'a>> {
     let key = words.next().filter(|key| key.len() <= KEY_BYTES_MAX);
-    let key = key.ok_or(Stop::refused(Error::BadFormat))?;
+    let key = key.ok_or(MemcacheStop::refused(MemcacheError::BadFormat))?;
     if words.next() == Some(b"b") {
-        let key = base64::decode(key).ok_or(Stop::refused(Error::BadFormat))?;
-        return Ok(Command::MetaDebug { key: Cow::Owned(key), base64: true });
+        let key = base64::decode(key).ok_or(MemcacheStop::refused(MemcacheError::BadFormat))?;
+        return Ok(MemcacheCommand::MetaDebug { key: Cow::Owned(key), base64: true });
     }
-    Ok(Command::MetaDebug { key: Cow::Borrowed(key), base64: false })
+    Ok(MemcacheCommand::MetaDebug { key: Cow::Borrowed(key), base64: false })
 }
 
-fn mode(verb: MetaVerb, token: &[u8]) -> Result<Mode, Error> {
-    let &[letter] = token else { return Err(Error::ModeLength) };
+fn mode(verb: MetaVerb, token: &[u8]) -> Result<MetaMode, MemcacheError> {
+    let &[letter] = token else { return Err(MemcacheError::ModeLength) };
     match (verb, letter.to_ascii_uppercase()) {
-        (MetaVerb::Count, b'I' | b'+') => Ok(Mode::Increment),
-        (MetaVerb::Count, b'D' | b'-') => Ok(Mode::Decrement),
-        (MetaVerb::Count, _) => Err(Error::InvalidCountMode),
-        (MetaVerb::Set, b'E') => Ok(Mode::Add),
-        (MetaVerb::Set, b'A') => Ok(Mode::Append),
-        (MetaVerb::Set, b'P') => Ok(Mode::Prepend),
-        (MetaVerb::Set, b'R') => Ok(Mode::Replace),
-        (MetaVerb::Set, b'S') => Ok(Mode::Set),
-        (MetaVerb::Set, _) => Err(Error::InvalidStoreMode),
+        (MetaVerb::Count, b'I' | b'+') => Ok(MetaMode::Increment),
+        (MetaVerb::Count, b'D' | b'-') => Ok(MetaMode::Decrement),
+        (MetaVerb::Count, _) => Err(MemcacheError::InvalidCountMode),
+        (MetaVerb::Set, b'E') => Ok(MetaMode::Add),
+        (MetaVerb::Set, b'A') => Ok(MetaMode::Append),
+        (MetaVerb::Set, b'P') => Ok(MetaMode::Prepend),
+        (MetaVerb::Set, b'R') => Ok(MetaMode::Replace),
+        (MetaVerb::Set, b'S') => Ok(MetaMode::Set),
+        (MetaVerb::Set, _) => Err(MemcacheError::InvalidStoreMode),
         // Without meaning there, and ignored.
-        _ => Ok(Mode::Set),
+        _ => Ok(MetaMode::Set),
     }
 }
 

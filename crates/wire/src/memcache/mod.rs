@@ -15,14 +15,14 @@ mod meta;
 mod reply;
 
 pub use brief::{Brief, BriefItem, brief};
-pub use command::{Command, Keys, Store, Words};
-pub use error::Error;
-pub use meta::{Meta, MetaVerb, Mode};
+pub use command::{MemcacheCommand, MemcacheKeys, MemcacheWords, Store};
+pub use error::MemcacheError;
+pub use meta::{MetaMode, MetaRequest, MetaVerb};
 pub use reply::{write_key, write_stat, write_value, write_value_line};
 
 /// Limits of a memcached client's requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct MemcacheLimits {
     /// Largest item, in bytes (`-I`), with its key and memcached's own header; at most 2 GiB is used.
     pub item_bytes_max: u32,
     /// Longest line, in bytes, of any command except `get` and `gets`.
@@ -31,7 +31,7 @@ pub struct Limits {
     pub get_line_bytes_max: usize,
 }
 
-impl Limits {
+impl MemcacheLimits {
     /// Returns true if a value of this length may be stored under `key`, counted as memcached does.
     #[inline]
     pub fn allow(&self, key: &[u8], flags: u32, value_len: usize) -> bool {
@@ -44,7 +44,7 @@ impl Limits {
 /// behind the value.
 pub const ITEM_HEAD_BYTES: usize = 48 + 8 + 1 + 2;
 
-impl Default for Limits {
+impl Default for MemcacheLimits {
     fn default() -> Self {
         Self { item_bytes_max: 1 << 20, line_bytes_max: 2048, get_line_bytes_max: 1 << 20 }
     }
@@ -52,18 +52,18 @@ impl Default for Limits {
 
 /// The result of reading the bytes so far.
 #[derive(Debug, PartialEq)]
-pub enum Step<'a> {
+pub enum MemcacheStep<'a> {
     /// A command in the first `consumed` bytes.
     Command {
         /// The command.
-        command: Command<'a>,
+        command: MemcacheCommand<'a>,
         /// Length of the line, and of the value with its line end.
         consumed: usize,
     },
     /// A line that is not a valid command; the connection continues.
     Refused {
         /// The answer.
-        error: Error,
+        error: MemcacheError,
         /// The client asked for no answer.
         noreply: bool,
         /// A key to delete, because its new value is too large to replace the old one with.
@@ -87,14 +87,14 @@ pub enum Step<'a> {
 
 /// The progress of a connection's unfinished command, 16 bytes.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct MemcacheDecoder {
     /// Bytes of a refused value still to come.
     skip: u64,
     /// Bytes at the start of the buffer that hold no line feed.
     scanned: usize,
 }
 
-impl Decoder {
+impl MemcacheDecoder {
     /// A decoder before the first byte of a connection.
     pub fn new() -> Self {
         Self::default()
@@ -110,32 +110,38 @@ impl Decoder {
     ///
     /// `buf` starts at the first byte that was not consumed; after `More` it must start with the same bytes and hold
     /// more. Cost: O(line); the bytes of a value are not examined.
-    pub fn next<'a>(&mut self, buf: &'a [u8], limits: &Limits) -> Step<'a> {
+    pub fn next<'a>(&mut self, buf: &'a [u8], limits: &MemcacheLimits) -> MemcacheStep<'a> {
         if self.skip > 0 {
             let consumed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(buf.len());
             self.skip -= consumed as u64;
-            return if consumed == 0 { Step::More { want: 1 } } else { Step::Skipped { consumed } };
+            return if consumed == 0 {
+                MemcacheStep::More { want: 1 }
+            } else {
+                MemcacheStep::Skipped { consumed }
+            };
         }
         let end = match self.line_end(buf, limits) {
             Ok(Some(end)) => end,
-            Ok(None) => return Step::More { want: 1 },
-            Err(TooLong) => return Step::Close,
+            Ok(None) => return MemcacheStep::More { want: 1 },
+            Err(LineTooLong) => return MemcacheStep::Close,
         };
-        let Some((line, [_, rest @ ..])) = buf.split_at_checked(end) else { return Step::More { want: 1 } };
+        let Some((line, [_, rest @ ..])) = buf.split_at_checked(end) else {
+            return MemcacheStep::More { want: 1 };
+        };
         let (line, consumed) = (line.strip_suffix(b"\r").unwrap_or(line), end + 1);
         match command::parse(line, rest, limits) {
-            Ok((command, value_len)) => Step::Command { command, consumed: consumed + value_len },
-            Err(command::Stop::Value { want }) => Step::More { want },
-            Err(command::Stop::Refused { error, noreply, remove, skip }) => {
+            Ok((command, value_len)) => MemcacheStep::Command { command, consumed: consumed + value_len },
+            Err(command::MemcacheStop::Value { want }) => MemcacheStep::More { want },
+            Err(command::MemcacheStop::Refused { error, noreply, remove, skip }) => {
                 self.skip = skip;
-                Step::Refused { error, noreply, remove, consumed }
+                MemcacheStep::Refused { error, noreply, remove, consumed }
             }
-            Err(command::Stop::Close) => Step::Close,
+            Err(command::MemcacheStop::Close) => MemcacheStep::Close,
         }
     }
 
     /// Offset of the line feed; `None` if it has not arrived.
-    fn line_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, TooLong> {
+    fn line_end(&mut self, buf: &[u8], limits: &MemcacheLimits) -> Result<Option<usize>, LineTooLong> {
         let from = self.scanned.min(buf.len());
         let found = buf.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)).map(|end| from + end);
         if found.unwrap_or(buf.len()) > limits.line_bytes_max {
@@ -145,7 +151,7 @@ impl Decoder {
             let words = line.get(spaces..).unwrap_or_default();
             let many = words.starts_with(b"get ") || words.starts_with(b"gets ");
             if spaces > 100 || !many || line.len() > limits.get_line_bytes_max {
-                return Err(TooLong);
+                return Err(LineTooLong);
             }
         }
         self.scanned = if found.is_none() { buf.len() } else { 0 };
@@ -153,7 +159,7 @@ impl Decoder {
     }
 }
 
-struct TooLong;
+struct LineTooLong;
 
 /// Longest key, in bytes, after base64 decoding too.
 pub const KEY_BYTES_MAX: usize = 250;

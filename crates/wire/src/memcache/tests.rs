@@ -8,30 +8,30 @@ use super::*;
 use crate::cpu_time;
 
 /// The result of one step, in words; commands as their debug text.
-fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<String> {
-    let mut decoder = Decoder::new();
+fn feed(bytes: &[u8], cuts: &[usize], limits: &MemcacheLimits) -> Vec<String> {
+    let mut decoder = MemcacheDecoder::new();
     let (mut seen, mut start, mut skipped) = (Vec::new(), 0, 0);
     for end in cuts.iter().copied().chain([bytes.len()]) {
         loop {
             match decoder.next(&bytes[start..end], limits) {
-                Step::Command { command, consumed } => {
+                MemcacheStep::Command { command, consumed } => {
                     start += consumed;
                     seen.push(format!("{command:?}"));
                 }
-                Step::Refused { error, noreply, remove, consumed } => {
+                MemcacheStep::Refused { error, noreply, remove, consumed } => {
                     start += consumed;
                     seen.push(format!("{} {noreply} {remove:?}", error.text()));
                 }
-                Step::Skipped { consumed } => {
+                MemcacheStep::Skipped { consumed } => {
                     assert!(consumed > 0);
                     start += consumed;
                     skipped += consumed;
                 }
-                Step::More { want } => {
+                MemcacheStep::More { want } => {
                     assert!(want > 0);
                     break;
                 }
-                Step::Close => {
+                MemcacheStep::Close => {
                     seen.push("close".into());
                     return seen;
                 }
@@ -42,13 +42,13 @@ fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<String> {
     seen
 }
 
-fn one<'a>(decoder: &mut Decoder, bytes: &'a [u8]) -> Step<'a> {
-    decoder.next(bytes, &Limits::default())
+fn one<'a>(decoder: &mut MemcacheDecoder, bytes: &'a [u8]) -> MemcacheStep<'a> {
+    decoder.next(bytes, &MemcacheLimits::default())
 }
 
-fn command(bytes: &[u8]) -> Command<'_> {
-    match one(&mut Decoder::new(), bytes) {
-        Step::Command { command, consumed } => {
+fn command(bytes: &[u8]) -> MemcacheCommand<'_> {
+    match one(&mut MemcacheDecoder::new(), bytes) {
+        MemcacheStep::Command { command, consumed } => {
             assert_eq!(consumed, bytes.len());
             command
         }
@@ -58,11 +58,11 @@ fn command(bytes: &[u8]) -> Command<'_> {
 
 /// The answer to the first line, or `ok` when it is a command.
 fn answer(bytes: &str) -> &'static str {
-    match one(&mut Decoder::new(), bytes.as_bytes()) {
-        Step::Command { .. } => "ok",
-        Step::Refused { error, .. } => error.text(),
-        Step::Close => "close",
-        Step::More { .. } => "more",
+    match one(&mut MemcacheDecoder::new(), bytes.as_bytes()) {
+        MemcacheStep::Command { .. } => "ok",
+        MemcacheStep::Refused { error, .. } => error.text(),
+        MemcacheStep::Close => "close",
+        MemcacheStep::More { .. } => "more",
         step => panic!("{bytes:?} gave {step:?}"),
     }
 }
@@ -70,7 +70,7 @@ fn answer(bytes: &str) -> &'static str {
 #[test]
 fn storing() {
     let stored = |bytes: &'static str| match command(bytes.as_bytes()) {
-        Command::Store { store, key, flags, exptime, value, noreply } => {
+        MemcacheCommand::Store { store, key, flags, exptime, value, noreply } => {
             (store, String::from_utf8_lossy(key), flags, exptime, String::from_utf8_lossy(value), noreply)
         }
         other => panic!("{other:?}"),
@@ -90,7 +90,7 @@ fn storing() {
 #[test]
 fn the_other_classic_commands() {
     let keys = |bytes: &'static str| match command(bytes.as_bytes()) {
-        Command::Get { keys, cas, touch } => {
+        MemcacheCommand::Get { keys, cas, touch } => {
             (keys.map(String::from_utf8_lossy).collect::<Vec<_>>(), cas, touch)
         }
         other => panic!("{other:?}"),
@@ -99,25 +99,30 @@ fn the_other_classic_commands() {
     assert_eq!(keys(" gets a\n"), (vec!["a".into()], true, None));
     assert_eq!(keys("gat -5 a\r\n"), (vec!["a".into()], false, Some(-5)));
     assert!(keys("gats 0 a b\r\n").1);
-    assert_eq!(command(b"delete k\r\n"), Command::Delete { key: b"k", noreply: false });
-    assert_eq!(command(b"delete k 0 noreply\r\n"), Command::Delete { key: b"k", noreply: true });
-    let count = Command::Count { key: b"k", delta: 7, decrement: true, noreply: true };
+    assert_eq!(command(b"delete k\r\n"), MemcacheCommand::Delete { key: b"k", noreply: false });
+    assert_eq!(command(b"delete k 0 noreply\r\n"), MemcacheCommand::Delete { key: b"k", noreply: true });
+    let count = MemcacheCommand::Count { key: b"k", delta: 7, decrement: true, noreply: true };
     assert_eq!(command(b"decr k 7 noreply\r\n"), count);
-    assert_eq!(command(b"touch k 60\r\n"), Command::Touch { key: b"k", exptime: 60, noreply: false });
-    assert_eq!(command(b"flush_all\r\n"), Command::FlushAll { delay: 0, noreply: false });
-    assert_eq!(command(b"flush_all 10 noreply\r\n"), Command::FlushAll { delay: 10, noreply: true });
-    assert_eq!(command(b"verbosity 1 noreply\r\n"), Command::Verbosity { noreply: true });
-    assert_eq!((command(b"version\r\n"), command(b"quit\n")), (Command::Version, Command::Quit));
-    let Command::Stats(words) = command(b"stats detail on\r\n") else { panic!() };
+    assert_eq!(command(b"touch k 60\r\n"), MemcacheCommand::Touch { key: b"k", exptime: 60, noreply: false });
+    assert_eq!(command(b"flush_all\r\n"), MemcacheCommand::FlushAll { delay: 0, noreply: false });
+    assert_eq!(command(b"flush_all 10 noreply\r\n"), MemcacheCommand::FlushAll { delay: 10, noreply: true });
+    assert_eq!(command(b"verbosity 1 noreply\r\n"), MemcacheCommand::Verbosity { noreply: true });
+    assert_eq!(
+        (command(b"version\r\n"), command(b"quit\n")),
+        (MemcacheCommand::Version, MemcacheCommand::Quit)
+    );
+    let MemcacheCommand::Stats(words) = command(b"stats detail on\r\n") else { panic!() };
     assert_eq!(words.collect::<Vec<_>>(), [&b"detail"[..], b"on"]);
-    let Command::Admin { name: b"slabs", words, .. } = command(b"slabs automove 1\r\n") else { panic!() };
+    let MemcacheCommand::Admin { name: b"slabs", words, .. } = command(b"slabs automove 1\r\n") else {
+        panic!()
+    };
     assert_eq!(words.count(), 2);
 }
 
 #[test]
 fn meta_commands() {
     let meta = |bytes: &'static str| match command(bytes.as_bytes()) {
-        Command::Meta(meta) => meta,
+        MemcacheCommand::Meta(meta) => meta,
         other => panic!("{other:?}"),
     };
     let mg = meta("mg key v t Oabc N30 R-5 q\r\n");
@@ -128,15 +133,18 @@ fn meta_commands() {
     let ms = meta("ms a2V5 2 b T0 F4294967295 C9 E10 Ma I\r\nhi\r\n");
     assert_eq!(
         (ms.verb, &*ms.key, ms.value, ms.mode),
-        (MetaVerb::Set, &b"key"[..], &b"hi"[..], Mode::Append)
+        (MetaVerb::Set, &b"key"[..], &b"hi"[..], MetaMode::Append)
     );
     assert_eq!((ms.ttl, ms.client_flags, ms.cas, ms.new_cas), (Some(0), Some(u32::MAX), Some(9), Some(10)));
-    assert_eq!((meta("ms k 0\r\n\r\n").mode, meta("ma k\r\n").mode), (Mode::Set, Mode::Increment));
+    assert_eq!((meta("ms k 0\r\n\r\n").mode, meta("ma k\r\n").mode), (MetaMode::Set, MetaMode::Increment));
     let ma = meta("ma k M- D5 J100 N0\r\n");
-    assert_eq!((ma.verb, ma.mode, ma.delta, ma.initial), (MetaVerb::Count, Mode::Decrement, 5, 100));
+    assert_eq!((ma.verb, ma.mode, ma.delta, ma.initial), (MetaVerb::Count, MetaMode::Decrement, 5, 100));
     assert_eq!((meta("ma k\r\n").delta, meta("md k q x\r\n").verb), (1, MetaVerb::Delete));
-    assert_eq!(command(b"mn\r\n"), Command::MetaNoop);
-    assert_eq!(command(b"me a2V5 b\r\n"), Command::MetaDebug { key: Cow::Borrowed(b"key"), base64: true });
+    assert_eq!(command(b"mn\r\n"), MemcacheCommand::MetaNoop);
+    assert_eq!(
+        command(b"me a2V5 b\r\n"),
+        MemcacheCommand::MetaDebug { key: Cow::Borrowed(b"key"), base64: true }
+    );
 }
 
 #[test]
@@ -220,7 +228,8 @@ fn refusals_have_the_words_of_memcached() {
 
 #[test]
 fn a_refused_value_is_never_read_as_commands() {
-    let limits = Limits { item_bytes_max: ITEM_HEAD_BYTES as u32 + 1 + 10, ..Limits::default() };
+    let limits =
+        MemcacheLimits { item_bytes_max: ITEM_HEAD_BYTES as u32 + 1 + 10, ..MemcacheLimits::default() };
     for (bytes, first) in [
         (
             "set k 0 0 13\r\nflush_all\r\n\r\n\r\nversion\r\n",
@@ -246,29 +255,29 @@ fn a_refused_value_is_never_read_as_commands() {
 
 #[test]
 fn lines_without_an_end_close() {
-    assert_eq!(one(&mut Decoder::new(), &b"set k 0 0 1 ".repeat(171)), Step::Close);
-    assert_eq!(one(&mut Decoder::new(), &b"x".repeat(2048)), Step::More { want: 1 });
+    assert_eq!(one(&mut MemcacheDecoder::new(), &b"set k 0 0 1 ".repeat(171)), MemcacheStep::Close);
+    assert_eq!(one(&mut MemcacheDecoder::new(), &b"x".repeat(2048)), MemcacheStep::More { want: 1 });
     let many = format!("get{}a\r\n", " ".repeat(8000));
-    assert!(matches!(command(many.as_bytes()), Command::Get { .. }));
+    assert!(matches!(command(many.as_bytes()), MemcacheCommand::Get { .. }));
     let many = format!("{}get a\r\n", " ".repeat(3000));
-    assert_eq!(one(&mut Decoder::new(), many.as_bytes()), Step::Close);
-    assert_eq!(one(&mut Decoder::new(), &b"get a ".repeat(1 << 18)), Step::Close);
+    assert_eq!(one(&mut MemcacheDecoder::new(), many.as_bytes()), MemcacheStep::Close);
+    assert_eq!(one(&mut MemcacheDecoder::new(), &b"get a ".repeat(1 << 18)), MemcacheStep::Close);
 }
 
 #[test]
 fn more_says_what_a_value_lacks() {
-    let mut decoder = Decoder::new();
-    assert_eq!(one(&mut decoder, b"set k 0 0 1000\r\nabc"), Step::More { want: 999 });
-    assert_eq!(one(&mut decoder, b""), Step::More { want: 1 });
-    assert!(size_of::<Decoder>() <= 16);
+    let mut decoder = MemcacheDecoder::new();
+    assert_eq!(one(&mut decoder, b"set k 0 0 1000\r\nabc"), MemcacheStep::More { want: 999 });
+    assert_eq!(one(&mut decoder, b""), MemcacheStep::More { want: 1 });
+    assert!(size_of::<MemcacheDecoder>() <= 16);
 }
 
 #[test]
 fn a_long_line_byte_by_byte_is_read_once() {
     let bytes = b"get ".iter().copied().chain(std::iter::repeat_n(b'a', 200_000)).collect::<Vec<_>>();
-    let (mut decoder, before) = (Decoder::new(), cpu_time::of_thread());
+    let (mut decoder, before) = (MemcacheDecoder::new(), cpu_time::of_thread());
     for end in 1..bytes.len() {
-        assert_eq!(one(&mut decoder, &bytes[..end]), Step::More { want: 1 });
+        assert_eq!(one(&mut decoder, &bytes[..end]), MemcacheStep::More { want: 1 });
     }
     // Quadratic work would examine twenty thousand million bytes.
     let spent = cpu_time::of_thread() - before;
@@ -278,7 +287,7 @@ fn a_long_line_byte_by_byte_is_read_once() {
 #[test]
 fn no_cut_changes_what_the_bytes_say() {
     let mut rng = Rng::new(41);
-    let limits = Limits {
+    let limits = MemcacheLimits {
         item_bytes_max: ITEM_HEAD_BYTES as u32 + 1 + 20,
         line_bytes_max: 60,
         get_line_bytes_max: 100,

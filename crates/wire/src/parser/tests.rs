@@ -19,7 +19,7 @@ struct Seen {
 }
 
 /// Feeds `bytes` in pieces that end at `cuts`, as a server would, in a window of several commands.
-fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Seen {
+fn feed(bytes: &[u8], cuts: &[usize], limits: &ParserLimits) -> Seen {
     let mut parser = Parser::new();
     let mut seen = Seen::default();
     let mut start = 0;
@@ -30,27 +30,27 @@ fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Seen {
         loop {
             let mark = spans.len();
             match parser.next(&buf[offset..], offset as u32, limits, &mut spans) {
-                Step::Command { consumed } => {
+                ParserStep::Command { consumed } => {
                     offset += consumed;
                     let args = Args::new(buf, &spans[mark..]);
                     seen.commands.push((0..args.len()).map(|i| args.get(i).unwrap().to_vec()).collect());
                     assert!(spans.len() > mark && parser.is_idle());
                 }
-                Step::Quoted { consumed, args } => {
+                ParserStep::Quoted { consumed, args } => {
                     offset += consumed;
                     assert_eq!(spans.len(), mark);
                     seen.commands.push(args.args().iter().map(<[u8]>::to_vec).collect());
                 }
-                Step::Empty { consumed } => {
+                ParserStep::Empty { consumed } => {
                     offset += consumed;
                     seen.empty += 1;
                     assert!(consumed > 0 && spans.len() == mark);
                 }
-                Step::More { want } => {
+                ParserStep::More { want } => {
                     assert!(want > 0 && spans.len() == mark);
                     break;
                 }
-                Step::Fail(error) => {
+                ParserStep::Fail(error) => {
                     seen.error = Some(error);
                     break;
                 }
@@ -66,7 +66,7 @@ fn feed(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Seen {
 }
 
 fn whole(bytes: &[u8]) -> Seen {
-    feed(bytes, &[], &Limits::default())
+    feed(bytes, &[], &ParserLimits::default())
 }
 
 fn error_of(bytes: &[u8]) -> Option<String> {
@@ -153,7 +153,7 @@ fn nothing_is_said_of_a_length_before_it_has_ended() {
 
 #[test]
 fn strangers_send_little() {
-    let limits = Limits { authenticated: false, ..Limits::default() };
+    let limits = ParserLimits { authenticated: false, ..ParserLimits::default() };
     let fail = |bytes: &[u8]| feed(bytes, &[], &limits).error;
     assert_eq!(fail(b"*11\r\n"), Some(ProtocolError::UnauthenticatedMultibulkLength));
     assert_eq!(fail(b"*10\r\n"), None);
@@ -164,11 +164,11 @@ fn strangers_send_little() {
 
 #[test]
 fn a_bulk_limit_holds_from_ten_thousand_on() {
-    let limits = Limits { bulk_bytes_max: 20_000, ..Limits::default() };
+    let limits = ParserLimits { bulk_bytes_max: 20_000, ..ParserLimits::default() };
     assert_eq!(feed(b"*1\r\n$20001\r\n", &[], &limits).error, Some(ProtocolError::BulkLength));
     assert_eq!(feed(b"*1\r\n$20000\r\n", &[], &limits).error, None);
     // A lower one has no meaning, in either way of reading the length.
-    let limits = Limits { bulk_bytes_max: 100, ..limits };
+    let limits = ParserLimits { bulk_bytes_max: 100, ..limits };
     assert_eq!(feed(b"*1\r\n$9999\r\n", &[], &limits).error, None);
     assert_eq!(feed(b"*1\r\n$9999\r\nabc", &[], &limits).error, None);
     assert_eq!(feed(b"*1\r\n$10000\r\n", &[], &limits).error, Some(ProtocolError::BulkLength));
@@ -187,17 +187,17 @@ fn nested_arrays_fail_at_once() {
 
 #[test]
 fn more_says_what_a_bulk_lacks() {
-    let (mut parser, mut spans, limits) = (Parser::new(), Vec::new(), Limits::default());
+    let (mut parser, mut spans, limits) = (Parser::new(), Vec::new(), ParserLimits::default());
     let head = b"*2\r\n$3\r\nGET\r\n$1000000\r\nabc";
-    assert_eq!(parser.next(head, 0, &limits, &mut spans), Step::More { want: 999_999 });
+    assert_eq!(parser.next(head, 0, &limits, &mut spans), ParserStep::More { want: 999_999 });
     assert!(!parser.is_idle() && spans.is_empty());
     let mut bytes = head.to_vec();
     bytes.resize(bytes.len() + 999_997, b'x');
-    assert_eq!(parser.next(&bytes, 0, &limits, &mut spans), Step::More { want: 2 });
+    assert_eq!(parser.next(&bytes, 0, &limits, &mut spans), ParserStep::More { want: 2 });
     bytes.push(b'\r');
-    assert_eq!(parser.next(&bytes, 0, &limits, &mut spans), Step::More { want: 1 });
+    assert_eq!(parser.next(&bytes, 0, &limits, &mut spans), ParserStep::More { want: 1 });
     bytes.push(b'\n');
-    assert_eq!(parser.next(&bytes, 0, &limits, &mut spans), Step::Command { consumed: bytes.len() });
+    assert_eq!(parser.next(&bytes, 0, &limits, &mut spans), ParserStep::Command { consumed: bytes.len() });
     assert_eq!(spans, [Span { start: 8, len: 3 }, Span { start: 23, len: 1_000_000 }]);
     assert!(parser.is_idle());
 }
@@ -205,7 +205,10 @@ fn more_says_what_a_bulk_lacks() {
 #[test]
 fn a_promise_of_many_arguments_holds_no_memory() {
     let (mut parser, mut spans) = (Parser::new(), Vec::new());
-    assert_eq!(parser.next(b"*1048576\r\n", 0, &Limits::default(), &mut spans), Step::More { want: 1 });
+    assert_eq!(
+        parser.next(b"*1048576\r\n", 0, &ParserLimits::default(), &mut spans),
+        ParserStep::More { want: 1 }
+    );
     assert_eq!((parser.partial.capacity(), spans.capacity()), (0, 0));
     assert!(size_of::<Parser>() <= 64);
 }
@@ -213,22 +216,22 @@ fn a_promise_of_many_arguments_holds_no_memory() {
 #[test]
 fn a_request_past_4_gib_is_refused() {
     let mut spans = Vec::new();
-    let step = Parser::new().next(b"PING\r\n", u32::MAX - 3, &Limits::default(), &mut spans);
-    assert_eq!(step, Step::Fail(ProtocolError::RequestTooLong));
+    let step = Parser::new().next(b"PING\r\n", u32::MAX - 3, &ParserLimits::default(), &mut spans);
+    assert_eq!(step, ParserStep::Fail(ProtocolError::RequestTooLong));
 }
 
 #[test]
 fn a_million_arguments_in_small_pieces_are_read_once() {
     let mut bytes = b"*1000000\r\n".to_vec();
     bytes.extend_from_slice(&b"$3\r\nabc\r\n".repeat(1_000_000));
-    let (mut parser, mut spans, limits) = (Parser::new(), Vec::new(), Limits::default());
+    let (mut parser, mut spans, limits) = (Parser::new(), Vec::new(), ParserLimits::default());
     let before = cpu_time::of_thread();
     let mut end = 0;
     loop {
         end = (end + 1000).min(bytes.len());
         match parser.next(&bytes[..end], 0, &limits, &mut spans) {
-            Step::More { .. } => assert!(end < bytes.len()),
-            step => break assert_eq!(step, Step::Command { consumed: bytes.len() }),
+            ParserStep::More { .. } => assert!(end < bytes.len()),
+            step => break assert_eq!(step, ParserStep::Command { consumed: bytes.len() }),
         }
     }
     assert_eq!(spans.len(), 1_000_000);
@@ -244,10 +247,10 @@ fn a_long_line_byte_by_byte_is_read_once() {
     for start in ["", "*", "*1\r\n$"] {
         let mut bytes = start.as_bytes().to_vec();
         bytes.resize(60_000, b'A');
-        let (mut parser, mut spans, limits) = (Parser::new(), Vec::new(), Limits::default());
+        let (mut parser, mut spans, limits) = (Parser::new(), Vec::new(), ParserLimits::default());
         let before = cpu_time::of_thread();
         for end in 1..bytes.len() {
-            assert!(matches!(parser.next(&bytes[..end], 0, &limits, &mut spans), Step::More { .. }));
+            assert!(matches!(parser.next(&bytes[..end], 0, &limits, &mut spans), ParserStep::More { .. }));
         }
         // Quadratic work would examine 1.8 thousand million bytes.
         let spent = cpu_time::of_thread() - before;
@@ -258,7 +261,8 @@ fn a_long_line_byte_by_byte_is_read_once() {
 #[test]
 fn no_cut_changes_what_the_bytes_say() {
     let mut rng = Rng::new(11);
-    let limits = Limits { bulk_bytes_max: 5000, args_max: 40, inline_bytes_max: 64, authenticated: true };
+    let limits =
+        ParserLimits { bulk_bytes_max: 5000, args_max: 40, inline_bytes_max: 64, authenticated: true };
     let mut errors = 0;
     for round in 0..20_000u64 {
         let bytes = stream(&mut rng, round % 3 == 0);
@@ -311,7 +315,8 @@ fn stream(rng: &mut Rng, spoiled: bool) -> Vec<u8> {
 #[test]
 fn random_bytes_never_panic() {
     let mut rng = Rng::new(12);
-    let limits = Limits { bulk_bytes_max: 500, args_max: 100, inline_bytes_max: 40, authenticated: false };
+    let limits =
+        ParserLimits { bulk_bytes_max: 500, args_max: 100, inline_bytes_max: 40, authenticated: false };
     for _ in 0..100_000 {
         let alphabet = b"\r\n\r\n$$*19023\"\\'x ";
         let mut pick = || alphabet[rng.below(alphabet.len() as u64) as usize];

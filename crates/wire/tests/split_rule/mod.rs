@@ -4,14 +4,15 @@
 
 use darter_wire::args::Args;
 use darter_wire::memcache;
-use darter_wire::parser::{Limits, Parser, Step};
+use darter_wire::parser::{Parser, ParserLimits, ParserStep};
 use darter_wire::reply::Reply;
 use darter_wire::value::{DecodeLimits, Value, decode};
 
 /// The request parser on `bytes`, whole and in pieces of length `piece`.
 pub fn parser(bytes: &[u8], piece: u8) {
-    let small = Limits { bulk_bytes_max: 20_000, args_max: 100, inline_bytes_max: 300, authenticated: true };
-    for limits in [Limits::default(), small, Limits { authenticated: false, ..small }] {
+    let small =
+        ParserLimits { bulk_bytes_max: 20_000, args_max: 100, inline_bytes_max: 300, authenticated: true };
+    for limits in [ParserLimits::default(), small, ParserLimits { authenticated: false, ..small }] {
         let whole = requests(bytes, bytes.len(), &limits);
         assert_eq!(requests(bytes, usize::from(piece) + 1, &limits), whole);
     }
@@ -43,12 +44,13 @@ pub fn decoder(bytes: &[u8]) {
 
 /// The memcached decoder on `bytes`, whole and in pieces of length `piece`.
 pub fn memcache(bytes: &[u8], piece: u8) {
-    let limits = memcache::Limits { item_bytes_max: 160, line_bytes_max: 300, get_line_bytes_max: 1000 };
+    let limits =
+        memcache::MemcacheLimits { item_bytes_max: 160, line_bytes_max: 300, get_line_bytes_max: 1000 };
     let whole = lines(bytes, bytes.len(), &limits);
     assert_eq!(lines(bytes, usize::from(piece) + 1, &limits), whole);
 }
 
-fn requests(bytes: &[u8], piece: usize, limits: &Limits) -> Vec<String> {
+fn requests(bytes: &[u8], piece: usize, limits: &ParserLimits) -> Vec<String> {
     let (mut parser, mut seen, mut start, mut end) = (Parser::new(), Vec::new(), 0, 0);
     while end < bytes.len() {
         end = (end + piece).min(bytes.len());
@@ -57,20 +59,20 @@ fn requests(bytes: &[u8], piece: usize, limits: &Limits) -> Vec<String> {
         loop {
             spans.clear();
             match parser.next(&buf[at..], at as u32, limits, &mut spans) {
-                Step::Command { consumed } => {
+                ParserStep::Command { consumed } => {
                     at += consumed;
                     let args = Args::new(buf, &spans);
                     let inside =
                         (0..args.len()).map(|i| args.get(i).expect("an argument lies in the buffer"));
                     seen.push(format!("{:?}", inside.collect::<Vec<_>>()));
                 }
-                Step::Quoted { consumed, args } => {
+                ParserStep::Quoted { consumed, args } => {
                     at += consumed;
                     seen.push(format!("{:?}", args.args().iter().collect::<Vec<_>>()));
                 }
-                Step::Empty { consumed } => at += consumed,
-                Step::More { .. } => break,
-                Step::Fail(error) => {
+                ParserStep::Empty { consumed } => at += consumed,
+                ParserStep::More { .. } => break,
+                ParserStep::Fail(error) => {
                     seen.push(format!("{error:?}"));
                     return seen;
                 }
@@ -82,23 +84,23 @@ fn requests(bytes: &[u8], piece: usize, limits: &Limits) -> Vec<String> {
     seen
 }
 
-fn lines(bytes: &[u8], piece: usize, limits: &memcache::Limits) -> Vec<String> {
-    let (mut decoder, mut seen, mut start, mut end) = (memcache::Decoder::new(), Vec::new(), 0, 0);
+fn lines(bytes: &[u8], piece: usize, limits: &memcache::MemcacheLimits) -> Vec<String> {
+    let (mut decoder, mut seen, mut start, mut end) = (memcache::MemcacheDecoder::new(), Vec::new(), 0, 0);
     while end < bytes.len() {
         end = (end + piece).min(bytes.len());
         loop {
             match decoder.next(&bytes[start..end], limits) {
-                memcache::Step::Command { command, consumed } => {
+                memcache::MemcacheStep::Command { command, consumed } => {
                     start += consumed;
                     seen.push(format!("{command:?}"));
                 }
-                memcache::Step::Refused { error, noreply, remove, consumed } => {
+                memcache::MemcacheStep::Refused { error, noreply, remove, consumed } => {
                     start += consumed;
                     seen.push(format!("{error:?} {noreply} {remove:?}"));
                 }
-                memcache::Step::Skipped { consumed } => start += consumed,
-                memcache::Step::More { .. } => break,
-                memcache::Step::Close => {
+                memcache::MemcacheStep::Skipped { consumed } => start += consumed,
+                memcache::MemcacheStep::More { .. } => break,
+                memcache::MemcacheStep::Close => {
                     seen.push("close".into());
                     return seen;
                 }

@@ -3,7 +3,7 @@
 //! Called by the equivalence test. A source of choices decides, so that a
 //! sequence follows from a seed or from a fuzzer's bytes. No command that is drawn blocks, sleeps or reads the clock.
 
-use darter_command::syntax::{self, Arg, Kind};
+use darter_command::syntax::{self, Arg, SyntaxKind};
 use darter_command::{DataCommand, FAMILIES, Flags, Group, Spec};
 use darter_wire::OwnedArgs;
 
@@ -109,14 +109,14 @@ impl Drawn {
                 self.args.push(token.clone().into_bytes());
             }
             match arg.kind {
-                Kind::PureToken => {}
-                Kind::OneOf => {
+                SyntaxKind::PureToken => {}
+                SyntaxKind::OneOf => {
                     // `*` is the clock's time.
                     let inner: Vec<&Arg> =
                         arg.inner.iter().filter(|arg| arg.token.as_deref() != Some("*")).collect();
                     self.one(inner[choices.below(inner.len())], choices);
                 }
-                Kind::Block => self.all(&arg.inner, choices),
+                SyntaxKind::Block => self.all(&arg.inner, choices),
                 kind => {
                     if arg.name.starts_with("num") && arg.name != "num-matches" {
                         self.count_at = Some(self.args.len());
@@ -130,7 +130,7 @@ impl Drawn {
 }
 
 /// A value for the argument `name`, mostly a good one.
-fn value(name: &str, kind: Kind, group: Group, choices: &mut impl Choices) -> Vec<u8> {
+fn value(name: &str, kind: SyntaxKind, group: Group, choices: &mut impl Choices) -> Vec<u8> {
     let words: &[&str] = match (name, group) {
         ("value", Group::Json) => {
             &["1", "2.5", "\"x\"", "null", "{\"a\":1,\"b\":[1,2,\"c\"]}", "[3,1,2]", "true"]
@@ -159,12 +159,12 @@ fn value(name: &str, kind: Kind, group: Group, choices: &mut impl Choices) -> Ve
         ("expansion" | "maxiterations", _) => &["1", "2"],
         ("vertices", _) => &["3"],
         _ => match kind {
-            Kind::Key => return key(choices.below(KEYS)),
-            Kind::Double => &["1", "-2", "0.5", "3.25", "100", "-inf", "2"],
-            Kind::Pattern => &["*", "k*", "m?", "[a-k]*", "nosort"],
-            Kind::UnixTime if name.ends_with("milliseconds") => &["4102444800000", "4102444805000"],
-            Kind::UnixTime => &["4102444800", "4102444805"],
-            Kind::Integer => match name {
+            SyntaxKind::Key => return key(choices.below(KEYS)),
+            SyntaxKind::Double => &["1", "-2", "0.5", "3.25", "100", "-inf", "2"],
+            SyntaxKind::Pattern => &["*", "k*", "m?", "[a-k]*", "nosort"],
+            SyntaxKind::UnixTime if name.ends_with("milliseconds") => &["4102444800000", "4102444805000"],
+            SyntaxKind::UnixTime => &["4102444800", "4102444805"],
+            SyntaxKind::Integer => match name {
                 "seconds" => &["1000", "5000"],
                 "milliseconds" | "ttl" => &["1000000", "5000000"],
                 _ => &["0", "1", "2", "3", "-1", "-2", "5", "10", "100"],

@@ -2,17 +2,17 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::leaf::{self, End, HEAD, Head, New, Part, Shape};
-use super::{List, Seat};
+use super::leaf::{self, HEAD, ListEnd, ListLeafHead, ListPart, ListShape, NewListItem};
+use super::{List, ListSeat};
 use crate::entry::{self, Item};
 use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Far;
-use crate::tree::spine::{Leaf, Side, Spine};
-use crate::tree::{Full, LEAF_BYTES_MAX};
+use crate::tree::spine::{Leaf, Spine, SpineSide};
+use crate::tree::{LEAF_BYTES_MAX, TreeFull};
 
 impl List {
     /// Replaces the item at `index`; `false` if there is none. Errors: nothing is changed. Cost: O(log n), one leaf.
-    pub fn set(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, Full> {
+    pub fn set(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, TreeFull> {
         if index >= self.len {
             return Ok(false);
         }
@@ -31,12 +31,12 @@ impl List {
     /// Puts `item` before the one at `index`, or at the end when `index` is the length; `false` past that.
     ///
     /// Errors: nothing is changed. Cost: O(log n), one leaf.
-    pub fn insert(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, Full> {
+    pub fn insert(&mut self, arena: &mut Arena, index: u64, item: Item<'_>) -> Result<bool, TreeFull> {
         if index > self.len {
             return Ok(false);
         }
         if index == 0 || index == self.len {
-            let end = if index == 0 { End::Front } else { End::Back };
+            let end = if index == 0 { ListEnd::Front } else { ListEnd::Back };
             self.push(arena, end, item)?;
             return Ok(true);
         }
@@ -64,7 +64,7 @@ impl List {
         let mut left = wanted;
         while left > 0 {
             let (leaf, seat, at) = self.locate(arena, index);
-            let len = Head::of(bytes_of(arena, leaf)).len;
+            let len = ListLeafHead::of(bytes_of(arena, leaf)).len;
             let part = left.min((len - at) as u64) as usize;
             self.cut(arena, leaf, seat, at, at + part);
             left -= part as u64;
@@ -75,21 +75,21 @@ impl List {
     /// Removes up to `count` items equal to `item`, starting from an end; returns their number.
     ///
     /// Cost: O(n); callers with long lists use [`List::position`] and [`List::remove`] in slices.
-    pub fn remove_equal(&mut self, arena: &mut Arena, item: Item<'_>, count: u64, from: End) -> u64 {
+    pub fn remove_equal(&mut self, arena: &mut Arena, item: Item<'_>, count: u64, from: ListEnd) -> u64 {
         let mut removed = 0;
         let mut index = match from {
-            End::Front => 0,
-            End::Back => self.len.saturating_sub(1),
+            ListEnd::Front => 0,
+            ListEnd::Back => self.len.saturating_sub(1),
         };
-        let towards = if from == End::Front { End::Back } else { End::Front };
+        let towards = if from == ListEnd::Front { ListEnd::Back } else { ListEnd::Front };
         while removed < count {
             let Some(found) = self.position(arena, item, index, towards, u64::MAX) else { break };
             self.remove(arena, found);
             removed += 1;
             index = match from {
-                End::Front => found,
-                End::Back if found == 0 => break,
-                End::Back => found - 1,
+                ListEnd::Front => found,
+                ListEnd::Back if found == 0 => break,
+                ListEnd::Back => found - 1,
             };
         }
         removed
@@ -120,7 +120,7 @@ impl List {
                     }
                 },
             };
-            freed += 1 + self.release_run(arena, leaf, 0, Head::of(bytes_of(arena, leaf)).len);
+            freed += 1 + self.release_run(arena, leaf, 0, ListLeafHead::of(bytes_of(arena, leaf)).len);
             self.owned.free(arena, leaf);
         }
         false
@@ -136,9 +136,9 @@ impl List {
         &mut self,
         arena: &mut Arena,
         item: Item<'_>,
-        act: impl FnOnce(&mut Self, &mut Arena, &New<'_>) -> Result<(), Full>,
-    ) -> Result<(), Full> {
-        let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
+        act: impl FnOnce(&mut Self, &mut Arena, &NewListItem<'_>) -> Result<(), TreeFull>,
+    ) -> Result<(), TreeFull> {
+        let new = NewListItem::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
         let done = act(self, arena, &new);
         if done.is_err() {
             new.unspill(arena, &mut self.owned, &mut self.spill);
@@ -146,10 +146,10 @@ impl List {
         done
     }
 
-    fn set_new(&mut self, arena: &mut Arena, index: u64, new: &New<'_>) -> Result<(), Full> {
+    fn set_new(&mut self, arena: &mut Arena, index: u64, new: &NewListItem<'_>) -> Result<(), TreeFull> {
         loop {
             let (leaf, seat, at) = self.locate(arena, index);
-            let head = Head::of(bytes_of(arena, leaf));
+            let head = ListLeafHead::of(bytes_of(arena, leaf));
             // The old code is read before it is overwritten and released after nothing can fail any more.
             let mut old = [0; 16];
             if head.width == 0 {
@@ -162,10 +162,12 @@ impl List {
                 self.owned.release(arena, &mut self.spill, &old);
                 return Ok(());
             }
-            let parts = [Part::Run(leaf, 0, at), Part::One(new), Part::Run(leaf, at + 1, head.len)];
-            let shape = Shape::of(arena, &parts);
+            let parts =
+                [ListPart::Run(leaf, 0, at), ListPart::One(new), ListPart::Run(leaf, at + 1, head.len)];
+            let shape = ListShape::of(arena, &parts);
             if HEAD + shape.payload <= LEAF_BYTES_MAX {
-                let fresh = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back)?;
+                let fresh =
+                    shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, ListEnd::Back)?;
                 self.owned.release(arena, &mut self.spill, &old);
                 self.reseat(arena, seat, leaf, fresh);
                 return Ok(());
@@ -175,7 +177,7 @@ impl List {
         }
     }
 
-    fn insert_new(&mut self, arena: &mut Arena, index: u64, new: &New<'_>) -> Result<(), Full> {
+    fn insert_new(&mut self, arena: &mut Arena, index: u64, new: &NewListItem<'_>) -> Result<(), TreeFull> {
         loop {
             let (leaf, seat, at) = self.locate(arena, index);
             if at > 0 {
@@ -201,19 +203,19 @@ impl List {
         &mut self,
         arena: &mut Arena,
         leaf: Handle,
-        seat: Seat,
+        seat: ListSeat,
         at: usize,
-        new: &New<'_>,
-    ) -> Result<bool, Full> {
-        let len = Head::of(bytes_of(arena, leaf)).len;
-        let parts = [Part::Run(leaf, 0, at), Part::One(new), Part::Run(leaf, at, len)];
-        let shape = Shape::of(arena, &parts);
+        new: &NewListItem<'_>,
+    ) -> Result<bool, TreeFull> {
+        let len = ListLeafHead::of(bytes_of(arena, leaf)).len;
+        let parts = [ListPart::Run(leaf, 0, at), ListPart::One(new), ListPart::Run(leaf, at, len)];
+        let shape = ListShape::of(arena, &parts);
         if HEAD + shape.payload > LEAF_BYTES_MAX {
             return Ok(false);
         }
-        let fresh = shape.build(arena, &mut self.owned, &parts, shape.roomy_bytes(), End::Back)?;
+        let fresh = shape.build(arena, &mut self.owned, &parts, shape.roomy_bytes(), ListEnd::Back)?;
         self.reseat(arena, seat, leaf, fresh);
-        if let Seat::Tree(path) = seat {
+        if let ListSeat::Tree(path) = seat {
             self.spine.adjust(arena, &path, 1);
         }
         Ok(true)
@@ -224,19 +226,19 @@ impl List {
         &mut self,
         arena: &mut Arena,
         leaf: Handle,
-        seat: Seat,
-        new: &New<'_>,
-    ) -> Result<(), Full> {
-        let parts = [Part::One(new)];
-        let shape = Shape::of(arena, &parts);
-        let fresh = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back)?;
+        seat: ListSeat,
+        new: &NewListItem<'_>,
+    ) -> Result<(), TreeFull> {
+        let parts = [ListPart::One(new)];
+        let shape = ListShape::of(arena, &parts);
+        let fresh = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, ListEnd::Back)?;
         let done = match seat {
             // The index was above 0, so nothing is inserted before the head leaf.
-            Seat::Head => Err(Full),
-            Seat::Tail => self.hang(arena, End::Back, fresh),
-            Seat::Tree(path) => {
+            ListSeat::Head => Err(TreeFull),
+            ListSeat::Tail => self.hang(arena, ListEnd::Back, fresh),
+            ListSeat::Tree(path) => {
                 let left = Leaf { block: fresh, entries: 1 };
-                let right = Leaf { block: leaf, entries: Head::of(bytes_of(arena, leaf)).len as u32 };
+                let right = Leaf { block: leaf, entries: ListLeafHead::of(bytes_of(arena, leaf)).len as u32 };
                 self.spine.split(arena, &mut self.owned, &path, left, right, 0)
             }
         };
@@ -247,14 +249,14 @@ impl List {
     }
 
     /// Splits a leaf before item `at` (above 0 and below its length). Errors: the items are unchanged.
-    fn split(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, at: usize) -> Result<(), Full> {
-        let len = Head::of(bytes_of(arena, leaf)).len;
+    fn split(&mut self, arena: &mut Arena, leaf: Handle, seat: ListSeat, at: usize) -> Result<(), TreeFull> {
+        let len = ListLeafHead::of(bytes_of(arena, leaf)).len;
         let halves = [(0, at), (at, len)];
         let mut fresh = [Handle::NONE; 2];
         for (half, (from, to)) in halves.into_iter().enumerate() {
-            let parts = [Part::Run(leaf, from, to)];
-            let shape = Shape::of(arena, &parts);
-            match shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back) {
+            let parts = [ListPart::Run(leaf, from, to)];
+            let shape = ListShape::of(arena, &parts);
+            match shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, ListEnd::Back) {
                 Ok(block) => fresh[half] = block,
                 Err(full) => {
                     if half == 1 {
@@ -265,9 +267,9 @@ impl List {
             }
         }
         let hung = match seat {
-            Seat::Head => self.hang(arena, End::Front, fresh[1]),
-            Seat::Tail => self.hang(arena, End::Back, fresh[0]),
-            Seat::Tree(path) => {
+            ListSeat::Head => self.hang(arena, ListEnd::Front, fresh[1]),
+            ListSeat::Tail => self.hang(arena, ListEnd::Back, fresh[0]),
+            ListSeat::Tree(path) => {
                 let left = Leaf { block: fresh[0], entries: at as u32 };
                 let right = Leaf { block: fresh[1], entries: (len - at) as u32 };
                 self.spine.split(arena, &mut self.owned, &path, left, right, 0)
@@ -279,31 +281,31 @@ impl List {
             return Err(full);
         }
         match seat {
-            Seat::Head => self.head = fresh[0],
-            Seat::Tail => self.tail = fresh[1],
-            Seat::Tree(_) => {}
+            ListSeat::Head => self.head = fresh[0],
+            ListSeat::Tail => self.tail = fresh[1],
+            ListSeat::Tree(_) => {}
         }
         self.owned.free(arena, leaf);
         Ok(())
     }
 
     /// Puts `fresh` in the place of `leaf` and frees that.
-    fn reseat(&mut self, arena: &mut Arena, seat: Seat, leaf: Handle, fresh: Handle) {
+    fn reseat(&mut self, arena: &mut Arena, seat: ListSeat, leaf: Handle, fresh: Handle) {
         match seat {
-            Seat::Head => self.head = fresh,
-            Seat::Tail => self.tail = fresh,
-            Seat::Tree(path) => self.spine.replace(arena, &path, fresh),
+            ListSeat::Head => self.head = fresh,
+            ListSeat::Tail => self.tail = fresh,
+            ListSeat::Tree(path) => self.spine.replace(arena, &path, fresh),
         }
         self.owned.free(arena, leaf);
     }
 
     /// Removes items `from..to` of a leaf, and the leaf from the list if it has none or few left.
-    fn cut(&mut self, arena: &mut Arena, leaf: Handle, seat: Seat, from: usize, to: usize) {
+    fn cut(&mut self, arena: &mut Arena, leaf: Handle, seat: ListSeat, from: usize, to: usize) {
         self.release_run(arena, leaf, from, to);
         leaf::cut(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
-        let head = Head::of(bytes_of(arena, leaf));
-        let Seat::Tree(path) = seat else {
+        let head = ListLeafHead::of(bytes_of(arena, leaf));
+        let ListSeat::Tree(path) = seat else {
             if head.len == 0 || head.is_sparse() {
                 self.settle_end(arena, leaf);
             }
@@ -325,23 +327,23 @@ impl List {
     }
 
     /// Joins this leaf with a neighbour, if both fit into one; returns whether it did.
-    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &crate::tree::spine::Path) -> bool {
-        let count = |arena: &Arena, leaf| Head::of(bytes_of(arena, leaf)).len;
-        for side in [Side::After, Side::Before] {
+    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &crate::tree::spine::SpinePath) -> bool {
+        let count = |arena: &Arena, leaf| ListLeafHead::of(bytes_of(arena, leaf)).len;
+        for side in [SpineSide::After, SpineSide::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
             // A rough look first: the exact one may pass over all items.
-            let payloads = [leaf, other].map(|leaf| Head::of(bytes_of(arena, leaf)).payload());
+            let payloads = [leaf, other].map(|leaf| ListLeafHead::of(bytes_of(arena, leaf)).payload());
             if payloads[0] + payloads[1] > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
-            let runs = [leaf, other].map(|leaf| Part::Run(leaf, 0, count(arena, leaf)));
-            let parts = if side == Side::After { runs } else { [runs[1], runs[0]] };
-            let shape = Shape::of(arena, &parts);
+            let runs = [leaf, other].map(|leaf| ListPart::Run(leaf, 0, count(arena, leaf)));
+            let parts = if side == SpineSide::After { runs } else { [runs[1], runs[0]] };
+            let shape = ListShape::of(arena, &parts);
             if HEAD + shape.payload > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
             // Joining only saves memory, so a full arena is no error here.
-            let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back)
+            let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, ListEnd::Back)
             else {
                 return false;
             };
@@ -358,7 +360,7 @@ impl List {
 
     /// Frees the out-of-line parts of items `from..to` of a leaf; returns the number of items that had one.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
-        let head = Head::of(bytes_of(arena, leaf));
+        let head = ListLeafHead::of(bytes_of(arena, leaf));
         if head.width > 0 {
             return 0;
         }
@@ -374,7 +376,7 @@ impl List {
 
 /// The out-of-line part of the next such item of a leaf before item `to`. `place`, its number and offset, moves past
 /// it, or to the end.
-fn next_far(leaf: &[u8], head: Head, place: &mut (usize, usize), to: usize) -> Far {
+fn next_far(leaf: &[u8], head: ListLeafHead, place: &mut (usize, usize), to: usize) -> Far {
     let mut far = Far::Nothing;
     while place.0 < to && matches!(far, Far::Nothing) {
         far = Far::of(&leaf[place.1..]);

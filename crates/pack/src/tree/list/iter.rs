@@ -2,43 +2,43 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::leaf::{End, Head, New};
-use super::{List, Seat};
+use super::leaf::{ListEnd, ListLeafHead, NewListItem};
+use super::{List, ListSeat};
 use crate::entry::Item;
 use crate::tree::block::bytes_of;
 
 /// Items of a list in order; made by [`List::iter`].
-pub struct Iter<'a> {
+pub struct ListIter<'a> {
     list: &'a List,
     arena: &'a Arena,
-    towards: End,
-    seat: Seat,
+    towards: ListEnd,
+    seat: ListSeat,
     block: &'a [u8],
-    head: Head,
+    head: ListLeafHead,
     // Offset at which the next item starts (towards the back) or ends (towards the front).
     offset: usize,
     // Items not yet given in this leaf.
     left: usize,
 }
 
-impl<'a> Iter<'a> {
-    pub(super) fn new(list: &'a List, arena: &'a Arena, index: u64, towards: End) -> Self {
-        let head = Head { start: 0, end: 0, len: 0, width: 0, cap: 0 };
+impl<'a> ListIter<'a> {
+    pub(super) fn new(list: &'a List, arena: &'a Arena, index: u64, towards: ListEnd) -> Self {
+        let head = ListLeafHead { start: 0, end: 0, len: 0, width: 0, cap: 0 };
         let done = match towards {
-            End::Back => Seat::Tail,
-            End::Front => Seat::Head,
+            ListEnd::Back => ListSeat::Tail,
+            ListEnd::Front => ListSeat::Head,
         };
-        let mut iter = Iter { list, arena, towards, seat: done, block: &[], head, offset: 0, left: 0 };
+        let mut iter = ListIter { list, arena, towards, seat: done, block: &[], head, offset: 0, left: 0 };
         if index < list.len {
             let (leaf, seat, at) = list.locate(arena, index);
             iter.seat = seat;
             iter.enter(leaf);
             match towards {
-                End::Back => {
+                ListEnd::Back => {
                     iter.offset = iter.head.offset(iter.block, at);
                     iter.left = iter.head.len - at;
                 }
-                End::Front => {
+                ListEnd::Front => {
                     iter.offset = iter.head.offset(iter.block, at + 1);
                     iter.left = at + 1;
                 }
@@ -49,7 +49,7 @@ impl<'a> Iter<'a> {
 
     /// Number of items before the next one equal to `item`, if it is among the next `items_max`.
     pub(super) fn find_equal(&mut self, item: Item<'_>, items_max: u64) -> Option<u64> {
-        let new = New::of(item);
+        let new = NewListItem::of(item);
         let mut passed = 0;
         while passed < items_max && (self.left > 0 || self.advance()) {
             let offset = self.step();
@@ -63,11 +63,11 @@ impl<'a> Iter<'a> {
 
     fn enter(&mut self, leaf: Handle) {
         self.block = bytes_of(self.arena, leaf);
-        self.head = Head::of(self.block);
+        self.head = ListLeafHead::of(self.block);
         self.left = self.head.len;
         self.offset = match self.towards {
-            End::Back => self.head.start,
-            End::Front => self.head.end,
+            ListEnd::Back => self.head.start,
+            ListEnd::Front => self.head.end,
         };
     }
 
@@ -76,7 +76,7 @@ impl<'a> Iter<'a> {
     fn step(&mut self) -> usize {
         self.left -= 1;
         match self.towards {
-            End::Back => {
+            ListEnd::Back => {
                 let offset = self.offset;
                 // The last item has no following item to measure.
                 if self.left > 0 {
@@ -84,7 +84,7 @@ impl<'a> Iter<'a> {
                 }
                 offset
             }
-            End::Front => {
+            ListEnd::Front => {
                 self.offset = self.head.prev(self.block, self.offset);
                 self.offset
             }
@@ -96,20 +96,20 @@ impl<'a> Iter<'a> {
     fn advance(&mut self) -> bool {
         let (list, arena) = (self.list, self.arena);
         let (next, last) = match self.towards {
-            End::Back => (Seat::Tail, list.tail),
-            End::Front => (Seat::Head, list.head),
+            ListEnd::Back => (ListSeat::Tail, list.tail),
+            ListEnd::Front => (ListSeat::Head, list.head),
         };
         let inner = match (&mut self.seat, self.towards) {
-            (Seat::Tail, End::Back) | (Seat::Head, End::Front) => return false,
-            (Seat::Tree(path), End::Back) => list.spine.next(arena, path),
-            (Seat::Tree(path), End::Front) => list.spine.prev(arena, path),
+            (ListSeat::Tail, ListEnd::Back) | (ListSeat::Head, ListEnd::Front) => return false,
+            (ListSeat::Tree(path), ListEnd::Back) => list.spine.next(arena, path),
+            (ListSeat::Tree(path), ListEnd::Front) => list.spine.prev(arena, path),
             _ if list.spine.is_empty() => None,
             _ => {
                 let (leaf, path) = match self.towards {
-                    End::Back => list.spine.first(arena),
-                    End::Front => list.spine.last(arena),
+                    ListEnd::Back => list.spine.first(arena),
+                    ListEnd::Front => list.spine.last(arena),
                 };
-                self.seat = Seat::Tree(path);
+                self.seat = ListSeat::Tree(path);
                 Some(leaf)
             }
         };
@@ -127,7 +127,7 @@ impl<'a> Iter<'a> {
     }
 }
 
-impl<'a> Iterator for Iter<'a> {
+impl<'a> Iterator for ListIter<'a> {
     type Item = Item<'a>;
 
     #[inline]

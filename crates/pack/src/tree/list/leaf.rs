@@ -13,14 +13,14 @@ use darter_slab::{Arena, Handle};
 use crate::decimal::Digits;
 use crate::entry::{self, Coded, Item};
 use crate::spill::Spill;
-use crate::tree::Full;
+use crate::tree::TreeFull;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{get_u16, get_wide, put_u16, put_wide};
 
 /// An end of a list or a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum ListEnd {
     /// The head, index 0.
     Front,
     /// The tail, the highest index.
@@ -32,7 +32,7 @@ pub(super) const HEAD: usize = 8;
 
 /// The head of a leaf, decoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct ListLeafHead {
     // HEAD <= start <= end <= cap
     pub(super) start: usize,
     pub(super) end: usize,
@@ -42,10 +42,10 @@ pub(super) struct Head {
     pub(super) cap: usize,
 }
 
-impl Head {
+impl ListLeafHead {
     #[inline(always)]
-    pub(super) fn of(block: &[u8]) -> Head {
-        Head {
+    pub(super) fn of(block: &[u8]) -> ListLeafHead {
+        ListLeafHead {
             start: get_u16(block, 0),
             end: get_u16(block, 2),
             len: get_u16(block, 4),
@@ -132,20 +132,20 @@ impl Head {
 
 /// An item ready to be written: spilled already when it is long.
 #[derive(Clone, Copy)]
-pub(super) struct New<'a> {
+pub(super) struct NewListItem<'a> {
     coded: Coded<'a>,
     int: Option<i64>,
 }
 
-impl<'a> New<'a> {
+impl<'a> NewListItem<'a> {
     #[inline]
-    pub(super) fn of(item: Item<'a>) -> New<'a> {
+    pub(super) fn of(item: Item<'a>) -> NewListItem<'a> {
         debug_assert!(
             item == Item::of(item.text(&mut Digits::new())),
             "an integer's text is given as an integer"
         );
         let int = if let Item::Int(value) = item { Some(value) } else { None };
-        New { coded: Coded::of_item(item), int }
+        NewListItem { coded: Coded::of_item(item), int }
     }
 
     /// The item with a long string moved out of line. Errors: nothing is kept.
@@ -153,17 +153,17 @@ impl<'a> New<'a> {
     pub(super) fn spilled(
         self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         spill: &mut Spill,
-    ) -> Result<New<'a>, Full> {
+    ) -> Result<NewListItem<'a>, TreeFull> {
         if !self.coded.is_long() {
             return Ok(self);
         }
-        Ok(New { coded: owned.spill(arena, spill, self.coded)?, int: None })
+        Ok(NewListItem { coded: owned.spill(arena, spill, self.coded)?, int: None })
     }
 
-    /// Frees the out-of-line part that [`New::spilled`] made, for an item that found no room.
-    pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
+    /// Frees the out-of-line part that [`NewListItem::spilled`] made, for an item that found no room.
+    pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut OwnedEntry, spill: &mut Spill) {
         if self.int.is_none() {
             let mut code = [0; 16];
             if self.coded.len() <= code.len() {
@@ -206,7 +206,7 @@ impl<'a> New<'a> {
     pub(super) fn is_at(
         &self,
         block: &[u8],
-        head: &Head,
+        head: &ListLeafHead,
         offset: usize,
         arena: &Arena,
         spill: &Spill,
@@ -220,20 +220,20 @@ impl<'a> New<'a> {
 
 /// Adds an integer at an end of a leaf of integers if it fits there as the leaf is.
 #[inline]
-pub(super) fn push_int(block: &mut [u8], end: End, value: i64) -> bool {
-    let head = Head::of(block);
+pub(super) fn push_int(block: &mut [u8], end: ListEnd, value: i64) -> bool {
+    let head = ListLeafHead::of(block);
     if int_width(value) > head.width {
         return false;
     }
     let offset = match end {
-        End::Back => {
+        ListEnd::Back => {
             if head.end + head.width > head.cap {
                 return false;
             }
             put_u16(block, 2, head.end + head.width);
             head.end
         }
-        End::Front => {
+        ListEnd::Front => {
             if head.start < HEAD + head.width {
                 return false;
             }
@@ -248,18 +248,18 @@ pub(super) fn push_int(block: &mut [u8], end: End, value: i64) -> bool {
 
 /// Adds an item at an end of a leaf if it fits there as the leaf is.
 #[inline]
-pub(super) fn push(block: &mut [u8], end: End, new: &New<'_>) -> bool {
-    let mut head = Head::of(block);
+pub(super) fn push(block: &mut [u8], end: ListEnd, new: &NewListItem<'_>) -> bool {
+    let mut head = ListLeafHead::of(block);
     let Some(bytes) = new.bytes_in(head.width) else { return false };
     let offset = match end {
-        End::Back => {
+        ListEnd::Back => {
             if head.end + bytes > head.cap {
                 return false;
             }
             head.end += bytes;
             head.end - bytes
         }
-        End::Front => {
+        ListEnd::Front => {
             if head.start < HEAD + bytes {
                 return false;
             }
@@ -274,16 +274,16 @@ pub(super) fn push(block: &mut [u8], end: End, new: &New<'_>) -> bool {
 }
 
 /// Moves the items so that all free room is at `end`, if that makes room for the item and is worth the cost.
-pub(super) fn make_room(block: &mut [u8], end: End, new: &New<'_>) -> bool {
-    let mut head = Head::of(block);
+pub(super) fn make_room(block: &mut [u8], end: ListEnd, new: &NewListItem<'_>) -> bool {
+    let mut head = ListLeafHead::of(block);
     let Some(bytes) = new.bytes_in(head.width) else { return false };
     let free = head.cap - HEAD - head.payload();
     if free < bytes + head.payload() / 8 {
         return false;
     }
     let start = match end {
-        End::Back => HEAD,
-        End::Front => head.cap - head.payload(),
+        ListEnd::Back => HEAD,
+        ListEnd::Front => head.cap - head.payload(),
     };
     block.copy_within(head.start..head.end, start);
     head.end = start + head.payload();
@@ -294,7 +294,7 @@ pub(super) fn make_room(block: &mut [u8], end: End, new: &New<'_>) -> bool {
 
 /// Removes the items at `from..to` of a leaf. Their out-of-line parts must have been released.
 pub(super) fn cut(block: &mut [u8], from: usize, to: usize) {
-    let mut head = Head::of(block);
+    let mut head = ListLeafHead::of(block);
     let (first, last) = (head.offset(block, from), head.offset(block, to));
     let gap = last - first;
     if first - head.start <= head.end - last {
@@ -309,8 +309,8 @@ pub(super) fn cut(block: &mut [u8], from: usize, to: usize) {
 }
 
 /// Overwrites item `at` when the new one has the same size.
-pub(super) fn overwrite(block: &mut [u8], at: usize, new: &New<'_>) -> bool {
-    let head = Head::of(block);
+pub(super) fn overwrite(block: &mut [u8], at: usize, new: &NewListItem<'_>) -> bool {
+    let head = ListLeafHead::of(block);
     let offset = head.offset(block, at);
     let same = new.bytes_in(head.width).is_some_and(|bytes| offset + bytes == head.next(block, offset));
     if same {
@@ -321,34 +321,34 @@ pub(super) fn overwrite(block: &mut [u8], at: usize, new: &New<'_>) -> bool {
 
 /// A part of a new leaf.
 #[derive(Clone, Copy)]
-pub(super) enum Part<'a> {
+pub(super) enum ListPart<'a> {
     /// Items `.1..(.2)` of a leaf.
     Run(Handle, usize, usize),
     /// An item.
-    One(&'a New<'a>),
+    One(&'a NewListItem<'a>),
 }
 
 /// The shape a leaf of some parts would have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct ListShape {
     len: usize,
     width: usize,
     pub(super) payload: usize,
 }
 
-impl Shape {
+impl ListShape {
     /// The smallest shape that holds all parts.
-    pub(super) fn of(arena: &Arena, parts: &[Part<'_>]) -> Shape {
+    pub(super) fn of(arena: &Arena, parts: &[ListPart<'_>]) -> ListShape {
         let (mut len, mut width) = (0, 1);
         for part in parts {
             match *part {
-                Part::Run(leaf, from, to) if from < to => {
-                    let head = Head::of(bytes_of(arena, leaf));
+                ListPart::Run(leaf, from, to) if from < to => {
+                    let head = ListLeafHead::of(bytes_of(arena, leaf));
                     len += to - from;
                     width = if head.width == 0 || width == 0 { 0 } else { width.max(head.width) };
                 }
-                Part::Run(..) => {}
-                Part::One(new) => {
+                ListPart::Run(..) => {}
+                ListPart::One(new) => {
                     len += 1;
                     width = match new.int {
                         Some(value) if width > 0 => width.max(int_width(value)),
@@ -358,14 +358,14 @@ impl Shape {
             }
         }
         let payload = if width > 0 { len * width } else { parts.iter().map(|p| mixed_bytes(arena, p)).sum() };
-        Shape { len, width, payload }
+        ListShape { len, width, payload }
     }
 
     /// The shape of a leaf with one more item, if its width does for that too.
     #[inline]
-    pub(super) fn grown(head: &Head, new: &New<'_>) -> Option<Shape> {
+    pub(super) fn grown(head: &ListLeafHead, new: &NewListItem<'_>) -> Option<ListShape> {
         let bytes = new.bytes_in(head.width)?;
-        Some(Shape { len: head.len + 1, width: head.width, payload: head.payload() + bytes })
+        Some(ListShape { len: head.len + 1, width: head.width, payload: head.payload() + bytes })
     }
 
     /// Block size for a leaf that is likely to grow.
@@ -377,71 +377,71 @@ impl Shape {
     pub(super) fn build(
         &self,
         arena: &mut Arena,
-        owned: &mut Owned,
-        parts: &[Part<'_>],
+        owned: &mut OwnedEntry,
+        parts: &[ListPart<'_>],
         bytes: usize,
-        room: End,
-    ) -> Result<Handle, Full> {
+        room: ListEnd,
+    ) -> Result<Handle, TreeFull> {
         debug_assert!(bytes >= HEAD + self.payload);
         let leaf = owned.alloc(arena, bytes)?;
         let cap = arena.size(leaf).min(u8::MAX as usize * 8);
         let start = match room {
-            End::Back => HEAD,
-            End::Front => cap - self.payload,
+            ListEnd::Back => HEAD,
+            ListEnd::Front => cap - self.payload,
         };
         let mut offset = start;
         for part in parts {
             offset = self.put(arena, leaf, part, offset);
         }
         debug_assert_eq!(offset, start + self.payload);
-        let head = Head { start, end: offset, len: self.len, width: self.width, cap };
+        let head = ListLeafHead { start, end: offset, len: self.len, width: self.width, cap };
         head.write(bytes_of_mut(arena, leaf));
         Ok(leaf)
     }
 
-    /// Builds a leaf of this shape, which [`Shape::grown`] returned, in a block of `bytes`: the items of `leaf`, and
+    /// Builds a leaf of this shape, which [`ListShape::grown`] returned, in a block of `bytes`: the items of `leaf`, and
     /// `new` at `end`, the side of the free room.
     pub(super) fn build_grown(
         &self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         leaf: Handle,
-        new: &New<'_>,
+        new: &NewListItem<'_>,
         bytes: usize,
-        end: End,
-    ) -> Result<Handle, Full> {
+        end: ListEnd,
+    ) -> Result<Handle, TreeFull> {
         let fresh = owned.alloc(arena, bytes)?;
         let (old, block) = two_of_mut(arena, leaf, fresh);
-        let head = Head::of(old);
+        let head = ListLeafHead::of(old);
         let items = &old[head.start..head.end];
         let cap = block.len().min(u8::MAX as usize * 8);
         let (start, items_at, new_at) = match end {
-            End::Back => (HEAD, HEAD, HEAD + items.len()),
-            End::Front => (cap - self.payload, cap - items.len(), cap - self.payload),
+            ListEnd::Back => (HEAD, HEAD, HEAD + items.len()),
+            ListEnd::Front => (cap - self.payload, cap - items.len(), cap - self.payload),
         };
         block[items_at..items_at + items.len()].copy_from_slice(items);
         new.write(block, new_at, self.width);
-        Head { start, end: start + self.payload, len: self.len, width: self.width, cap }.write(block);
+        ListLeafHead { start, end: start + self.payload, len: self.len, width: self.width, cap }.write(block);
         Ok(fresh)
     }
 
     /// Writes a part at `offset` of the new leaf; returns where it ends.
-    fn put(&self, arena: &mut Arena, leaf: Handle, part: &Part<'_>, mut offset: usize) -> usize {
+    fn put(&self, arena: &mut Arena, leaf: Handle, part: &ListPart<'_>, mut offset: usize) -> usize {
         match *part {
-            Part::One(new) => {
+            ListPart::One(new) => {
                 new.write(bytes_of_mut(arena, leaf), offset, self.width);
                 offset + new.bytes_in(self.width).unwrap_or(0)
             }
-            Part::Run(source, from, to) => {
+            ListPart::Run(source, from, to) => {
                 let (old, fresh) = two_of_mut(arena, source, leaf);
-                let head = Head::of(old);
+                let head = ListLeafHead::of(old);
                 let (first, last) = (head.offset(old, from), head.offset(old, to));
                 if head.width == self.width {
                     fresh[offset..offset + last - first].copy_from_slice(&old[first..last]);
                     return offset + last - first;
                 }
                 for at in (first..last).step_by(head.width.max(1)) {
-                    let new = New::of(Item::Int(get_int(old, at, head.width)));
+                    let new = NewListItem::of(Item::Int(get_int(old, at, head.width)));
                     new.write(fresh, offset, self.width);
                     offset += new.bytes_in(self.width).unwrap_or(0);
                 }
@@ -452,17 +452,17 @@ impl Shape {
 }
 
 /// Bytes of a part in a leaf of any items.
-fn mixed_bytes(arena: &Arena, part: &Part<'_>) -> usize {
+fn mixed_bytes(arena: &Arena, part: &ListPart<'_>) -> usize {
     match *part {
-        Part::One(new) => new.mixed_bytes(),
-        Part::Run(leaf, from, to) => {
+        ListPart::One(new) => new.mixed_bytes(),
+        ListPart::Run(leaf, from, to) => {
             let block = bytes_of(arena, leaf);
-            let head = Head::of(block);
+            let head = ListLeafHead::of(block);
             let (first, last) = (head.offset(block, from), head.offset(block, to));
             if head.width == 0 {
                 return last - first;
             }
-            let int = |at| New::of(Item::Int(get_int(block, at, head.width))).mixed_bytes();
+            let int = |at| NewListItem::of(Item::Int(get_int(block, at, head.width))).mixed_bytes();
             (first..last).step_by(head.width).map(int).sum()
         }
     }

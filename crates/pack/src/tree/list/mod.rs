@@ -12,17 +12,17 @@ mod tests;
 
 use darter_slab::{Arena, Handle};
 
-use self::leaf::{HEAD, Head, New, Part, Shape};
-use super::owned::{Far, Owned};
-use super::spine::{Leaf, Path, Spine};
-use super::window::{Seen, Windows, readable};
-use super::{Direction, Full, LEAF_BYTES_MAX};
+use self::leaf::{HEAD, ListLeafHead, ListPart, ListShape, NewListItem};
+use super::owned::{Far, OwnedEntry};
+use super::spine::{Leaf, Spine, SpinePath};
+use super::window::{SeenLeaf, Windows, readable};
+use super::{Direction, LEAF_BYTES_MAX, TreeFull};
 use crate::entry::Item;
 use crate::spill::Spill;
 use crate::tree::block::{bytes_of, bytes_of_mut};
 
-pub use iter::Iter;
-pub use leaf::End;
+pub use iter::ListIter;
+pub use leaf::ListEnd;
 
 /// A list: 40 bytes and blocks in the arena. [`List::clear`] must run before it is dropped, or the blocks are lost.
 ///
@@ -33,7 +33,7 @@ pub struct List {
     tail: Handle,
     spine: Spine<0>,
     len: u64,
-    owned: Owned,
+    owned: OwnedEntry,
     spill: Spill,
 }
 
@@ -41,10 +41,10 @@ readable!(List);
 
 /// The position of a leaf.
 #[derive(Clone, Copy)]
-enum Seat {
+enum ListSeat {
     Head,
     Tail,
-    Tree(Path),
+    Tree(SpinePath),
 }
 
 impl Default for List {
@@ -61,7 +61,7 @@ impl List {
             tail: Handle::NONE,
             spine: Spine::EMPTY,
             len: 0,
-            owned: Owned::NONE,
+            owned: OwnedEntry::NONE,
             spill: Spill::new(),
         }
     }
@@ -106,13 +106,13 @@ impl List {
         }
         let (leaf, _, at) = self.locate(arena, index);
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ListLeafHead::of(block);
         Some(head.item(block, head.offset(block, at), arena, &self.spill))
     }
 
     /// The items from `index` towards the end that `towards` names; nothing when `index` is not below the length.
-    pub fn iter<'a>(&'a self, arena: &'a Arena, index: u64, towards: End) -> Iter<'a> {
-        Iter::new(self, arena, index, towards)
+    pub fn iter<'a>(&'a self, arena: &'a Arena, index: u64, towards: ListEnd) -> ListIter<'a> {
+        ListIter::new(self, arena, index, towards)
     }
 
     /// The index of the first item equal to `item` among at most `items_max` items from `index` towards an end.
@@ -123,28 +123,28 @@ impl List {
         arena: &Arena,
         item: Item<'_>,
         index: u64,
-        towards: End,
+        towards: ListEnd,
         items_max: u64,
     ) -> Option<u64> {
         let found = self.iter(arena, index, towards).find_equal(item, items_max)?;
         Some(match towards {
-            End::Back => index + found,
-            End::Front => index - found,
+            ListEnd::Back => index + found,
+            ListEnd::Front => index - found,
         })
     }
 
     /// Adds `item` at an end. Errors: nothing is changed. Cost: O(1), one block.
     #[inline]
-    pub fn push(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
+    pub fn push(&mut self, arena: &mut Arena, end: ListEnd, item: Item<'_>) -> Result<(), TreeFull> {
         self.push_item(arena, end, item)?;
         if self.spill.is_read() {
-            self.after_insertion(if end == End::Front { 0 } else { self.len - 1 }, 1);
+            self.after_insertion(if end == ListEnd::Front { 0 } else { self.len - 1 }, 1);
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn push_item(&mut self, arena: &mut Arena, end: End, item: Item<'_>) -> Result<(), Full> {
+    fn push_item(&mut self, arena: &mut Arena, end: ListEnd, item: Item<'_>) -> Result<(), TreeFull> {
         let leaf = self.end_leaf(end);
         if let Item::Int(value) = item
             && !leaf.is_none()
@@ -157,8 +157,14 @@ impl List {
     }
 
     #[inline]
-    fn push_any(&mut self, arena: &mut Arena, end: End, leaf: Handle, item: Item<'_>) -> Result<(), Full> {
-        let new = New::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
+    fn push_any(
+        &mut self,
+        arena: &mut Arena,
+        end: ListEnd,
+        leaf: Handle,
+        item: Item<'_>,
+    ) -> Result<(), TreeFull> {
+        let new = NewListItem::of(item).spilled(arena, &mut self.owned, &mut self.spill)?;
         if leaf.is_none() || !leaf::push(bytes_of_mut(arena, leaf), end, &new) {
             return self.push_slow(arena, end, new);
         }
@@ -168,27 +174,27 @@ impl List {
 
     /// Passes the item at an end to `emit` and removes it. Returns whether there was one. Cost: O(1), one block.
     #[inline]
-    pub fn pop(&mut self, arena: &mut Arena, end: End, emit: impl FnOnce(Item<'_>)) -> bool {
+    pub fn pop(&mut self, arena: &mut Arena, end: ListEnd, emit: impl FnOnce(Item<'_>)) -> bool {
         if self.len == 0 {
             return false;
         }
         if self.spill.is_read() {
-            self.before_removal(arena, if end == End::Front { 0 } else { self.len - 1 }, 1);
+            self.before_removal(arena, if end == ListEnd::Front { 0 } else { self.len - 1 }, 1);
         }
         let mut leaf = self.end_leaf(end);
         if leaf.is_none() {
             leaf = self.unseal(arena, end);
         }
         let block = bytes_of(arena, leaf);
-        let mut head = Head::of(block);
+        let mut head = ListLeafHead::of(block);
         let offset = match end {
-            End::Front => head.start,
-            End::Back => head.prev(block, head.end),
+            ListEnd::Front => head.start,
+            ListEnd::Back => head.prev(block, head.end),
         };
         emit(head.item(block, offset, arena, &self.spill));
         match end {
-            End::Front => head.start = head.next(block, offset),
-            End::Back => head.end = offset,
+            ListEnd::Front => head.start = head.next(block, offset),
+            ListEnd::Back => head.end = offset,
         }
         head.len -= 1;
         self.len -= 1;
@@ -205,34 +211,34 @@ impl List {
 
     /// The leaf that takes items at `end`, if it hangs off the root.
     #[inline]
-    fn end_leaf(&self, end: End) -> Handle {
+    fn end_leaf(&self, end: ListEnd) -> Handle {
         let (near, far) = match end {
-            End::Front => (self.head, self.tail),
-            End::Back => (self.tail, self.head),
+            ListEnd::Front => (self.head, self.tail),
+            ListEnd::Back => (self.tail, self.head),
         };
         if near.is_none() && self.spine.is_empty() { far } else { near }
     }
 
     #[inline]
-    fn end_field(&mut self, end: End) -> &mut Handle {
+    fn end_field(&mut self, end: ListEnd) -> &mut Handle {
         match end {
-            End::Front => &mut self.head,
-            End::Back => &mut self.tail,
+            ListEnd::Front => &mut self.head,
+            ListEnd::Back => &mut self.tail,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn push_slow(&mut self, arena: &mut Arena, end: End, new: New<'_>) -> Result<(), Full> {
+    fn push_slow(&mut self, arena: &mut Arena, end: ListEnd, new: NewListItem<'_>) -> Result<(), TreeFull> {
         let done = self.push_anew(arena, end, &new);
         match done {
             Ok(()) => self.len += 1,
-            Err(Full) => new.unspill(arena, &mut self.owned, &mut self.spill),
+            Err(TreeFull) => new.unspill(arena, &mut self.owned, &mut self.spill),
         }
         done
     }
 
-    fn push_anew(&mut self, arena: &mut Arena, end: End, new: &New<'_>) -> Result<(), Full> {
+    fn push_anew(&mut self, arena: &mut Arena, end: ListEnd, new: &NewListItem<'_>) -> Result<(), TreeFull> {
         let leaf = self.end_leaf(end);
         if leaf.is_none() {
             let fresh = self.lone_leaf(arena, end, new)?;
@@ -244,14 +250,14 @@ impl List {
         {
             return Ok(());
         }
-        let head = Head::of(bytes_of(arena, leaf));
-        let run = Part::Run(leaf, 0, head.len);
+        let head = ListLeafHead::of(bytes_of(arena, leaf));
+        let run = ListPart::Run(leaf, 0, head.len);
         let parts = match end {
-            End::Front => [Part::One(new), run],
-            End::Back => [run, Part::One(new)],
+            ListEnd::Front => [ListPart::One(new), run],
+            ListEnd::Back => [run, ListPart::One(new)],
         };
-        let grown = Shape::grown(&head, new);
-        let shape = grown.unwrap_or_else(|| Shape::of(arena, &parts));
+        let grown = ListShape::grown(&head, new);
+        let shape = grown.unwrap_or_else(|| ListShape::of(arena, &parts));
         if HEAD + shape.payload <= LEAF_BYTES_MAX {
             let bytes = if self.len == head.len as u64 { shape.roomy_bytes() } else { LEAF_BYTES_MAX };
             let fresh = match grown {
@@ -273,9 +279,14 @@ impl List {
     }
 
     /// A leaf of one item, with room for as many as the list's size makes likely.
-    fn lone_leaf(&mut self, arena: &mut Arena, end: End, new: &New<'_>) -> Result<Handle, Full> {
-        let parts = [Part::One(new)];
-        let shape = Shape::of(arena, &parts);
+    fn lone_leaf(
+        &mut self,
+        arena: &mut Arena,
+        end: ListEnd,
+        new: &NewListItem<'_>,
+    ) -> Result<Handle, TreeFull> {
+        let parts = [ListPart::One(new)];
+        let shape = ListShape::of(arena, &parts);
         let likely = match (self.len, self.spine.is_empty()) {
             (0, _) => 0,
             (_, true) => LEAF_BYTES_MAX / 4,
@@ -285,40 +296,40 @@ impl List {
     }
 
     /// Puts the full leaf at `end` into the tree, in a block of just its size.
-    fn seal(&mut self, arena: &mut Arena, end: End, leaf: Handle) -> Result<(), Full> {
+    fn seal(&mut self, arena: &mut Arena, end: ListEnd, leaf: Handle) -> Result<(), TreeFull> {
         let leaf = self.trimmed(arena, leaf);
         *self.end_field(end) = leaf;
         self.hang(arena, end, leaf)
     }
 
     /// Adds a leaf that is outside the tree at `end` of the tree.
-    fn hang(&mut self, arena: &mut Arena, end: End, block: Handle) -> Result<(), Full> {
+    fn hang(&mut self, arena: &mut Arena, end: ListEnd, block: Handle) -> Result<(), TreeFull> {
         if self.spine.is_empty() {
             self.spine.plant(block);
             return Ok(());
         }
-        let entries = |arena: &Arena, block| Head::of(bytes_of(arena, block)).len as u32;
+        let entries = |arena: &Arena, block| ListLeafHead::of(bytes_of(arena, block)).len as u32;
         let (other, path) = match end {
-            End::Front => self.spine.first(arena),
-            End::Back => self.spine.last(arena),
+            ListEnd::Front => self.spine.first(arena),
+            ListEnd::Back => self.spine.last(arena),
         };
         let leaf = Leaf { block, entries: entries(arena, block) };
         let other = Leaf { block: other, entries: entries(arena, other) };
         let (left, right) = match end {
-            End::Front => (leaf, other),
-            End::Back => (other, leaf),
+            ListEnd::Front => (leaf, other),
+            ListEnd::Back => (other, leaf),
         };
         self.spine.split(arena, &mut self.owned, &path, left, right, 0)
     }
 
     /// Removes the leaf at `end` from the tree, which is not empty, so that items can be taken from it.
     #[cold]
-    fn unseal(&mut self, arena: &mut Arena, end: End) -> Handle {
+    fn unseal(&mut self, arena: &mut Arena, end: ListEnd) -> Handle {
         let (leaf, path) = match end {
-            End::Front => self.spine.first(arena),
-            End::Back => self.spine.last(arena),
+            ListEnd::Front => self.spine.first(arena),
+            ListEnd::Back => self.spine.last(arena),
         };
-        let entries = Head::of(bytes_of(arena, leaf)).len as u32;
+        let entries = ListLeafHead::of(bytes_of(arena, leaf)).len as u32;
         self.spine.remove(arena, &mut self.owned, &path, entries);
         *self.end_field(end) = leaf;
         leaf
@@ -326,24 +337,24 @@ impl List {
 
     /// The leaf in a block of its exact size; the same leaf if nothing would be gained.
     fn trimmed(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
-        let parts = [Part::Run(leaf, 0, Head::of(bytes_of(arena, leaf)).len)];
-        let shape = Shape::of(arena, &parts);
+        let parts = [ListPart::Run(leaf, 0, ListLeafHead::of(bytes_of(arena, leaf)).len)];
+        let shape = ListShape::of(arena, &parts);
         if Arena::fits(HEAD + shape.payload) >= arena.size(leaf) {
             return leaf;
         }
         // Only saves memory, so a full arena is no error here.
-        match shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, End::Back) {
+        match shape.build(arena, &mut self.owned, &parts, HEAD + shape.payload, ListEnd::Back) {
             Ok(fresh) => {
                 self.owned.free(arena, leaf);
                 fresh
             }
-            Err(Full) => leaf,
+            Err(TreeFull) => leaf,
         }
     }
 
     /// Replaces a leaf that hangs off the root, and frees it. `NONE` removes it.
     fn swap_end(&mut self, arena: &mut Arena, leaf: Handle, fresh: Handle) {
-        let end = if self.tail == leaf { End::Back } else { End::Front };
+        let end = if self.tail == leaf { ListEnd::Back } else { ListEnd::Front };
         debug_assert_eq!(*self.end_field(end), leaf);
         *self.end_field(end) = fresh;
         self.owned.free(arena, leaf);
@@ -352,11 +363,11 @@ impl List {
     /// Frees a leaf that hangs off the root when it is empty, else shrinks it.
     #[cold]
     fn settle_end(&mut self, arena: &mut Arena, leaf: Handle) {
-        if Head::of(bytes_of(arena, leaf)).len == 0 {
+        if ListLeafHead::of(bytes_of(arena, leaf)).len == 0 {
             self.swap_end(arena, leaf, Handle::NONE);
             return;
         }
-        let end = if self.tail == leaf { End::Back } else { End::Front };
+        let end = if self.tail == leaf { ListEnd::Back } else { ListEnd::Front };
         let fresh = self.trimmed(arena, leaf);
         *self.end_field(end) = fresh;
     }
@@ -368,9 +379,16 @@ impl List {
         self.owned.release_far(arena, &mut self.spill, far);
     }
 
-    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
-        let towards = if direction == Direction::Up { End::Back } else { End::Front };
-        self.iter(arena, first, towards).take(len as usize).for_each(|item| see(Seen::Item(item)));
+    fn each(
+        &self,
+        arena: &Arena,
+        first: u64,
+        len: u64,
+        direction: Direction,
+        see: &mut dyn FnMut(SeenLeaf<'_>),
+    ) {
+        let towards = if direction == Direction::Up { ListEnd::Back } else { ListEnd::Front };
+        self.iter(arena, first, towards).take(len as usize).for_each(|item| see(SeenLeaf::Item(item)));
     }
 
     fn windows_mut(&mut self) -> &mut Windows {
@@ -382,19 +400,20 @@ impl List {
     }
 
     /// The leaf, its seat, and the place in it of `index`, which is below the length.
-    fn locate(&self, arena: &Arena, index: u64) -> (Handle, Seat, usize) {
+    fn locate(&self, arena: &Arena, index: u64) -> (Handle, ListSeat, usize) {
         debug_assert!(index < self.len);
-        let count =
-            |leaf: Handle| if leaf.is_none() { 0 } else { Head::of(bytes_of(arena, leaf)).len as u64 };
+        let count = |leaf: Handle| {
+            if leaf.is_none() { 0 } else { ListLeafHead::of(bytes_of(arena, leaf)).len as u64 }
+        };
         let first = count(self.head);
         if index < first {
-            return (self.head, Seat::Head, index as usize);
+            return (self.head, ListSeat::Head, index as usize);
         }
         let last_from = self.len - count(self.tail);
         if index >= last_from {
-            return (self.tail, Seat::Tail, (index - last_from) as usize);
+            return (self.tail, ListSeat::Tail, (index - last_from) as usize);
         }
         let (leaf, path, at) = self.spine.by_rank(arena, index - first);
-        (leaf, Seat::Tree(path), at)
+        (leaf, ListSeat::Tree(path), at)
     }
 }

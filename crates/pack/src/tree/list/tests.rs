@@ -3,8 +3,8 @@ use std::collections::VecDeque;
 use darter_base::rng::Rng;
 use darter_slab::Arena;
 
-use super::leaf::Head;
-use super::{End, List};
+use super::leaf::ListLeafHead;
+use super::{List, ListEnd};
 use crate::entry::Item;
 use crate::tree::block::bytes_of;
 
@@ -31,16 +31,16 @@ fn text(rng: &mut Rng, kind: u64) -> Vec<u8> {
 fn check(list: &List, arena: &Arena, model: &VecDeque<Vec<u8>>) {
     assert_eq!(list.len(), model.len() as u64);
     assert_eq!(list.bytes(), arena.used_bytes());
-    let in_tree = list.spine.check(arena, &mut |leaf| Head::of(bytes_of(arena, leaf)).len as u32);
+    let in_tree = list.spine.check(arena, &mut |leaf| ListLeafHead::of(bytes_of(arena, leaf)).len as u32);
     let at_ends: usize = [list.head, list.tail]
         .iter()
         .filter(|h| !h.is_none())
-        .map(|&h| Head::of(bytes_of(arena, h)).len)
+        .map(|&h| ListLeafHead::of(bytes_of(arena, h)).len)
         .sum();
     assert_eq!(in_tree + at_ends as u64, list.len());
-    assert!(list.iter(arena, 0, End::Back).map(Item::to_vec).eq(model.iter().cloned()));
+    assert!(list.iter(arena, 0, ListEnd::Back).map(Item::to_vec).eq(model.iter().cloned()));
     let last = list.len().saturating_sub(1);
-    assert!(list.iter(arena, last, End::Front).map(Item::to_vec).eq(model.iter().rev().cloned()));
+    assert!(list.iter(arena, last, ListEnd::Front).map(Item::to_vec).eq(model.iter().rev().cloned()));
 }
 
 fn run(seed: u64, kind: u64, size: u64, ops: u64) {
@@ -54,21 +54,21 @@ fn run(seed: u64, kind: u64, size: u64, ops: u64) {
         let growing = rng.below(size * 2) >= len;
         match rng.below(16) {
             0..=3 if growing => {
-                list.push(&mut arena, End::Back, Item::of(&item)).unwrap();
+                list.push(&mut arena, ListEnd::Back, Item::of(&item)).unwrap();
                 model.push_back(item);
             }
             0..=3 => {
                 let mut popped = None;
-                assert_eq!(list.pop(&mut arena, End::Front, |i| popped = Some(i.to_vec())), len > 0);
+                assert_eq!(list.pop(&mut arena, ListEnd::Front, |i| popped = Some(i.to_vec())), len > 0);
                 assert_eq!(popped, model.pop_front());
             }
             4..=7 if growing => {
-                list.push(&mut arena, End::Front, Item::of(&item)).unwrap();
+                list.push(&mut arena, ListEnd::Front, Item::of(&item)).unwrap();
                 model.push_front(item);
             }
             4..=7 => {
                 let mut popped = None;
-                assert_eq!(list.pop(&mut arena, End::Back, |i| popped = Some(i.to_vec())), len > 0);
+                assert_eq!(list.pop(&mut arena, ListEnd::Back, |i| popped = Some(i.to_vec())), len > 0);
                 assert_eq!(popped, model.pop_back());
             }
             8..=9 => {
@@ -96,20 +96,21 @@ fn run(seed: u64, kind: u64, size: u64, ops: u64) {
             13 => {
                 let at = rng.below(len + 1);
                 let expected = model.iter().skip(at as usize).position(|i| *i == item);
-                let found = list.position(&arena, Item::of(&item), at, End::Back, u64::MAX);
+                let found = list.position(&arena, Item::of(&item), at, ListEnd::Back, u64::MAX);
                 assert_eq!(found, expected.map(|p| p as u64 + at));
                 let expected =
                     model.iter().take(at as usize + 1).rposition(|i| *i == item).filter(|_| at < len);
-                let found = list.position(&arena, Item::of(&item), at, End::Front, u64::MAX);
+                let found = list.position(&arena, Item::of(&item), at, ListEnd::Front, u64::MAX);
                 assert_eq!(found, expected.map(|p| p as u64));
             }
             14 => {
-                let (count, from) = (rng.below(3), if rng.below(2) == 0 { End::Front } else { End::Back });
+                let (count, from) =
+                    (rng.below(3), if rng.below(2) == 0 { ListEnd::Front } else { ListEnd::Back });
                 let mut removed = 0;
                 while removed < count {
                     let at = match from {
-                        End::Front => model.iter().position(|i| *i == item),
-                        End::Back => model.iter().rposition(|i| *i == item),
+                        ListEnd::Front => model.iter().position(|i| *i == item),
+                        ListEnd::Back => model.iter().rposition(|i| *i == item),
                     };
                     let Some(at) = at else { break };
                     model.remove(at);
@@ -129,7 +130,7 @@ fn run(seed: u64, kind: u64, size: u64, ops: u64) {
     check(&list, &arena, &model);
     while !list.free_step(&mut arena, 3) {}
     assert_eq!((list.len(), list.bytes(), list.spilled_bytes(), arena.used_bytes()), (0, 0, 0, 0));
-    list.push(&mut arena, End::Back, Item::Int(1)).unwrap();
+    list.push(&mut arena, ListEnd::Back, Item::Int(1)).unwrap();
     list.clear(&mut arena);
     assert_eq!(arena.used_bytes(), 0);
 }
@@ -151,7 +152,7 @@ fn a_long_list_keeps_its_order_at_three_levels() {
     let mut arena = Arena::with_reserve(1 << 30).unwrap();
     let mut list = List::new();
     for n in 0..400_000i64 {
-        let (end, item) = if n % 3 == 0 { (End::Front, -n) } else { (End::Back, n * 1_000_000) };
+        let (end, item) = if n % 3 == 0 { (ListEnd::Front, -n) } else { (ListEnd::Back, n * 1_000_000) };
         list.push(&mut arena, end, Item::Int(item)).unwrap();
     }
     let fronts = 400_000u64.div_ceil(3);
@@ -163,7 +164,7 @@ fn a_long_list_keeps_its_order_at_three_levels() {
         assert_eq!(list.get(&arena, fronts + at), Some(Item::Int(n as i64 * 1_000_000)));
     }
     assert_eq!(list.remove_range(&mut arena, 1000, 398_000), 398_000);
-    assert_eq!(list.iter(&arena, 0, End::Back).count(), 2000);
+    assert_eq!(list.iter(&arena, 0, ListEnd::Back).count(), 2000);
     assert_eq!(list.bytes(), arena.used_bytes());
     list.clear(&mut arena);
     assert_eq!(arena.used_bytes(), 0);
@@ -174,7 +175,7 @@ fn small_lists_are_one_small_block() {
     let mut arena = Arena::with_reserve(1 << 24).unwrap();
     let mut list = List::new();
     for n in 0..10 {
-        list.push(&mut arena, End::Back, Item::Int(n)).unwrap();
+        list.push(&mut arena, ListEnd::Back, Item::Int(n)).unwrap();
     }
     assert!(list.bytes() <= 24, "{}", list.bytes());
     assert_eq!(std::mem::size_of::<List>(), 40);
@@ -191,8 +192,8 @@ fn a_full_arena_is_an_error_that_changes_nothing() {
         let item = text(&mut rng, 4);
         let len = model.len() as u64;
         let done = match rng.below(4) {
-            0 => list.push(&mut arena, End::Back, Item::of(&item)).map(|()| model.push_back(item)),
-            1 => list.push(&mut arena, End::Front, Item::of(&item)).map(|()| model.push_front(item)),
+            0 => list.push(&mut arena, ListEnd::Back, Item::of(&item)).map(|()| model.push_back(item)),
+            1 => list.push(&mut arena, ListEnd::Front, Item::of(&item)).map(|()| model.push_front(item)),
             2 => {
                 let at = rng.below(len + 1);
                 list.insert(&mut arena, at, Item::of(&item)).map(|_| model.insert(at as usize, item))

@@ -1,6 +1,6 @@
 //! A leaf of fixed rows: `N` columns of numbers, each a base and as many bytes per row as the leaf's spread needs.
 //!
-//! Called by `Rows` only. Rows are in order of their first `K` columns.
+//! Called by `RowTree` only. Rows are in order of their first `K` columns.
 //!
 //! ```text
 //! u16 len | u16 cap | u32 widths, four bits a column | N x u64 base | for each column cap x width: number - base
@@ -9,12 +9,12 @@
 use darter_slab::{Arena, Handle};
 
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{
     below, get_u16, get_u32, get_u64, get_wide, least_and_most, mask, put_u16, put_u32, put_u64, put_wide,
     width,
 };
-use crate::tree::{Full, LEAF_BYTES_MAX, leaf_bytes};
+use crate::tree::{LEAF_BYTES_MAX, TreeFull, leaf_bytes};
 
 /// The offset of a column and the base of its numbers.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +26,14 @@ struct Column {
 
 /// The head of a leaf, decoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head<const N: usize> {
+pub(super) struct RowsLeafHead<const N: usize> {
     // 0 <= len <= cap
     pub(super) len: usize,
     pub(super) cap: usize,
     columns: [Column; N],
 }
 
-impl<const N: usize> Head<N> {
+impl<const N: usize> RowsLeafHead<N> {
     const BYTES: usize = 8 + 8 * N;
 
     #[inline(always)]
@@ -47,10 +47,10 @@ impl<const N: usize> Head<N> {
             start += cap * width;
             this
         });
-        Head { len, cap, columns }
+        RowsLeafHead { len, cap, columns }
     }
 
-    fn write(block: &mut [u8], shape: &Shape<N>, cap: usize) {
+    fn write(block: &mut [u8], shape: &RowsShape<N>, cap: usize) {
         put_u16(block, 0, 0);
         put_u16(block, 2, cap);
         let mut widths = 0;
@@ -145,7 +145,7 @@ impl<const N: usize> Head<N> {
 /// Adds a row at `at` if the leaf can take it in its present shape.
 #[inline]
 pub(super) fn insert<const N: usize>(block: &mut [u8], at: usize, row: &[u64; N]) -> bool {
-    let head = Head::<N>::of(block);
+    let head = RowsLeafHead::<N>::of(block);
     if head.len == head.cap || !head.holds(row) {
         return false;
     }
@@ -159,7 +159,7 @@ pub(super) fn insert<const N: usize>(block: &mut [u8], at: usize, row: &[u64; N]
 
 /// Takes rows `from..to` out.
 pub(super) fn remove<const N: usize>(block: &mut [u8], from: usize, to: usize) {
-    let head = Head::<N>::of(block);
+    let head = RowsLeafHead::<N>::of(block);
     for Column { start, width, .. } in head.columns {
         block.copy_within(start + to * width..start + head.len * width, start + from * width);
     }
@@ -174,33 +174,33 @@ pub(super) fn len(arena: &Arena, leaf: Handle) -> usize {
 
 /// A part of a new leaf.
 #[derive(Clone, Copy)]
-pub(super) enum Part<const N: usize> {
+pub(super) enum RowsPart<const N: usize> {
     /// Rows `.1..(.2)` of a leaf.
     Run(Handle, usize, usize),
     /// A row.
     One([u64; N]),
 }
 
-impl<const N: usize> Part<N> {
+impl<const N: usize> RowsPart<N> {
     pub(super) fn len(&self) -> usize {
         match *self {
-            Part::Run(_, from, to) => to - from,
-            Part::One(_) => 1,
+            RowsPart::Run(_, from, to) => to - from,
+            RowsPart::One(_) => 1,
         }
     }
 }
 
 /// The first `keep` rows of `parts` and the others.
-pub(super) fn cut<const N: usize>(parts: &[Part<N>; 3], keep: usize) -> [[Part<N>; 3]; 2] {
-    let none = Part::Run(Handle::NONE, 0, 0);
+pub(super) fn cut<const N: usize>(parts: &[RowsPart<N>; 3], keep: usize) -> [[RowsPart<N>; 3]; 2] {
+    let none = RowsPart::Run(Handle::NONE, 0, 0);
     let mut keep = keep;
     let mut halves = [[none; 3]; 2];
     for (at, part) in parts.iter().enumerate() {
         let taken = keep.min(part.len());
         keep -= taken;
         let pair = match *part {
-            Part::Run(leaf, from, to) => {
-                [Part::Run(leaf, from, from + taken), Part::Run(leaf, from + taken, to)]
+            RowsPart::Run(leaf, from, to) => {
+                [RowsPart::Run(leaf, from, from + taken), RowsPart::Run(leaf, from + taken, to)]
             }
             one if taken == 1 => [one, none],
             one => [none, one],
@@ -212,23 +212,23 @@ pub(super) fn cut<const N: usize>(parts: &[Part<N>; 3], keep: usize) -> [[Part<N
 
 /// The shape a leaf of some parts would have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape<const N: usize> {
+pub(super) struct RowsShape<const N: usize> {
     pub(super) len: usize,
     // Width and base.
     columns: [(usize, u64); N],
 }
 
-impl<const N: usize> Shape<N> {
+impl<const N: usize> RowsShape<N> {
     /// The smallest shape that holds all parts; their first columns rise.
-    pub(super) fn of(arena: &Arena, parts: &[Part<N>]) -> Self {
+    pub(super) fn of(arena: &Arena, parts: &[RowsPart<N>]) -> Self {
         let (mut low, mut high, mut len) = ([u64::MAX; N], [0; N], 0);
         let mut before = None;
         for part in parts {
             match *part {
-                Part::One(row) => note(&mut low, &mut high, &row),
-                Part::Run(leaf, from, to) if from < to => {
+                RowsPart::One(row) => note(&mut low, &mut high, &row),
+                RowsPart::Run(leaf, from, to) if from < to => {
                     let block = bytes_of(arena, leaf);
-                    let head = Head::<N>::of(block);
+                    let head = RowsLeafHead::<N>::of(block);
                     before.get_or_insert(head.columns);
                     // The first column is sorted, so its ends tell all.
                     note(&mut low, &mut high, &head.row(block, from));
@@ -242,7 +242,7 @@ impl<const N: usize> Shape<N> {
                         }
                     }
                 }
-                Part::Run(..) => {}
+                RowsPart::Run(..) => {}
             }
             len += part.len();
         }
@@ -262,7 +262,7 @@ impl<const N: usize> Shape<N> {
             // Half of the spare range lies below the lowest number, so that later rows fit on either side.
             (width, low[column].saturating_sub((mask(width) - span) / 2))
         });
-        Shape { len, columns }
+        RowsShape { len, columns }
     }
 
     fn row_bytes(&self) -> usize {
@@ -271,7 +271,7 @@ impl<const N: usize> Shape<N> {
 
     /// Bytes of a leaf of this shape without free room.
     pub(super) fn bytes(&self) -> usize {
-        Head::<N>::BYTES + self.len * self.row_bytes()
+        RowsLeafHead::<N>::BYTES + self.len * self.row_bytes()
     }
 
     /// Returns true if a leaf of this shape is small enough.
@@ -283,26 +283,26 @@ impl<const N: usize> Shape<N> {
     pub(super) fn build(
         &self,
         arena: &mut Arena,
-        owned: &mut Owned,
-        parts: &[Part<N>],
+        owned: &mut OwnedEntry,
+        parts: &[RowsPart<N>],
         spare: usize,
-    ) -> Result<Handle, Full> {
-        let wanted = Head::<N>::BYTES + (self.len + spare) * self.row_bytes();
+    ) -> Result<Handle, TreeFull> {
+        let wanted = RowsLeafHead::<N>::BYTES + (self.len + spare) * self.row_bytes();
         let leaf = owned.alloc(arena, leaf_bytes(wanted).min(LEAF_BYTES_MAX).max(self.bytes()))?;
-        let cap = (arena.size(leaf) - Head::<N>::BYTES) / self.row_bytes();
-        Head::write(bytes_of_mut(arena, leaf), self, cap);
+        let cap = (arena.size(leaf) - RowsLeafHead::<N>::BYTES) / self.row_bytes();
+        RowsLeafHead::write(bytes_of_mut(arena, leaf), self, cap);
         let mut end = 0;
         for part in parts {
             match *part {
-                Part::One(row) => {
+                RowsPart::One(row) => {
                     let block = bytes_of_mut(arena, leaf);
-                    Head::of(block).put(block, end, &row);
+                    RowsLeafHead::of(block).put(block, end, &row);
                 }
-                Part::Run(source, from, to) if from < to => {
+                RowsPart::Run(source, from, to) if from < to => {
                     let (old, fresh) = two_of_mut(arena, source, leaf);
                     copy::<N>(old, from, to, fresh, end);
                 }
-                Part::Run(..) => {}
+                RowsPart::Run(..) => {}
             }
             end += part.len();
         }
@@ -320,7 +320,7 @@ fn note<const N: usize>(low: &mut [u64; N], high: &mut [u64; N], row: &[u64; N])
 
 /// Writes rows `from..to` of one leaf into another from row `end` on.
 fn copy<const N: usize>(old: &[u8], from: usize, to: usize, fresh: &mut [u8], end: usize) {
-    let (source, target) = (Head::<N>::of(old), Head::<N>::of(fresh));
+    let (source, target) = (RowsLeafHead::<N>::of(old), RowsLeafHead::<N>::of(fresh));
     for (a, b) in source.columns.into_iter().zip(target.columns) {
         let rows = to - from;
         if a.width == b.width && a.base == b.base {

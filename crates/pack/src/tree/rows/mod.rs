@@ -1,4 +1,4 @@
-//! `Rows`: a sorted table of fixed rows of `N` numbers, unique in their first `K` columns (the key, one or two).
+//! `RowTree`: a sorted table of fixed rows of `N` numbers, unique in their first `K` columns (the key, one or two).
 //!
 //! Called by `IntSet` and `Pel`, which give the columns their meaning.
 
@@ -8,32 +8,32 @@ use std::cmp::Ordering;
 
 use darter_slab::{Arena, Handle};
 
-use self::leaf::{Head, Part, Shape, cut};
-use super::owned::Owned;
-use super::spine::{Leaf, Path, Side, Spine, Walk};
-use super::{Direction, Full, LEAF_BYTES_MAX};
+use self::leaf::{RowsLeafHead, RowsPart, RowsShape, cut};
+use super::owned::OwnedEntry;
+use super::spine::{Leaf, Spine, SpinePath, SpineSide, SpineWalk};
+use super::{Direction, LEAF_BYTES_MAX, TreeFull};
 use crate::tree::block::{bytes_of, bytes_of_mut};
 
 /// A table: 24 bytes and blocks in the arena.
 #[derive(Debug)]
-pub(super) struct Rows<const N: usize, const K: usize> {
+pub(super) struct RowTree<const N: usize, const K: usize> {
     spine: Spine<K>,
     len: u64,
-    owned: Owned,
+    owned: OwnedEntry,
 }
 
 /// The position of a row, or the one where it belongs.
 #[derive(Clone, Copy)]
 struct Spot {
     leaf: Handle,
-    path: Path,
+    path: SpinePath,
     at: usize,
     found: bool,
 }
 
-impl<const N: usize, const K: usize> Rows<N, K> {
+impl<const N: usize, const K: usize> RowTree<N, K> {
     /// No row, no block.
-    pub(super) const EMPTY: Self = Self { spine: Spine::EMPTY, len: 0, owned: Owned::NONE };
+    pub(super) const EMPTY: Self = Self { spine: Spine::EMPTY, len: 0, owned: OwnedEntry::NONE };
 
     /// The same rows in their present state, to be read while the arena keeps pre-images. Only one of the two may be
     /// changed.
@@ -64,7 +64,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
             return None;
         }
         let (block, at) = self.find(arena, key)?;
-        Some(Head::of(block).row(block, at))
+        Some(RowsLeafHead::of(block).row(block, at))
     }
 
     /// Number of rows with a key below `key`.
@@ -82,8 +82,14 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     }
 
     /// Rows from this rank on; nothing when `rank` is not below the length.
-    pub(super) fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a, N, K> {
-        let mut iter = Iter { arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
+    pub(super) fn iter<'a>(
+        &'a self,
+        arena: &'a Arena,
+        rank: u64,
+        direction: Direction,
+    ) -> RowsIter<'a, N, K> {
+        let mut iter =
+            RowsIter { arena, walk: SpineWalk::nowhere(&self.spine, arena, direction), leaf: None };
         if rank < self.len {
             let (leaf, path, at) = self.spine.by_rank(arena, rank);
             iter.begin(leaf, path, at);
@@ -92,8 +98,9 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     }
 
     /// Rows whose key is at least `key`, in order.
-    pub(super) fn iter_from<'a>(&'a self, arena: &'a Arena, key: u128) -> Iter<'a, N, K> {
-        let mut iter = Iter { arena, walk: Walk::nowhere(&self.spine, arena, Direction::Up), leaf: None };
+    pub(super) fn iter_from<'a>(&'a self, arena: &'a Arena, key: u128) -> RowsIter<'a, N, K> {
+        let mut iter =
+            RowsIter { arena, walk: SpineWalk::nowhere(&self.spine, arena, Direction::Up), leaf: None };
         if self.len > 0 {
             let spot = self.locate(arena, key);
             iter.begin(spot.leaf, spot.path, spot.at);
@@ -105,10 +112,10 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     ///
     /// Errors: nothing is changed. Cost: O(log n), one leaf or a split of one.
     #[inline]
-    pub(super) fn put(&mut self, arena: &mut Arena, row: [u64; N]) -> Result<bool, Full> {
+    pub(super) fn put(&mut self, arena: &mut Arena, row: [u64; N]) -> Result<bool, TreeFull> {
         if self.len == 0 {
-            let parts = [Part::<N>::One(row)];
-            let leaf = Shape::<N>::of(arena, &parts).build(arena, &mut self.owned, &parts, 0)?;
+            let parts = [RowsPart::<N>::One(row)];
+            let leaf = RowsShape::<N>::of(arena, &parts).build(arena, &mut self.owned, &parts, 0)?;
             self.spine.plant(leaf);
             self.len = 1;
             return Ok(true);
@@ -139,7 +146,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
             return None;
         }
         let block = bytes_of(arena, spot.leaf);
-        let row = Head::of(block).row(block, spot.at);
+        let row = RowsLeafHead::of(block).row(block, spot.at);
         self.remove_run(arena, spot.leaf, &spot.path, spot.at, spot.at + 1);
         Some(row)
     }
@@ -183,7 +190,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     fn find<'a>(&self, arena: &'a Arena, key: u128) -> Option<(&'a [u8], usize)> {
         let leaf = self.spine.leaf_by_key(arena, Self::high(key), || key as u64, |_| Ordering::Greater);
         let block = bytes_of(arena, leaf);
-        let head = Head::<N>::of(block);
+        let head = RowsLeafHead::<N>::of(block);
         let at = head.below::<K>(block, key);
         (at < head.len && head.key::<K>(block, at) == key).then_some((block, at))
     }
@@ -199,15 +206,15 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         // Keys are unique, so a leaf whose bound is the key is the one.
         let (leaf, path) = self.spine.by_key(arena, Self::high(key), || key as u64, |_| Ordering::Greater);
         let block = bytes_of(arena, leaf);
-        let head = Head::<N>::of(block);
+        let head = RowsLeafHead::<N>::of(block);
         let at = head.below::<K>(block, key);
         Spot { leaf, path, at, found: at < head.len && head.key::<K>(block, at) == key }
     }
 
     /// Writes over a row.
-    fn overwrite(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
+    fn overwrite(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), TreeFull> {
         let block = bytes_of_mut(arena, spot.leaf);
-        let head = Head::of(block);
+        let head = RowsLeafHead::of(block);
         if head.holds(&row) {
             head.put(block, spot.at, &row);
             return Ok(());
@@ -218,13 +225,17 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     /// Writes a row into a leaf that cannot take it in its present shape: into a larger one, another shape, or one of
     /// two halves.
     #[cold]
-    fn rebuild(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), Full> {
+    fn rebuild(&mut self, arena: &mut Arena, spot: &Spot, row: [u64; N]) -> Result<(), TreeFull> {
         let Spot { leaf, path, at, found } = *spot;
-        let head = Head::<N>::of(bytes_of(arena, leaf));
+        let head = RowsLeafHead::<N>::of(bytes_of(arena, leaf));
         let added = 1 - usize::from(found);
         let rest = at + usize::from(found);
-        let parts = [Part::<N>::Run(leaf, 0, at), Part::<N>::One(row), Part::<N>::Run(leaf, rest, head.len)];
-        let shape = Shape::<N>::of(arena, &parts);
+        let parts = [
+            RowsPart::<N>::Run(leaf, 0, at),
+            RowsPart::<N>::One(row),
+            RowsPart::<N>::Run(leaf, rest, head.len),
+        ];
+        let shape = RowsShape::<N>::of(arena, &parts);
         let appends = at == head.len && self.spine.is_last(arena, &path);
         // A last row that would only widen a good leaf begins a new leaf.
         let begins = appends && head.len >= LEN_WORTHY && !head.holds(&row);
@@ -237,7 +248,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         }
         let keep = if appends { head.len } else { shape.len.div_ceil(2) };
         let halves = cut(&parts, keep);
-        let shapes = [Shape::<N>::of(arena, &halves[0]), Shape::<N>::of(arena, &halves[1])];
+        let shapes = [RowsShape::<N>::of(arena, &halves[0]), RowsShape::<N>::of(arena, &halves[1])];
         let spare = if appends { [0, 16] } else { [shapes[0].len / 8, shapes[1].len / 8] };
         let left = shapes[0].build(arena, &mut self.owned, &halves[0], spare[0])?;
         let right = match shapes[1].build(arena, &mut self.owned, &halves[1], spare[1]) {
@@ -248,7 +259,7 @@ impl<const N: usize, const K: usize> Rows<N, K> {
             }
         };
         let block = bytes_of(arena, right);
-        let key = Head::<N>::of(block).key::<K>(block, 0);
+        let key = RowsLeafHead::<N>::of(block).key::<K>(block, 0);
         let pair = [(left, shapes[0].len), (right, shapes[1].len)];
         let pair = pair.map(|(block, len)| Leaf { block, entries: len as u32 });
         if let Err(full) = self.spine.split(arena, &mut self.owned, &path, pair[0], pair[1], key) {
@@ -260,17 +271,17 @@ impl<const N: usize, const K: usize> Rows<N, K> {
         Ok(())
     }
 
-    fn swap(&mut self, arena: &mut Arena, path: &Path, leaf: Handle, fresh: Handle) {
+    fn swap(&mut self, arena: &mut Arena, path: &SpinePath, leaf: Handle, fresh: Handle) {
         self.spine.replace(arena, path, fresh);
         self.owned.free(arena, leaf);
     }
 
     /// Removes rows `from..to` of a leaf, and the leaf if it has none or few left.
-    fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
+    fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &SpinePath, from: usize, to: usize) {
         leaf::remove::<N>(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
         self.spine.adjust(arena, path, -((to - from) as i64));
-        let head = Head::<N>::of(bytes_of(arena, leaf));
+        let head = RowsLeafHead::<N>::of(bytes_of(arena, leaf));
         if head.len == 0 {
             self.spine.remove(arena, &mut self.owned, path, 0);
             self.owned.free(arena, leaf);
@@ -280,8 +291,8 @@ impl<const N: usize, const K: usize> Rows<N, K> {
             return;
         }
         if head.bytes() < arena.size(leaf) / 2 {
-            let parts = [Part::<N>::Run(leaf, 0, head.len)];
-            let shape = Shape::<N>::of(arena, &parts);
+            let parts = [RowsPart::<N>::Run(leaf, 0, head.len)];
+            let shape = RowsShape::<N>::of(arena, &parts);
             // Shrinking only saves memory, so a full arena is no error here.
             if Arena::fits(shape.bytes()) < arena.size(leaf)
                 && let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, 0)
@@ -292,20 +303,20 @@ impl<const N: usize, const K: usize> Rows<N, K> {
     }
 
     /// Joins this leaf with a neighbour, if both fit into one; returns whether it did.
-    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
-        for side in [Side::After, Side::Before] {
+    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &SpinePath) -> bool {
+        for side in [SpineSide::After, SpineSide::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
             // A rough look first: the exact one passes over all rows.
-            let bytes = [leaf, other].map(|leaf| Head::<N>::of(bytes_of(arena, leaf)).bytes());
+            let bytes = [leaf, other].map(|leaf| RowsLeafHead::<N>::of(bytes_of(arena, leaf)).bytes());
             if bytes[0] + bytes[1] > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
-            let runs = [leaf, other].map(|leaf| Part::<N>::Run(leaf, 0, leaf::len(arena, leaf)));
+            let runs = [leaf, other].map(|leaf| RowsPart::<N>::Run(leaf, 0, leaf::len(arena, leaf)));
             let (parts, paths) = match side {
-                Side::After => (runs, [path, &beside]),
-                Side::Before => ([runs[1], runs[0]], [&beside, path]),
+                SpineSide::After => (runs, [path, &beside]),
+                SpineSide::Before => ([runs[1], runs[0]], [&beside, path]),
             };
-            let shape = Shape::<N>::of(arena, &parts);
+            let shape = RowsShape::<N>::of(arena, &parts);
             if shape.bytes() > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
@@ -330,23 +341,23 @@ impl<const N: usize, const K: usize> Rows<N, K> {
 }
 
 /// Rows in order.
-pub(super) struct Iter<'a, const N: usize, const K: usize> {
+pub(super) struct RowsIter<'a, const N: usize, const K: usize> {
     arena: &'a Arena,
-    walk: Walk<'a, K>,
+    walk: SpineWalk<'a, K>,
     // The leaf the walk is in, and its head; None before the first.
-    leaf: Option<(&'a [u8], Head<N>)>,
+    leaf: Option<(&'a [u8], RowsLeafHead<N>)>,
 }
 
-impl<const N: usize, const K: usize> Iter<'_, N, K> {
-    fn begin(&mut self, leaf: Handle, path: Path, at: usize) {
+impl<const N: usize, const K: usize> RowsIter<'_, N, K> {
+    fn begin(&mut self, leaf: Handle, path: SpinePath, at: usize) {
         let block = bytes_of(self.arena, leaf);
-        let head = Head::of(block);
+        let head = RowsLeafHead::of(block);
         self.walk.begin(path, at, head.len);
         self.leaf = Some((block, head));
     }
 }
 
-impl<const N: usize, const K: usize> Iterator for Iter<'_, N, K> {
+impl<const N: usize, const K: usize> Iterator for RowsIter<'_, N, K> {
     type Item = [u64; N];
 
     #[inline]
@@ -355,7 +366,7 @@ impl<const N: usize, const K: usize> Iterator for Iter<'_, N, K> {
             Some(at) => at,
             None => {
                 let block = bytes_of(self.arena, self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
-                self.leaf = Some((block, Head::of(block)));
+                self.leaf = Some((block, RowsLeafHead::of(block)));
                 self.walk.place()?
             }
         };

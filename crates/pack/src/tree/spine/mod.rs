@@ -12,24 +12,24 @@ use std::cmp::Ordering;
 
 use darter_slab::{Arena, Handle};
 
-use self::node::{Branch, CAPS, LEN_JOINED, LEN_LOW, LEN_MAX, Node, divide, move_branches};
+use self::node::{Branch, CAPS, LEN_JOINED, LEN_LOW, LEN_MAX, SpineNode, divide, move_branches};
 use self::spare::Spare;
-pub(super) use self::walk::Walk;
-use super::Full;
-use super::owned::Owned;
+pub(super) use self::walk::SpineWalk;
+use super::TreeFull;
+use super::owned::OwnedEntry;
 use super::word::put_u16;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
 
 /// The position of a leaf: the inner nodes from the root down and the child taken in each.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
+pub(super) struct SpinePath {
     depth: usize,
     nodes: [Handle; HEIGHT_MAX],
     at: [u8; HEIGHT_MAX],
 }
 
-impl Path {
-    const ROOT: Path = Path { depth: 0, nodes: [Handle::NONE; HEIGHT_MAX], at: [0; HEIGHT_MAX] };
+impl SpinePath {
+    const ROOT: SpinePath = SpinePath { depth: 0, nodes: [Handle::NONE; HEIGHT_MAX], at: [0; HEIGHT_MAX] };
 
     #[inline]
     fn push(&mut self, node: Handle, at: usize) {
@@ -77,19 +77,19 @@ impl<const K: usize> Spine<K> {
 
     /// The first leaf of a tree that has one.
     #[inline]
-    pub(super) fn first(&self, arena: &Arena) -> (Handle, Path) {
+    pub(super) fn first(&self, arena: &Arena) -> (Handle, SpinePath) {
         self.descend(arena, |_, _| 0)
     }
 
     /// The last leaf of a tree that has one.
     #[inline]
-    pub(super) fn last(&self, arena: &Arena) -> (Handle, Path) {
+    pub(super) fn last(&self, arena: &Arena) -> (Handle, SpinePath) {
         self.descend(arena, |_, node| node.len - 1)
     }
 
     /// The leaf that holds the entry of this rank, and the entry's place in it; `rank` is below the tree's length.
     #[inline]
-    pub(super) fn by_rank(&self, arena: &Arena, rank: u64) -> (Handle, Path, usize) {
+    pub(super) fn by_rank(&self, arena: &Arena, rank: u64) -> (Handle, SpinePath, usize) {
         let mut rest = rank;
         let (leaf, path) = self.descend(arena, |block, node| {
             let (at, left) = node.by_rank(block, rest);
@@ -109,8 +109,8 @@ impl<const K: usize> Spine<K> {
         high: u64,
         low: impl FnMut() -> u64,
         tie: impl FnMut(Handle) -> Ordering,
-    ) -> (Handle, Path) {
-        let mut path = Path::ROOT;
+    ) -> (Handle, SpinePath) {
+        let mut path = SpinePath::ROOT;
         let leaf = self.walk(arena, high, low, tie, |node, at| path.push(node, at));
         (leaf, path)
     }
@@ -141,7 +141,7 @@ impl<const K: usize> Spine<K> {
         while levels > 0 {
             levels -= 1;
             let block = bytes_of(arena, child);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             let at = node.route::<K>(block, high, &mut low, |leaf| tie(leftmost(arena, leaf, levels)));
             pass(child, at);
             child = node.child(block, at);
@@ -150,12 +150,16 @@ impl<const K: usize> Spine<K> {
     }
 
     #[inline(always)]
-    fn descend(&self, arena: &Arena, mut choose: impl FnMut(&[u8], Node) -> usize) -> (Handle, Path) {
-        let mut path = Path::ROOT;
+    fn descend(
+        &self,
+        arena: &Arena,
+        mut choose: impl FnMut(&[u8], SpineNode) -> usize,
+    ) -> (Handle, SpinePath) {
+        let mut path = SpinePath::ROOT;
         let mut child = self.root;
         while path.depth < self.height as usize {
             let block = bytes_of(arena, child);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             let at = choose(block, node);
             path.push(child, at);
             child = node.child(block, at);
@@ -165,20 +169,25 @@ impl<const K: usize> Spine<K> {
 
     /// Number of entries before the leaf of `path`.
     #[inline]
-    pub(super) fn entries_before(&self, arena: &Arena, path: &Path) -> u64 {
+    pub(super) fn entries_before(&self, arena: &Arena, path: &SpinePath) -> u64 {
         let mut sum = 0;
         for level in 0..path.depth {
             let block = bytes_of(arena, path.nodes[level]);
-            sum += Node::of(block).entries_below(block, path.at[level] as usize);
+            sum += SpineNode::of(block).entries_below(block, path.at[level] as usize);
         }
         sum
     }
 
     /// The leaf beside that of `path` under the same parent, with its path; `after` or before it.
-    pub(super) fn sibling(&self, arena: &Arena, path: &Path, side: Side) -> Option<(Handle, Path)> {
+    pub(super) fn sibling(
+        &self,
+        arena: &Arena,
+        path: &SpinePath,
+        side: SpineSide,
+    ) -> Option<(Handle, SpinePath)> {
         let level = path.depth.checked_sub(1)?;
         let block = bytes_of(arena, path.nodes[level]);
-        let node = Node::of(block);
+        let node = SpineNode::of(block);
         let at = side.of(path.at[level] as usize, node.len)?;
         let mut beside = *path;
         beside.at[level] = at as u8;
@@ -186,17 +195,17 @@ impl<const K: usize> Spine<K> {
     }
 
     /// Returns true if the leaf of `path` is the last one.
-    pub(super) fn is_last(&self, arena: &Arena, path: &Path) -> bool {
+    pub(super) fn is_last(&self, arena: &Arena, path: &SpinePath) -> bool {
         (0..path.depth)
-            .all(|level| path.at[level] as usize + 1 == Node::of(bytes_of(arena, path.nodes[level])).len)
+            .all(|level| path.at[level] as usize + 1 == SpineNode::of(bytes_of(arena, path.nodes[level])).len)
     }
 
     /// Counts entries that came to (or, negative, left) the leaf of `path`.
     #[inline]
-    pub(super) fn adjust(&mut self, arena: &mut Arena, path: &Path, delta: i64) {
+    pub(super) fn adjust(&mut self, arena: &mut Arena, path: &SpinePath, delta: i64) {
         for level in 0..path.depth {
             let block = bytes_of_mut(arena, path.nodes[level]);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             let at = path.at[level] as usize;
             let entries = i64::from(node.entries(block, at)) + delta;
             node.set_entries(block, at, entries as u32);
@@ -205,12 +214,12 @@ impl<const K: usize> Spine<K> {
 
     /// The leaf of `path` moved to another block.
     #[inline]
-    pub(super) fn replace(&mut self, arena: &mut Arena, path: &Path, leaf: Handle) {
+    pub(super) fn replace(&mut self, arena: &mut Arena, path: &SpinePath, leaf: Handle) {
         match path.depth.checked_sub(1) {
             None => self.root = leaf,
             Some(level) => {
                 let block = bytes_of_mut(arena, path.nodes[level]);
-                Node::of(block).set_child(block, path.at[level] as usize, leaf);
+                SpineNode::of(block).set_child(block, path.at[level] as usize, leaf);
             }
         }
     }
@@ -221,18 +230,18 @@ impl<const K: usize> Spine<K> {
     pub(super) fn split(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
-        path: &Path,
+        owned: &mut OwnedEntry,
+        path: &SpinePath,
         left: Leaf,
         right: Leaf,
         right_key: u128,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TreeFull> {
         let mut spare = Spare::reserve::<K>(arena, owned, path)?;
         let mut grown = Branch { key: right_key, child: right.block, entries: right.entries };
         let mut total = left.entries;
         if path.depth > 0 {
             let bottom = bytes_of(arena, path.nodes[path.depth - 1]);
-            let old = Node::of(bottom).entries(bottom, path.at[path.depth - 1] as usize);
+            let old = SpineNode::of(bottom).entries(bottom, path.at[path.depth - 1] as usize);
             let delta = i64::from(left.entries) + i64::from(right.entries) - i64::from(old);
             self.adjust(arena, path, delta);
             self.adjust_bottom(arena, path, left.entries);
@@ -242,7 +251,7 @@ impl<const K: usize> Spine<K> {
         for level in (0..path.depth).rev() {
             let at = path.at[level] as usize + 1;
             let node_at = path.nodes[level];
-            let node = Node::of(bytes_of(arena, node_at));
+            let node = SpineNode::of(bytes_of(arena, node_at));
             if node.len < LEN_MAX {
                 let node_at = if node.len < node.cap {
                     node_at
@@ -250,67 +259,73 @@ impl<const K: usize> Spine<K> {
                     self.enlarge(arena, owned, path, level, &mut spare)
                 };
                 let block = bytes_of_mut(arena, node_at);
-                Node::of(block).insert::<K>(block, at, grown);
+                SpineNode::of(block).insert::<K>(block, at, grown);
                 return Ok(());
             }
             let fresh = spare.take();
             let keep = if appending { node.len } else { node.len / 2 };
             grown = divide::<K>(arena, node_at, fresh, keep, at, grown);
             let block = bytes_of(arena, node_at);
-            total = Node::of(block).total(block);
+            total = SpineNode::of(block).total(block);
             if level > 0 {
                 let above = bytes_of_mut(arena, path.nodes[level - 1]);
-                Node::of(above).set_entries(above, path.at[level - 1] as usize, total);
+                SpineNode::of(above).set_entries(above, path.at[level - 1] as usize, total);
             }
         }
         let root = spare.take();
         let block = bytes_of_mut(arena, root);
-        Node::write_head(block, 0, CAPS[0]);
+        SpineNode::write_head(block, 0, CAPS[0]);
         let first = Branch { key: 0, child: self.root, entries: total };
-        Node::of(block).insert::<K>(block, 0, first);
-        Node::of(block).insert::<K>(block, 1, grown);
+        SpineNode::of(block).insert::<K>(block, 0, first);
+        SpineNode::of(block).insert::<K>(block, 1, grown);
         self.root = root;
         self.height += 1;
         Ok(())
     }
 
-    fn adjust_bottom(&mut self, arena: &mut Arena, path: &Path, entries: u32) {
+    fn adjust_bottom(&mut self, arena: &mut Arena, path: &SpinePath, entries: u32) {
         let block = bytes_of_mut(arena, path.nodes[path.depth - 1]);
-        Node::of(block).set_entries(block, path.at[path.depth - 1] as usize, entries);
+        SpineNode::of(block).set_entries(block, path.at[path.depth - 1] as usize, entries);
     }
 
     /// Moves the node of `level`, which has no room, into the spare block made for it.
     fn enlarge(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
-        path: &Path,
+        owned: &mut OwnedEntry,
+        path: &SpinePath,
         level: usize,
         spare: &mut Spare,
     ) -> Handle {
         let (old, fresh) = (path.nodes[level], spare.take());
-        let node = Node::of(bytes_of(arena, old));
+        let node = SpineNode::of(bytes_of(arena, old));
         let (from, to) = two_of_mut(arena, old, fresh);
-        Node::write_head(to, 0, node.cap_after());
+        SpineNode::write_head(to, 0, node.cap_after());
         move_branches::<K>(from, 0, node.len, to);
         owned.free(arena, old);
         self.relink(arena, path, level, fresh);
         fresh
     }
 
-    fn relink(&mut self, arena: &mut Arena, path: &Path, level: usize, node: Handle) {
+    fn relink(&mut self, arena: &mut Arena, path: &SpinePath, level: usize, node: Handle) {
         match level.checked_sub(1) {
             None => self.root = node,
             Some(above) => {
                 let block = bytes_of_mut(arena, path.nodes[above]);
-                Node::of(block).set_child(block, path.at[above] as usize, node);
+                SpineNode::of(block).set_child(block, path.at[above] as usize, node);
             }
         }
     }
 
     /// Removes the leaf of `path`, with `entries` entries still counted for it, from the tree. The caller frees its
     /// block.
-    pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, path: &Path, entries: u32) {
+    pub(super) fn remove(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut OwnedEntry,
+        path: &SpinePath,
+        entries: u32,
+    ) {
         self.adjust(arena, path, -i64::from(entries));
         let mut level = path.depth;
         loop {
@@ -320,7 +335,7 @@ impl<const K: usize> Spine<K> {
             }
             level -= 1;
             let block = bytes_of_mut(arena, path.nodes[level]);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             if node.len > 1 {
                 node.remove::<K>(block, path.at[level] as usize);
                 break;
@@ -334,40 +349,40 @@ impl<const K: usize> Spine<K> {
     }
 
     /// Joins the node of `level` with one beside it when both are nearly empty.
-    fn merge(&mut self, arena: &mut Arena, owned: &mut Owned, path: &Path, level: usize) {
-        let len = Node::of(bytes_of(arena, path.nodes[level])).len;
+    fn merge(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, path: &SpinePath, level: usize) {
+        let len = SpineNode::of(bytes_of(arena, path.nodes[level])).len;
         if len >= LEN_LOW {
             return;
         }
         let (parent, at) = (path.nodes[level - 1], path.at[level - 1] as usize);
-        let above = Node::of(bytes_of(arena, parent));
+        let above = SpineNode::of(bytes_of(arena, parent));
         for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
             if left + 1 >= above.len {
                 continue;
             }
             let block = bytes_of(arena, parent);
             let pair = [above.child(block, left), above.child(block, left + 1)];
-            let lens = pair.map(|node| Node::of(bytes_of(arena, node)).len);
+            let lens = pair.map(|node| SpineNode::of(bytes_of(arena, node)).len);
             if lens[0] + lens[1] > LEN_JOINED {
                 continue;
             }
             // Joining only saves memory, so a full arena is no error here.
-            let Ok(fresh) = owned.alloc(arena, Node::bytes::<K>(LEN_JOINED)) else { return };
+            let Ok(fresh) = owned.alloc(arena, SpineNode::bytes::<K>(LEN_JOINED)) else { return };
             let key = above.key::<K>(bytes_of(arena, parent), left + 1);
             for (node, len) in pair.into_iter().zip(lens) {
                 let (from, to) = two_of_mut(arena, node, fresh);
                 if node == pair[0] {
-                    Node::write_head(to, 0, LEN_JOINED);
+                    SpineNode::write_head(to, 0, LEN_JOINED);
                 } else {
                     // The first key of a node is not kept up to date; its parent's is.
-                    Node::of(from).set_key::<K>(from, 0, key);
+                    SpineNode::of(from).set_key::<K>(from, 0, key);
                 }
                 move_branches::<K>(from, 0, len, to);
                 owned.free(arena, node);
             }
             let entries = {
                 let b = bytes_of(arena, fresh);
-                Node::of(b).total(b)
+                SpineNode::of(b).total(b)
             };
             let block = bytes_of_mut(arena, parent);
             above.set_child(block, left, fresh);
@@ -377,10 +392,10 @@ impl<const K: usize> Spine<K> {
         }
     }
 
-    fn lower_root(&mut self, arena: &mut Arena, owned: &mut Owned) {
+    fn lower_root(&mut self, arena: &mut Arena, owned: &mut OwnedEntry) {
         while self.height > 0 {
             let block = bytes_of(arena, self.root);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             if node.len > 1 {
                 return;
             }
@@ -392,14 +407,14 @@ impl<const K: usize> Spine<K> {
     }
 
     /// Removes the last leaf without updating counts, for a tree that is being destroyed. `None` if none is left.
-    pub(super) fn take_last(&mut self, arena: &mut Arena, owned: &mut Owned) -> Option<Handle> {
+    pub(super) fn take_last(&mut self, arena: &mut Arena, owned: &mut OwnedEntry) -> Option<Handle> {
         if self.root.is_none() {
             return None;
         }
         let (leaf, path) = self.last(arena);
         for level in (0..path.depth).rev() {
             let block = bytes_of_mut(arena, path.nodes[level]);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             if node.len > 1 {
                 put_u16(block, 0, node.len - 1);
                 return Some(leaf);
@@ -423,7 +438,7 @@ impl<const K: usize> Spine<K> {
                 return u64::from(leaf(at));
             }
             let block = bytes_of(arena, at);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             assert!(node.len > 0 && node.len <= node.cap);
             let mut sum = 0;
             for i in 0..node.len {
@@ -442,16 +457,16 @@ impl<const K: usize> Spine<K> {
 
 /// The side of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum SpineSide {
     Before,
     After,
 }
 
-impl Side {
+impl SpineSide {
     fn of(self, at: usize, len: usize) -> Option<usize> {
         match self {
-            Side::Before => at.checked_sub(1),
-            Side::After => (at + 1 < len).then_some(at + 1),
+            SpineSide::Before => at.checked_sub(1),
+            SpineSide::After => (at + 1 < len).then_some(at + 1),
         }
     }
 }
@@ -468,7 +483,7 @@ fn leftmost(arena: &Arena, node: Handle, levels: usize) -> Handle {
     let mut child = node;
     for _ in 0..levels {
         let block = bytes_of(arena, child);
-        child = Node::of(block).child(block, 0);
+        child = SpineNode::of(block).child(block, 0);
     }
     child
 }

@@ -35,16 +35,16 @@ pub(super) struct Branch {
 
 /// The head of a node: everything needed to find its parts.
 #[derive(Clone, Copy)]
-pub(super) struct Node {
+pub(super) struct SpineNode {
     // 1 <= len <= cap, except while it is built
     pub(super) len: usize,
     pub(super) cap: usize,
 }
 
-impl Node {
+impl SpineNode {
     #[inline(always)]
-    pub(super) fn of(block: &[u8]) -> Node {
-        let node = Node { len: get_u16(block, 0), cap: get_u16(block, 2) };
+    pub(super) fn of(block: &[u8]) -> SpineNode {
+        let node = SpineNode { len: get_u16(block, 0), cap: get_u16(block, 2) };
         debug_assert!(node.len <= node.cap && node.cap <= LEN_MAX);
         node
     }
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// [`Node::route`] if the first word of the key after `at` equals `high` too.
+    /// [`SpineNode::route`] if the first word of the key after `at` equals `high` too.
     fn route_among_equals(
         self,
         block: &[u8],
@@ -239,14 +239,14 @@ fn unshift(block: &mut [u8], start: usize, size: usize, at: usize, len: usize) {
 
 /// Appends branches `from..to` of one node to another.
 pub(super) fn move_branches<const K: usize>(source: &[u8], from: usize, to: usize, target: &mut [u8]) {
-    let node = Node::of(source);
+    let node = SpineNode::of(source);
     for at in from..to {
         let branch = Branch {
             key: node.key::<K>(source, at),
             child: node.child(source, at),
             entries: node.entries(source, at),
         };
-        let end = Node::of(target);
+        let end = SpineNode::of(target);
         end.insert::<K>(target, end.len, branch);
     }
 }
@@ -261,15 +261,15 @@ pub(super) fn divide<const K: usize>(
     grown: Branch,
 ) -> Branch {
     let (left, right) = two_of_mut(arena, full, fresh);
-    let len = Node::of(left).len;
-    Node::write_head(right, 0, CAP_DIVIDED);
+    let len = SpineNode::of(left).len;
+    SpineNode::write_head(right, 0, CAP_DIVIDED);
     move_branches::<K>(left, keep, len, right);
     put_u16(left, 0, keep);
     if at < keep || (at == keep && keep < len) {
-        Node::of(left).insert::<K>(left, at, grown);
+        SpineNode::of(left).insert::<K>(left, at, grown);
     } else {
-        Node::of(right).insert::<K>(right, at - keep, grown);
+        SpineNode::of(right).insert::<K>(right, at - keep, grown);
     }
-    let node = Node::of(right);
+    let node = SpineNode::of(right);
     Branch { key: node.key::<K>(right, 0), child: fresh, entries: node.total(right) }
 }

@@ -2,11 +2,11 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::node::{CAP_DIVIDED, CAPS, LEN_MAX, Node};
-use super::{HEIGHT_MAX, Path};
-use crate::tree::Full;
+use super::node::{CAP_DIVIDED, CAPS, LEN_MAX, SpineNode};
+use super::{HEIGHT_MAX, SpinePath};
+use crate::tree::TreeFull;
 use crate::tree::block::bytes_of;
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 
 /// The blocks a split will need, taken before anything is changed. In the order of use, bottom first.
 pub(super) struct Spare {
@@ -18,14 +18,14 @@ pub(super) struct Spare {
 impl Spare {
     pub(super) fn reserve<const K: usize>(
         arena: &mut Arena,
-        owned: &mut Owned,
-        path: &Path,
-    ) -> Result<Spare, Full> {
+        owned: &mut OwnedEntry,
+        path: &SpinePath,
+    ) -> Result<Spare, TreeFull> {
         let mut spare = Spare { blocks: [Handle::NONE; HEIGHT_MAX + 1], taken: 0 };
         let mut len = 0;
         let mut grows_root = true;
         for level in (0..path.depth).rev() {
-            let node = Node::of(bytes_of(arena, path.nodes[level]));
+            let node = SpineNode::of(bytes_of(arena, path.nodes[level]));
             let cap = if node.len == LEN_MAX { CAP_DIVIDED } else { node.cap_after() };
             if node.len < LEN_MAX {
                 grows_root = false;
@@ -33,7 +33,7 @@ impl Spare {
                     break;
                 }
             }
-            spare.push(arena, owned, Node::bytes::<K>(cap), &mut len)?;
+            spare.push(arena, owned, SpineNode::bytes::<K>(cap), &mut len)?;
             if !grows_root {
                 break;
             }
@@ -41,9 +41,9 @@ impl Spare {
         if grows_root {
             if path.depth == HEIGHT_MAX {
                 spare.give_back(arena, owned, len);
-                return Err(Full);
+                return Err(TreeFull);
             }
-            spare.push(arena, owned, Node::bytes::<K>(CAPS[0]), &mut len)?;
+            spare.push(arena, owned, SpineNode::bytes::<K>(CAPS[0]), &mut len)?;
         }
         Ok(spare)
     }
@@ -51,10 +51,10 @@ impl Spare {
     fn push(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         bytes: usize,
         len: &mut usize,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TreeFull> {
         match owned.alloc(arena, bytes) {
             Ok(block) => {
                 self.blocks[*len] = block;
@@ -68,7 +68,7 @@ impl Spare {
         }
     }
 
-    fn give_back(&mut self, arena: &mut Arena, owned: &mut Owned, len: usize) {
+    fn give_back(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, len: usize) {
         for &block in &self.blocks[..len] {
             owned.free(arena, block);
         }

@@ -2,25 +2,25 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::{Node, Path, Spine};
+use super::{Spine, SpineNode, SpinePath};
 use crate::tree::Direction;
 use crate::tree::block::bytes_of;
 
 impl<const K: usize> Spine<K> {
     /// Moves `path` to the next leaf. `None` at the end, and `path` is then of no use.
-    pub(in crate::tree) fn next(&self, arena: &Arena, path: &mut Path) -> Option<Handle> {
+    pub(in crate::tree) fn next(&self, arena: &Arena, path: &mut SpinePath) -> Option<Handle> {
         self.step(arena, path, |at, len| (at + 1 < len).then_some(at + 1), |_| 0)
     }
 
     /// Moves `path` to the leaf before. `None` at the start, and `path` is then of no use.
-    pub(in crate::tree) fn prev(&self, arena: &Arena, path: &mut Path) -> Option<Handle> {
+    pub(in crate::tree) fn prev(&self, arena: &Arena, path: &mut SpinePath) -> Option<Handle> {
         self.step(arena, path, |at, _| at.checked_sub(1), |len| len - 1)
     }
 
     fn step(
         &self,
         arena: &Arena,
-        path: &mut Path,
+        path: &mut SpinePath,
         sideways: impl Fn(usize, usize) -> Option<usize>,
         edge: impl Fn(usize) -> usize,
     ) -> Option<Handle> {
@@ -28,13 +28,13 @@ impl<const K: usize> Spine<K> {
             path.depth -= 1;
             let node_at = path.nodes[path.depth];
             let block = bytes_of(arena, node_at);
-            let node = Node::of(block);
+            let node = SpineNode::of(block);
             let Some(at) = sideways(path.at[path.depth] as usize, node.len) else { continue };
             path.push(node_at, at);
             let mut child = node.child(block, at);
             while path.depth < self.height as usize {
                 let block = bytes_of(arena, child);
-                let node = Node::of(block);
+                let node = SpineNode::of(block);
                 let at = edge(node.len);
                 path.push(child, at);
                 child = node.child(block, at);
@@ -46,25 +46,25 @@ impl<const K: usize> Spine<K> {
 }
 
 /// The next entry of a walk. A walk only counts entries; the leaf's owner reads them.
-pub(in crate::tree) struct Walk<'a, const K: usize> {
+pub(in crate::tree) struct SpineWalk<'a, const K: usize> {
     spine: &'a Spine<K>,
     arena: &'a Arena,
     direction: Direction,
     // None when there is no leaf to leave.
-    path: Option<Path>,
+    path: Option<SpinePath>,
     // The next entry of the leaf going up, the one after it going down.
     at: usize,
     left: usize,
 }
 
-impl<'a, const K: usize> Walk<'a, K> {
+impl<'a, const K: usize> SpineWalk<'a, K> {
     /// A walk that is at its end.
     pub(in crate::tree) fn nowhere(spine: &'a Spine<K>, arena: &'a Arena, direction: Direction) -> Self {
-        Walk { spine, arena, direction, path: None, at: 0, left: 0 }
+        SpineWalk { spine, arena, direction, path: None, at: 0, left: 0 }
     }
 
     /// Begins at entry `at` of the leaf of `path`, which has `len` entries.
-    pub(in crate::tree) fn begin(&mut self, path: Path, at: usize, len: usize) {
+    pub(in crate::tree) fn begin(&mut self, path: SpinePath, at: usize, len: usize) {
         self.path = Some(path);
         (self.at, self.left) = match self.direction {
             Direction::Up => (at, len - at),

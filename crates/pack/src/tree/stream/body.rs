@@ -10,12 +10,12 @@ use darter_slab::Arena;
 
 use crate::entry::{self, Coded, Item};
 use crate::spill::Spill;
-use crate::tree::Full;
-use crate::tree::owned::Owned;
+use crate::tree::TreeFull;
+use crate::tree::owned::OwnedEntry;
 
 /// Sizes of an entry to be written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct BodyPlan {
     pub(super) pairs: usize,
     pub(super) names_bytes: usize,
     values_bytes: usize,
@@ -23,10 +23,10 @@ pub(super) struct Plan {
     long: bool,
 }
 
-impl Plan {
+impl BodyPlan {
     #[inline]
-    pub(super) fn of<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Plan {
-        let mut plan = Plan { pairs: 0, names_bytes: 0, values_bytes: 0, long: false };
+    pub(super) fn of<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> BodyPlan {
+        let mut plan = BodyPlan { pairs: 0, names_bytes: 0, values_bytes: 0, long: false };
         for (name, value) in pairs {
             let (name, value) = (Coded::of(name), Coded::of(value));
             plan.pairs += 1;
@@ -86,7 +86,7 @@ pub(super) fn write_names<'a>(out: &mut [u8], pairs: impl Iterator<Item = (&'a [
 #[inline]
 pub(super) fn write<'a>(
     out: &mut [u8],
-    plan: &Plan,
+    plan: &BodyPlan,
     shares: bool,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) {
@@ -117,11 +117,11 @@ pub(super) fn write<'a>(
 /// A body of any length, with long strings, or all of it, out of line. Errors: nothing is kept.
 pub(super) fn far<'a>(
     arena: &mut Arena,
-    owned: &mut Owned,
+    owned: &mut OwnedEntry,
     spill: &mut Spill,
-    plan: &Plan,
+    plan: &BodyPlan,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Vec<u8>, Full> {
+) -> Result<Vec<u8>, TreeFull> {
     let mut body = vec![OWN];
     varint::write(&mut body, plan.pairs as u64);
     for text in pairs.flat_map(|(name, value)| [name, value]) {
@@ -164,7 +164,7 @@ pub(super) fn holds(body: &[u8]) -> bool {
 }
 
 /// Frees the out-of-line strings of a body; returns their number.
-pub(super) fn release(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, body: &[u8]) -> usize {
+pub(super) fn release(arena: &mut Arena, owned: &mut OwnedEntry, spill: &mut Spill, body: &[u8]) -> usize {
     match body[0] {
         kind if kind & HOLDS == 0 => 0,
         kind if kind & !HOLDS == FAR => {
@@ -178,12 +178,12 @@ pub(super) fn release(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, b
 }
 
 /// Frees the out-of-line strings of the codes after a number of pairs. Only such bodies have any.
-fn release_own(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, bytes: &[u8]) -> usize {
+fn release_own(arena: &mut Arena, owned: &mut OwnedEntry, spill: &mut Spill, bytes: &[u8]) -> usize {
     let start = varint::read(bytes).map_or(0, |(_, len)| len);
     release_codes(arena, owned, spill, &bytes[start..])
 }
 
-fn release_codes(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, codes: &[u8]) -> usize {
+fn release_codes(arena: &mut Arena, owned: &mut OwnedEntry, spill: &mut Spill, codes: &[u8]) -> usize {
     let (mut rest, mut released) = (codes, 0);
     while !rest.is_empty() {
         let code;
@@ -197,7 +197,7 @@ fn release_codes(arena: &mut Arena, owned: &mut Owned, spill: &mut Spill, codes:
 
 /// The fields of an entry, in order: names and values.
 #[derive(Clone, Copy)]
-pub struct Fields<'a> {
+pub struct StreamFields<'a> {
     arena: &'a Arena,
     spill: &'a Spill,
     // None when names and values alternate in `codes`.
@@ -206,7 +206,7 @@ pub struct Fields<'a> {
     left: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> StreamFields<'a> {
     #[inline]
     pub(super) fn new(
         arena: &'a Arena,
@@ -214,13 +214,13 @@ impl<'a> Fields<'a> {
         shared: &'a [u8],
         names: usize,
         body: &'a [u8],
-    ) -> Fields<'a> {
+    ) -> StreamFields<'a> {
         let own = |bytes: &'a [u8]| {
             let (pairs, len) = varint::read(bytes).unwrap_or((0, 0));
-            Fields { arena, spill, names: None, codes: &bytes[len..], left: pairs as usize }
+            StreamFields { arena, spill, names: None, codes: &bytes[len..], left: pairs as usize }
         };
         match body[0] & !HOLDS {
-            SHARED => Fields { arena, spill, names: Some(shared), codes: &body[1..], left: names },
+            SHARED => StreamFields { arena, spill, names: Some(shared), codes: &body[1..], left: names },
             OWN => own(&body[1..]),
             _ => match entry::read(&body[1..], arena, spill).0 {
                 Item::Bytes(bytes) => own(bytes),
@@ -237,7 +237,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for StreamFields<'a> {
     type Item = (Item<'a>, Item<'a>);
 
     #[inline]
@@ -255,7 +255,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-impl ExactSizeIterator for Fields<'_> {}
+impl ExactSizeIterator for StreamFields<'_> {}
 
 const SHARED: u8 = 0;
 const OWN: u8 = 1;

@@ -12,9 +12,9 @@ use darter_slab::{Arena, Handle};
 
 use super::StreamId;
 use crate::entry::copy_short;
-use crate::tree::Full;
+use crate::tree::TreeFull;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{get_u16, get_u64, get_wide, mask, put_u16, put_u64, put_wide, width};
 
 const HEAD: usize = 32;
@@ -24,7 +24,7 @@ pub(super) const BYTES_MAX: usize = 2048;
 
 /// The head of a leaf, decoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct StreamLeafHead {
     // 0 <= len <= cap
     pub(super) len: usize,
     pub(super) cap: usize,
@@ -38,10 +38,10 @@ pub(super) struct Head {
     pub(super) room: usize,
 }
 
-impl Head {
+impl StreamLeafHead {
     #[inline]
-    pub(super) fn of(block: &[u8]) -> Head {
-        Head {
+    pub(super) fn of(block: &[u8]) -> StreamLeafHead {
+        StreamLeafHead {
             len: get_u16(block, 0),
             cap: get_u16(block, 2),
             widths: [(block[4] & 15) as usize, (block[4] >> 4) as usize],
@@ -176,12 +176,17 @@ impl Head {
 /// Makes room for an entry at the end, if the leaf can take it in its present shape; returns the offset of its body.
 #[inline]
 pub(super) fn push(block: &mut [u8], id: StreamId, body: usize) -> Option<usize> {
-    push_to(block, Head::of(block), id, body)
+    push_to(block, StreamLeafHead::of(block), id, body)
 }
 
 /// [`push`] to a leaf whose head is known.
 #[inline]
-pub(super) fn push_to(block: &mut [u8], mut head: Head, id: StreamId, body: usize) -> Option<usize> {
+pub(super) fn push_to(
+    block: &mut [u8],
+    mut head: StreamLeafHead,
+    id: StreamId,
+    body: usize,
+) -> Option<usize> {
     if head.len == head.cap || head.used + body > head.room || !head.holds(id) {
         return None;
     }
@@ -199,7 +204,7 @@ pub(super) fn push_to(block: &mut [u8], mut head: Head, id: StreamId, body: usiz
 
 /// Removes entries `from..to`. The caller must release their out-of-line parts.
 pub(super) fn remove(block: &mut [u8], from: usize, to: usize) {
-    let head = Head::of(block);
+    let head = StreamLeafHead::of(block);
     let (slots, bodies) = (head.slots_at(), head.bodies_at());
     let (start, end) = (head.span(block, from).0, head.span(block, to - 1).1);
     block.copy_within(bodies + end..bodies + head.used, bodies + start);
@@ -219,12 +224,12 @@ pub(super) fn remove(block: &mut [u8], from: usize, to: usize) {
 /// `names`. The caller writes the names to the returned offset.
 pub(super) fn begin(
     arena: &mut Arena,
-    owned: &mut Owned,
+    owned: &mut OwnedEntry,
     id: StreamId,
     names: (usize, usize),
     body: usize,
     bytes: usize,
-) -> Result<(Handle, usize), Full> {
+) -> Result<(Handle, usize), TreeFull> {
     // Ids the server makes: some seconds of milliseconds, few entries in each.
     let seq = if id.seq < 256 { (1, 0) } else { (width(id.seq), 0) };
     let (count, names_bytes) = names;
@@ -232,7 +237,7 @@ pub(super) fn begin(
     let leaf = owned.alloc(arena, bytes.max(HEAD + names_bytes + stride + body))?;
     let left = arena.size(leaf) - HEAD - names_bytes;
     let cap = (left / (stride + body)).max(1);
-    let head = Head {
+    let head = StreamLeafHead {
         len: 0,
         cap,
         widths: [2, seq.0],
@@ -250,12 +255,12 @@ pub(super) fn begin(
 /// `bytes`. Errors: nothing is kept. The caller frees the old blocks.
 pub(super) fn rebuild(
     arena: &mut Arena,
-    owned: &mut Owned,
+    owned: &mut OwnedEntry,
     leaves: &[Handle],
     id: Option<StreamId>,
     spare: usize,
-) -> Result<Handle, Full> {
-    let first = Head::of(bytes_of(arena, leaves[0]));
+) -> Result<Handle, TreeFull> {
+    let first = StreamLeafHead::of(bytes_of(arena, leaves[0]));
     let (mut low, mut high) = ([u64::MAX; 2], [0; 2]);
     let (mut len, mut used) = (0, first.names_bytes);
     let mut note = |id: StreamId| {
@@ -266,23 +271,23 @@ pub(super) fn rebuild(
     };
     for &leaf in leaves {
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = StreamLeafHead::of(block);
         (0..head.len).for_each(|at| note(head.id(block, at)));
         len += head.len;
         used += head.used - head.names_bytes;
     }
     id.into_iter().for_each(&mut note);
     let widths = [0, 1].map(|at| width(high[at] - low[at]));
-    let full = Head { len, widths, bases: low, used, ..first };
+    let full = StreamLeafHead { len, widths, bases: low, used, ..first };
     let (leaf, roomy) = alloc_for(arena, owned, &full, spare)?;
-    let head = Head { len: 0, used: full.names_bytes, ..roomy };
+    let head = StreamLeafHead { len: 0, used: full.names_bytes, ..roomy };
     let (old, fresh) = two_of_mut(arena, leaves[0], leaf);
     let names = head.bodies_at();
     fresh[names..names + head.names_bytes].copy_from_slice(first.shared(old));
     head.write(fresh);
     for &source in leaves {
         let (old, fresh) = two_of_mut(arena, source, leaf);
-        let from = Head::of(old);
+        let from = StreamLeafHead::of(old);
         for at in 0..from.len {
             let body = from.body(old, at);
             if let Some(to) = push(fresh, from.id(old, at), body.len()) {
@@ -290,7 +295,7 @@ pub(super) fn rebuild(
             }
         }
     }
-    debug_assert_eq!(Head::of(bytes_of(arena, leaf)).len, len);
+    debug_assert_eq!(StreamLeafHead::of(bytes_of(arena, leaf)).len, len);
     Ok(leaf)
 }
 
@@ -298,11 +303,11 @@ pub(super) fn rebuild(
 /// Errors: nothing is kept. The caller frees the old block.
 pub(super) fn enlarge(
     arena: &mut Arena,
-    owned: &mut Owned,
+    owned: &mut OwnedEntry,
     leaf: Handle,
-    head: &Head,
+    head: &StreamLeafHead,
     spare: usize,
-) -> Result<(Handle, Head), Full> {
+) -> Result<(Handle, StreamLeafHead), TreeFull> {
     let (larger, roomy) = alloc_for(arena, owned, head, spare)?;
     let (old, fresh) = two_of_mut(arena, leaf, larger);
     let columns = [
@@ -321,17 +326,17 @@ pub(super) fn enlarge(
 /// A block for the entries that `head` tells of and up to `spare` bytes of others like them, and its head.
 fn alloc_for(
     arena: &mut Arena,
-    owned: &mut Owned,
-    head: &Head,
+    owned: &mut OwnedEntry,
+    head: &StreamLeafHead,
     spare: usize,
-) -> Result<(Handle, Head), Full> {
+) -> Result<(Handle, StreamLeafHead), TreeFull> {
     let wanted = head.bytes();
     let leaf = owned.alloc(arena, (wanted + spare).min(BYTES_MAX).max(wanted))?;
     let free = arena.size(leaf) - wanted;
     let body = (head.used - head.names_bytes) / head.len.max(1);
     let more = free / (head.stride() + body);
     let (cap, room) = (head.len + more, head.used + free - more * head.stride());
-    Ok((leaf, Head { cap, room, ..*head }))
+    Ok((leaf, StreamLeafHead { cap, room, ..*head }))
 }
 
 /// Number of entries of a leaf.

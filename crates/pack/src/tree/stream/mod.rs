@@ -14,17 +14,17 @@ use std::cmp::Ordering;
 
 use darter_slab::{Arena, Handle};
 
-use self::body::Plan;
-use self::leaf::Head;
-use super::owned::Owned;
-use super::spine::{Leaf, Path, Side, Spine};
-use super::window::{Seen, Windows, readable};
-use super::{Direction, Full};
+use self::body::BodyPlan;
+use self::leaf::StreamLeafHead;
+use super::owned::OwnedEntry;
+use super::spine::{Leaf, Spine, SpinePath, SpineSide};
+use super::window::{SeenLeaf, Windows, readable};
+use super::{Direction, TreeFull};
 use crate::spill::Spill;
 use crate::tree::block::{bytes_of, bytes_of_mut};
 
-pub use body::Fields;
-pub use iter::Iter;
+pub use body::StreamFields;
+pub use iter::StreamIter;
 
 /// The id of an entry; ids sort by time and then by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -48,11 +48,11 @@ impl StreamId {
 
 /// An entry, read in place.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct StreamEntry<'a> {
     /// The entry's id.
     pub id: StreamId,
     /// Its names and values.
-    pub fields: Fields<'a>,
+    pub fields: StreamFields<'a>,
 }
 
 /// A stream's entries: 32 bytes and blocks in the arena. [`StreamLog::clear`] must run before it is dropped, or the blocks
@@ -63,7 +63,7 @@ pub struct StreamLog {
     len: u64,
     // Entries in front of the first one that were trimmed and are still in the tree.
     dead: u64,
-    owned: Owned,
+    owned: OwnedEntry,
     spill: Spill,
 }
 
@@ -78,7 +78,7 @@ readable!(StreamLog, dead);
 impl StreamLog {
     /// No entry, no block.
     pub const fn new() -> StreamLog {
-        StreamLog { spine: Spine::EMPTY, len: 0, dead: 0, owned: Owned::NONE, spill: Spill::new() }
+        StreamLog { spine: Spine::EMPTY, len: 0, dead: 0, owned: OwnedEntry::NONE, spill: Spill::new() }
     }
 
     /// A copy of the log in its present state, for a reader that looks back while the arena keeps pre-images. It must
@@ -125,13 +125,13 @@ impl StreamLog {
     }
 
     /// The entry with this id. Cost: O(log n).
-    pub fn get<'a>(&'a self, arena: &'a Arena, id: StreamId) -> Option<Entry<'a>> {
+    pub fn get<'a>(&'a self, arena: &'a Arena, id: StreamId) -> Option<StreamEntry<'a>> {
         if self.len == 0 {
             return None;
         }
         let (leaf, path, at) = self.locate(arena, id);
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = StreamLeafHead::of(block);
         let is_there = at < head.len && head.id(block, at) == id && !self.is_dead(arena, &path, at);
         is_there.then(|| self.entry(arena, block, &head, at))
     }
@@ -148,14 +148,14 @@ impl StreamLog {
     /// Appends an entry with its names and values; `false` when `id` is not above the last one's.
     ///
     /// Errors: nothing is changed. Cost: O(bytes of the entry + log n); `pairs` is walked up to four times.
-    pub fn append<'a, P>(&mut self, arena: &mut Arena, id: StreamId, pairs: P) -> Result<bool, Full>
+    pub fn append<'a, P>(&mut self, arena: &mut Arena, id: StreamId, pairs: P) -> Result<bool, TreeFull>
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
-        let plan = Plan::of(pairs.clone());
+        let plan = BodyPlan::of(pairs.clone());
         let tail = (!self.spine.is_empty()).then(|| {
             let (leaf, path) = self.spine.last(arena);
-            (leaf, Head::of(bytes_of(arena, leaf)), path)
+            (leaf, StreamLeafHead::of(bytes_of(arena, leaf)), path)
         });
         if let Some((leaf, head, _)) = &tail
             && head.id(bytes_of(arena, *leaf), head.len - 1) >= id
@@ -182,7 +182,7 @@ impl StreamLog {
                     self.after_insertion(self.dead + self.len - 1, 1);
                 }
             }
-            Err(Full) => {
+            Err(TreeFull) => {
                 if let Some(far) = far {
                     body::release(arena, &mut self.owned, &mut self.spill, &far);
                 }
@@ -198,7 +198,7 @@ impl StreamLog {
         }
         let (leaf, path, at) = self.locate(arena, id);
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = StreamLeafHead::of(block);
         if at == head.len || head.id(block, at) != id || self.is_dead(arena, &path, at) {
             return false;
         }
@@ -239,7 +239,7 @@ impl StreamLog {
 
     /// Returns true if the entry at a place of the tree was trimmed.
     #[inline]
-    fn is_dead(&self, arena: &Arena, path: &Path, at: usize) -> bool {
+    fn is_dead(&self, arena: &Arena, path: &SpinePath, at: usize) -> bool {
         self.dead > 0 && self.spine.entries_before(arena, path) + (at as u64) < self.dead
     }
 
@@ -273,8 +273,15 @@ impl StreamLog {
         while !self.free_step(arena, 1 << 16) {}
     }
 
-    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
-        self.walk(arena, first, direction).take(len as usize).for_each(|entry| see(Seen::Logged(entry)));
+    fn each(
+        &self,
+        arena: &Arena,
+        first: u64,
+        len: u64,
+        direction: Direction,
+        see: &mut dyn FnMut(SeenLeaf<'_>),
+    ) {
+        self.walk(arena, first, direction).take(len as usize).for_each(|entry| see(SeenLeaf::Logged(entry)));
     }
 
     fn windows_mut(&mut self) -> &mut Windows {
@@ -286,18 +293,25 @@ impl StreamLog {
     }
 
     /// The position where `id` is or belongs, in a log that has entries.
-    fn locate(&self, arena: &Arena, id: StreamId) -> (Handle, Path, usize) {
+    fn locate(&self, arena: &Arena, id: StreamId) -> (Handle, SpinePath, usize) {
         // Ids are unique, so a leaf whose bound is the id is the one.
         let (leaf, path) = self.spine.by_key(arena, id.ms, || id.seq, |_| Ordering::Greater);
         let block = bytes_of(arena, leaf);
-        let at = Head::of(block).below(block, id);
+        let at = StreamLeafHead::of(block).below(block, id);
         (leaf, path, at)
     }
 
     #[inline]
-    fn entry<'a>(&'a self, arena: &'a Arena, block: &'a [u8], head: &Head, at: usize) -> Entry<'a> {
-        let fields = Fields::new(arena, &self.spill, head.shared(block), head.names, head.body(block, at));
-        Entry { id: head.id(block, at), fields }
+    fn entry<'a>(
+        &'a self,
+        arena: &'a Arena,
+        block: &'a [u8],
+        head: &StreamLeafHead,
+        at: usize,
+    ) -> StreamEntry<'a> {
+        let fields =
+            StreamFields::new(arena, &self.spill, head.shared(block), head.names, head.body(block, at));
+        StreamEntry { id: head.id(block, at), fields }
     }
 
     /// Appends to the last leaf, to a larger copy of it, or to a new one.
@@ -305,12 +319,12 @@ impl StreamLog {
     fn append_to<'a, P>(
         &mut self,
         arena: &mut Arena,
-        (leaf, head, path): (Handle, Head, Path),
+        (leaf, head, path): (Handle, StreamLeafHead, SpinePath),
         id: StreamId,
-        plan: &Plan,
+        plan: &BodyPlan,
         far: Option<&[u8]>,
         pairs: P,
-    ) -> Result<(), Full>
+    ) -> Result<(), TreeFull>
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
@@ -344,11 +358,11 @@ impl StreamLog {
     fn push_to_larger(
         &mut self,
         arena: &mut Arena,
-        (leaf, head): (Handle, &Head),
+        (leaf, head): (Handle, &StreamLeafHead),
         id: StreamId,
         body: usize,
         spare: usize,
-    ) -> Result<(Handle, Option<usize>), Full> {
+    ) -> Result<(Handle, Option<usize>), TreeFull> {
         if head.holds(id) {
             let (larger, head) = leaf::enlarge(arena, &mut self.owned, leaf, head, spare)?;
             return Ok((larger, leaf::push_to(bytes_of_mut(arena, larger), head, id, body)));
@@ -361,12 +375,12 @@ impl StreamLog {
     fn begin<'a, P>(
         &mut self,
         arena: &mut Arena,
-        last: Option<(Handle, Path)>,
+        last: Option<(Handle, SpinePath)>,
         id: StreamId,
-        plan: &Plan,
+        plan: &BodyPlan,
         far: Option<&[u8]>,
         pairs: P,
-    ) -> Result<(), Full>
+    ) -> Result<(), TreeFull>
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     {
@@ -397,7 +411,7 @@ impl StreamLog {
 
     /// The leaf in a block of its exact size, the old block freed; the same leaf if little would be gained.
     fn tightened(&mut self, arena: &mut Arena, leaf: Handle) -> Handle {
-        let bytes = Head::of(bytes_of(arena, leaf)).bytes();
+        let bytes = StreamLeafHead::of(bytes_of(arena, leaf)).bytes();
         if Arena::fits(bytes) >= arena.size(leaf) {
             return leaf;
         }
@@ -407,12 +421,12 @@ impl StreamLog {
                 self.owned.free(arena, leaf);
                 fresh
             }
-            Err(Full) => leaf,
+            Err(TreeFull) => leaf,
         }
     }
 
     /// Removes entries `from..to` of a leaf, and the leaf if it has none or few left.
-    fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &Path, from: usize, to: usize) {
+    fn remove_run(&mut self, arena: &mut Arena, leaf: Handle, path: &SpinePath, from: usize, to: usize) {
         if self.spill.is_read() {
             let rank = self.spine.entries_before(arena, path) + from as u64;
             self.before_removal(arena, rank, (to - from) as u64);
@@ -421,7 +435,7 @@ impl StreamLog {
         leaf::remove(bytes_of_mut(arena, leaf), from, to);
         self.len -= (to - from) as u64;
         self.spine.adjust(arena, path, -((to - from) as i64));
-        let head = Head::of(bytes_of(arena, leaf));
+        let head = StreamLeafHead::of(bytes_of(arena, leaf));
         if head.len == 0 {
             self.spine.remove(arena, &mut self.owned, path, 0);
             self.owned.free(arena, leaf);
@@ -437,15 +451,15 @@ impl StreamLog {
     }
 
     /// Joins this leaf with a neighbour, if they share the same names and both fit into one.
-    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &Path) -> bool {
-        for side in [Side::After, Side::Before] {
+    fn join(&mut self, arena: &mut Arena, leaf: Handle, path: &SpinePath) -> bool {
+        for side in [SpineSide::After, SpineSide::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
             let (pair, paths) = match side {
-                Side::After => ([leaf, other], [path, &beside]),
-                Side::Before => ([other, leaf], [&beside, path]),
+                SpineSide::After => ([leaf, other], [path, &beside]),
+                SpineSide::Before => ([other, leaf], [&beside, path]),
             };
             let blocks = pair.map(|leaf| bytes_of(arena, leaf));
-            let heads = blocks.map(Head::of);
+            let heads = blocks.map(StreamLeafHead::of);
             let same =
                 heads[0].names == heads[1].names && heads[0].shared(blocks[0]) == heads[1].shared(blocks[1]);
             if !same || heads[0].bytes() + heads[1].bytes() > leaf::BYTES_MAX / 2 {
@@ -469,7 +483,7 @@ impl StreamLog {
         let mut released = 0;
         for at in from..to {
             let block = bytes_of(arena, leaf);
-            let body = Head::of(block).body(block, at);
+            let body = StreamLeafHead::of(block).body(block, at);
             if body::holds(body) {
                 let body = body.to_vec();
                 released += body::release(arena, &mut self.owned, &mut self.spill, &body);
@@ -484,7 +498,7 @@ const LEAVES_AT_ONCE: usize = 16;
 
 fn write_body<'a>(
     out: &mut [u8],
-    plan: &Plan,
+    plan: &BodyPlan,
     far: Option<&[u8]>,
     shares: bool,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,

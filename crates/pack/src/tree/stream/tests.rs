@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use darter_base::rng::Rng;
 use darter_slab::Arena;
 
-use super::{Direction, Entry, StreamId, StreamLog, leaf};
+use super::{Direction, StreamEntry, StreamId, StreamLog, leaf};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -35,11 +35,11 @@ fn append(
     arena: &mut Arena,
     id: StreamId,
     pairs: &Pairs,
-) -> Result<bool, crate::tree::Full> {
+) -> Result<bool, crate::tree::TreeFull> {
     log.append(arena, id, pairs.iter().map(|(n, v)| (n.as_slice(), v.as_slice())))
 }
 
-fn plain(entry: Entry<'_>) -> (StreamId, Pairs) {
+fn plain(entry: StreamEntry<'_>) -> (StreamId, Pairs) {
     assert_eq!(entry.fields.len(), entry.fields.count());
     (entry.id, entry.fields.map(|(n, v)| (n.to_vec(), v.to_vec())).collect())
 }

@@ -6,9 +6,9 @@ use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_slab::Arena;
 
-use super::{Seen, Tell};
+use super::{SeenLeaf, Tell};
 use crate::entry::Item;
-use crate::tree::list::End;
+use crate::tree::list::ListEnd;
 use crate::tree::{Direction, IntSet, List, StreamId, StreamLog, Zset};
 
 /// A collection that the test changes and reads.
@@ -54,10 +54,10 @@ macro_rules! subject {
 fn tell() -> Tell {
     Arc::new(|seen, out| {
         let line = match seen {
-            Seen::Item(item) => format!("{:?}\n", item.to_vec()),
-            Seen::Field(field, value) => format!("{:?} {:?}\n", field.to_vec(), value.to_vec()),
-            Seen::Scored(item, score) => format!("{:?} {score}\n", item.to_vec()),
-            Seen::Logged(entry) => format!("{:?} {:?}\n", entry.id, entry.fields.len()),
+            SeenLeaf::Item(item) => format!("{:?}\n", item.to_vec()),
+            SeenLeaf::Field(field, value) => format!("{:?} {:?}\n", field.to_vec(), value.to_vec()),
+            SeenLeaf::Scored(item, score) => format!("{:?} {score}\n", item.to_vec()),
+            SeenLeaf::Logged(entry) => format!("{:?} {:?}\n", entry.id, entry.fields.len()),
         };
         out.extend_from_slice(line.as_bytes());
     })
@@ -133,7 +133,7 @@ impl Items {
             _ => self.next.to_string(),
         };
         let (item, len) = (Item::of(text.as_bytes()), self.list.len());
-        let end = if rng.below(2) == 0 { End::Front } else { End::Back };
+        let end = if rng.below(2) == 0 { ListEnd::Front } else { ListEnd::Back };
         match rng.below(10) {
             0..4 => self.list.push(arena, end, item).unwrap(),
             4..6 => drop(self.list.pop(arena, end, |_| ())),
@@ -241,10 +241,10 @@ fn a_stream_is_read_as_it_stood() {
 #[test]
 fn a_consumer_of_what_is_read_leaves_few_pieces() {
     let mut arena = Arena::with_reserve(1 << 28).unwrap();
-    for end in [End::Front, End::Back] {
+    for end in [ListEnd::Front, ListEnd::Back] {
         let mut list = List::new();
         for n in 0..10_000 {
-            list.push(&mut arena, End::Back, Item::Int(n)).unwrap();
+            list.push(&mut arena, ListEnd::Back, Item::Int(n)).unwrap();
         }
         list.begin_read(1, 0, 10_000, Direction::Up, tell());
         for _ in 0..5000 {

@@ -6,35 +6,35 @@
 
 use darter_slab::{Arena, Handle};
 
-use crate::tree::Full;
+use crate::tree::TreeFull;
 use crate::tree::block::{bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
 
 /// The head of a bucket, decoded.
 #[derive(Clone, Copy)]
-pub(super) struct Bucket {
+pub(super) struct ScoreBucket {
     pub(super) shared: u32,
     // 0 <= len <= cap
     pub(super) len: usize,
     pub(super) cap: usize,
 }
 
-impl Bucket {
+impl ScoreBucket {
     #[inline(always)]
-    pub(super) fn of(bytes: &[u8]) -> Bucket {
-        Bucket { shared: u32::from(bytes[1]), len: get_u16(bytes, 2), cap: get_u16(bytes, 4) }
+    pub(super) fn of(bytes: &[u8]) -> ScoreBucket {
+        ScoreBucket { shared: u32::from(bytes[1]), len: get_u16(bytes, 2), cap: get_u16(bytes, 4) }
     }
 
     /// An empty bucket for at least `cap` entries.
     pub(super) fn alloc(
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         shared: u32,
         cap: usize,
-    ) -> Result<Handle, Full> {
+    ) -> Result<Handle, TreeFull> {
         if cap > CAP_MAX {
-            return Err(Full);
+            return Err(TreeFull);
         }
         // Few sizes, so that the blocks that growing buckets leave behind are taken up by others.
         let bytes = HEAD + 8 * cap;
@@ -68,7 +68,7 @@ impl Bucket {
     /// Appends an entry; `false` when there is no room.
     #[inline]
     pub(super) fn push(bytes: &mut [u8], hash: u32, id: u32) -> bool {
-        let bucket = Bucket::of(bytes);
+        let bucket = ScoreBucket::of(bytes);
         if bucket.len == bucket.cap {
             return false;
         }
@@ -79,7 +79,7 @@ impl Bucket {
     }
 
     pub(super) fn swap_remove(bytes: &mut [u8], at: usize) {
-        let bucket = Bucket::of(bytes);
+        let bucket = ScoreBucket::of(bytes);
         let last = bucket.len - 1;
         for start in [HEAD, HEAD + 4 * bucket.cap] {
             let moved = get_u32(bytes, start + 4 * last);
@@ -91,7 +91,7 @@ impl Bucket {
     /// Appends the entries of one bucket to another that has room.
     pub(super) fn copy(arena: &mut Arena, from: Handle, to: Handle) {
         let (from, to) = two_of_mut(arena, from, to);
-        let (source, target) = (Bucket::of(from), Bucket::of(to));
+        let (source, target) = (ScoreBucket::of(from), ScoreBucket::of(to));
         for (start, end) in [(HEAD, HEAD), (HEAD + 4 * source.cap, HEAD + 4 * target.cap)] {
             let end = end + 4 * target.len;
             to[end..end + 4 * source.len].copy_from_slice(&from[start..start + 4 * source.len]);

@@ -5,47 +5,47 @@ use std::ops::Range;
 
 use darter_slab::{Arena, Handle};
 
-use super::leaf::{HEAD, Head, LEN_MAX, Members, ROOM_MAX, SIGN, Scores};
-use super::member::New;
+use super::leaf::{HEAD, LEN_MAX, LeafMembers, ROOM_MAX, SIGN, Scores, ZsetLeafHead};
+use super::member::NewMember;
 use super::score::{is_negative_zero, ord};
 use crate::entry;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{differences, get_wide, least_and_most, mask, put_wide, width};
-use crate::tree::{Full, leaf_bytes};
+use crate::tree::{TreeFull, leaf_bytes};
 
 /// A part of a new leaf.
 #[derive(Clone, Copy)]
-pub(super) enum Part<'a> {
+pub(super) enum ZsetPart<'a> {
     /// Entries `.1..(.2)` of a leaf.
     Run(Handle, usize, usize),
     /// An entry.
-    One(f64, &'a New<'a>),
+    One(f64, &'a NewMember<'a>),
 }
 
-impl Part<'_> {
+impl ZsetPart<'_> {
     pub(super) fn len(&self) -> usize {
         match *self {
-            Part::Run(_, from, to) => to - from,
-            Part::One(..) => 1,
+            ZsetPart::Run(_, from, to) => to - from,
+            ZsetPart::One(..) => 1,
         }
     }
 }
 
 /// The first `keep` entries of `parts` and the others.
-pub(super) fn cut<'a>(parts: &[Part<'a>; 3], keep: usize) -> [[Part<'a>; 3]; 2] {
+pub(super) fn cut<'a>(parts: &[ZsetPart<'a>; 3], keep: usize) -> [[ZsetPart<'a>; 3]; 2] {
     let (mut left, mut right) = (*parts, *parts);
     let mut keep = keep;
     for (left, right) in left.iter_mut().zip(right.iter_mut()) {
         let taken = keep.min(left.len());
         keep -= taken;
         match *left {
-            Part::Run(leaf, from, to) => {
-                *left = Part::Run(leaf, from, from + taken);
-                *right = Part::Run(leaf, from + taken, to);
+            ZsetPart::Run(leaf, from, to) => {
+                *left = ZsetPart::Run(leaf, from, from + taken);
+                *right = ZsetPart::Run(leaf, from + taken, to);
             }
-            Part::One(..) if taken == 1 => *right = Part::Run(Handle::NONE, 0, 0),
-            Part::One(..) => *left = Part::Run(Handle::NONE, 0, 0),
+            ZsetPart::One(..) if taken == 1 => *right = ZsetPart::Run(Handle::NONE, 0, 0),
+            ZsetPart::One(..) => *left = ZsetPart::Run(Handle::NONE, 0, 0),
         }
     }
     [left, right]
@@ -63,21 +63,21 @@ pub(super) enum Slack {
 
 /// The shape a leaf of some parts would have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct ZsetShape {
     pub(super) len: usize,
     scores: Scores,
-    members: Members,
+    members: LeafMembers,
 }
 
-impl Shape {
+impl ZsetShape {
     /// The smallest shape that holds all parts. Cost: two passes over the entries.
-    pub(super) fn of(arena: &Arena, parts: &[Part<'_>]) -> Shape {
-        let mut seen = Seen::default();
+    pub(super) fn of(arena: &Arena, parts: &[ZsetPart<'_>]) -> ZsetShape {
+        let mut seen = SeenMember::default();
         for part in parts {
             match *part {
-                Part::Run(leaf, from, to) if from < to => seen.run(bytes_of(arena, leaf), from, to),
-                Part::Run(..) => {}
-                Part::One(value, new) => {
+                ZsetPart::Run(leaf, from, to) if from < to => seen.run(bytes_of(arena, leaf), from, to),
+                ZsetPart::Run(..) => {}
+                ZsetPart::One(value, new) => {
                     seen.score(ord(value));
                     seen.raw |= is_negative_zero(value);
                     match new.item {
@@ -89,16 +89,16 @@ impl Shape {
         }
         let members = if seen.any {
             let used = parts.iter().map(|part| code_bytes(arena, part)).sum();
-            Members::Slots { used, room: used }
+            LeafMembers::Slots { used, room: used }
         } else {
             seen.ints()
         };
-        Shape { len: seen.len, scores: seen.scores(), members }
+        ZsetShape { len: seen.len, scores: seen.scores(), members }
     }
 
     /// Returns true if members are kept as slots and codes.
     pub(super) fn has_slots(&self) -> bool {
-        matches!(self.members, Members::Slots { .. })
+        matches!(self.members, LeafMembers::Slots { .. })
     }
 
     /// Bytes of a leaf of this shape without free room.
@@ -111,47 +111,52 @@ impl Shape {
         self.len <= LEN_MAX && self.bytes() <= bytes_max
     }
 
-    fn head(&self, id: u32, cap: usize, extra: usize) -> Head {
+    fn head(&self, id: u32, cap: usize, extra: usize) -> ZsetLeafHead {
         let members = match self.members {
-            Members::Slots { used, .. } => Members::Slots { used, room: used + extra },
+            LeafMembers::Slots { used, .. } => LeafMembers::Slots { used, room: used + extra },
             ints => ints,
         };
-        Head { len: self.len, cap, id, scores: self.scores, members }
+        ZsetLeafHead { len: self.len, cap, id, scores: self.scores, members }
     }
 
     /// A new leaf of the parts. Errors: nothing is kept. The out-of-line parts then belong to the new leaf.
     pub(super) fn build(
         &self,
         arena: &mut Arena,
-        owned: &mut Owned,
-        parts: &[Part<'_>],
+        owned: &mut OwnedEntry,
+        parts: &[ZsetPart<'_>],
         slack: Slack,
         id: u32,
-    ) -> Result<Handle, Full> {
+    ) -> Result<Handle, TreeFull> {
         let (leaf, head) = alloc(arena, owned, &self.head(id, self.len, 0), slack)?;
         // Entries are appended, so the length grows from nothing.
         let empty = match head.members {
-            Members::Slots { room, .. } => Members::Slots { used: 0, room },
+            LeafMembers::Slots { room, .. } => LeafMembers::Slots { used: 0, room },
             ints => ints,
         };
-        Head { len: 0, members: empty, ..head }.write(bytes_of_mut(arena, leaf));
+        ZsetLeafHead { len: 0, members: empty, ..head }.write(bytes_of_mut(arena, leaf));
         for part in parts {
             match *part {
-                Part::One(value, new) => append(bytes_of_mut(arena, leaf), value, new),
-                Part::Run(source, from, to) if from < to => {
+                ZsetPart::One(value, new) => append(bytes_of_mut(arena, leaf), value, new),
+                ZsetPart::Run(source, from, to) if from < to => {
                     let (old, fresh) = two_of_mut(arena, source, leaf);
                     copy(old, from, to, fresh);
                 }
-                Part::Run(..) => {}
+                ZsetPart::Run(..) => {}
             }
         }
-        debug_assert_eq!(Head::of(bytes_of(arena, leaf)).len, self.len);
+        debug_assert_eq!(ZsetLeafHead::of(bytes_of(arena, leaf)).len, self.len);
         Ok(leaf)
     }
 }
 
 /// A block for a leaf of `head`'s length and shape, with that head given the room the block has.
-fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Result<(Handle, Head), Full> {
+fn alloc(
+    arena: &mut Arena,
+    owned: &mut OwnedEntry,
+    head: &ZsetLeafHead,
+    slack: Slack,
+) -> Result<(Handle, ZsetLeafHead), TreeFull> {
     let mut head = *head;
     let fixed = head.scores.width;
     let more = match slack {
@@ -161,8 +166,8 @@ fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Res
     };
     let cap = (head.len + more).max(1);
     let (wanted, stride) = match head.members {
-        Members::Ints { width, .. } => (HEAD + cap * (fixed + width), fixed + width),
-        Members::Slots { used, .. } => {
+        LeafMembers::Ints { width, .. } => (HEAD + cap * (fixed + width), fixed + width),
+        LeafMembers::Slots { used, .. } => {
             (HEAD + cap * (fixed + 2) + used + used / head.len.max(1) * more, fixed + 2)
         }
     };
@@ -171,8 +176,8 @@ fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Res
     // Room the class rounding gives is used too.
     let bytes = arena.size(leaf);
     match &mut head.members {
-        Members::Ints { .. } => head.cap = ((bytes - HEAD) / stride.max(1)).min(CAP_MAX),
-        Members::Slots { used, room } => {
+        LeafMembers::Ints { .. } => head.cap = ((bytes - HEAD) / stride.max(1)).min(CAP_MAX),
+        LeafMembers::Slots { used, room } => {
             let code = *used / head.len.max(1);
             let spare = bytes - wanted;
             head.cap = (cap + spare / (stride + code)).min(CAP_MAX);
@@ -185,20 +190,20 @@ fn alloc(arena: &mut Arena, owned: &mut Owned, head: &Head, slack: Slack) -> Res
 /// The same leaf in a larger block, with room for one more entry of its shape and code bytes. The caller frees the old block.
 pub(super) fn enlarge(
     arena: &mut Arena,
-    owned: &mut Owned,
+    owned: &mut OwnedEntry,
     leaf: Handle,
     code: usize,
     slack: Slack,
-) -> Result<Handle, Full> {
-    let old_head = Head::of(bytes_of(arena, leaf));
+) -> Result<Handle, TreeFull> {
+    let old_head = ZsetLeafHead::of(bytes_of(arena, leaf));
     let mut wanted = old_head;
     wanted.len += 1;
-    if let Members::Slots { used, .. } = &mut wanted.members {
+    if let LeafMembers::Slots { used, .. } = &mut wanted.members {
         *used += code;
     }
     let (fresh, mut head) = alloc(arena, owned, &wanted, slack)?;
     head.len = old_head.len;
-    if let (Members::Slots { used, .. }, Members::Slots { used: old, .. }) =
+    if let (LeafMembers::Slots { used, .. }, LeafMembers::Slots { used: old, .. }) =
         (&mut head.members, old_head.members)
     {
         *used = old;
@@ -214,7 +219,7 @@ pub(super) fn enlarge(
 
 /// The result of a pass over the entries.
 #[derive(Default)]
-struct Seen {
+struct SeenMember {
     len: usize,
     raw: bool,
     low: u64,
@@ -226,10 +231,10 @@ struct Seen {
     int_low: u64,
     int_high: u64,
     // The shape of the first run. If it is reused, copying only moves bytes.
-    before: Option<(Scores, Members)>,
+    before: Option<(Scores, LeafMembers)>,
 }
 
-impl Seen {
+impl SeenMember {
     fn score(&mut self, ord: u64) {
         if self.len == 0 {
             self.low = ord;
@@ -246,7 +251,7 @@ impl Seen {
     }
 
     fn run(&mut self, block: &[u8], from: usize, to: usize) {
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         self.before.get_or_insert((head.scores, head.members));
         if head.scores.raw {
             self.raw |= (from..to).any(|at| is_negative_zero(head.score(block, at)));
@@ -260,13 +265,13 @@ impl Seen {
             self.differences |= differences(codes, head.scores.width) << head.scores.shift;
         }
         match head.members {
-            Members::Ints { width, base } => {
+            LeafMembers::Ints { width, base } => {
                 let (low, high) = least_and_most(&block[head.member_at(from)..head.member_at(to)], width);
                 self.int(base.wrapping_add(low));
                 self.int(base.wrapping_add(high));
             }
             // A leaf of mixed members stays one: searching for integers again would cost more than it saves.
-            Members::Slots { .. } => self.any = true,
+            LeafMembers::Slots { .. } => self.any = true,
         }
     }
 
@@ -291,48 +296,48 @@ impl Seen {
         Scores { width, shift, raw: false, base }
     }
 
-    fn ints(&self) -> Members {
+    fn ints(&self) -> LeafMembers {
         let span = self.int_high - self.int_low;
         let width = width(span).max(1);
-        if let Some((_, Members::Ints { width: before, base })) = self.before
+        if let Some((_, LeafMembers::Ints { width: before, base })) = self.before
             && before == width
             && self.int_low.wrapping_sub(base) <= mask(width)
             && self.int_high.wrapping_sub(base) <= mask(width)
         {
-            return Members::Ints { width, base };
+            return LeafMembers::Ints { width, base };
         }
         let base = self.int_low.wrapping_sub((mask(width) - span) / 2);
-        Members::Ints { width, base }
+        LeafMembers::Ints { width, base }
     }
 }
 
 /// Bytes that a part's codes take in a leaf of any members.
-fn code_bytes(arena: &Arena, part: &Part<'_>) -> usize {
+fn code_bytes(arena: &Arena, part: &ZsetPart<'_>) -> usize {
     code_lens(arena, part).sum()
 }
 
 /// Bytes of the code of each entry of a part.
-fn code_lens<'a>(arena: &'a Arena, part: &'a Part<'a>) -> impl Iterator<Item = usize> + 'a {
+fn code_lens<'a>(arena: &'a Arena, part: &'a ZsetPart<'a>) -> impl Iterator<Item = usize> + 'a {
     let (first, run, one) = match *part {
-        Part::Run(leaf, from, to) if from < to => {
+        ZsetPart::Run(leaf, from, to) if from < to => {
             let block = bytes_of(arena, leaf);
-            (from, Some((block, Head::of(block))), 0)
+            (from, Some((block, ZsetLeafHead::of(block))), 0)
         }
-        Part::Run(..) => (0, None, 0),
-        Part::One(_, new) => (0, None, new.len()),
+        ZsetPart::Run(..) => (0, None, 0),
+        ZsetPart::One(_, new) => (0, None, new.len()),
     };
     (first..first + part.len()).map(move |at| match run {
         None => one,
         Some((block, head)) => match head.members {
-            Members::Slots { .. } => entry::size(head.code(block, at)),
-            Members::Ints { .. } => New::of(head.int(block, at)).len(),
+            LeafMembers::Slots { .. } => entry::size(head.code(block, at)),
+            LeafMembers::Ints { .. } => NewMember::of(head.int(block, at)).len(),
         },
     })
 }
 
 /// Number of entries, of two or more, that are about half of them; in bytes for mixed members.
-pub(super) fn middle(arena: &Arena, parts: &[Part<'_>; 3], slots: bool) -> usize {
-    let len = parts.iter().map(Part::len).sum::<usize>();
+pub(super) fn middle(arena: &Arena, parts: &[ZsetPart<'_>; 3], slots: bool) -> usize {
+    let len = parts.iter().map(ZsetPart::len).sum::<usize>();
     if !slots {
         return len.div_ceil(2);
     }
@@ -348,30 +353,30 @@ pub(super) fn middle(arena: &Arena, parts: &[Part<'_>; 3], slots: bool) -> usize
 }
 
 /// Appends an entry to a leaf that has room and the shape for it.
-fn append(block: &mut [u8], value: f64, new: &New<'_>) {
-    let len = Head::of(block).len;
+fn append(block: &mut [u8], value: f64, new: &NewMember<'_>) {
+    let len = ZsetLeafHead::of(block).len;
     let added = super::leaf::insert(block, len, value, new);
     debug_assert!(added, "a leaf's shape holds what it was made for");
 }
 
 /// Appends entries `from..to` of one leaf to another that has room and the shape for them.
 fn copy(old: &[u8], from: usize, to: usize, fresh: &mut [u8]) {
-    let source = Head::of(old);
-    let mut target = Head::of(fresh);
+    let source = ZsetLeafHead::of(old);
+    let mut target = ZsetLeafHead::of(fresh);
     copy_scores(&source, old, from..to, &target, fresh);
     match (source.members, target.members) {
-        (Members::Ints { width, base }, Members::Ints { width: wide, base: other }) => {
+        (LeafMembers::Ints { width, base }, LeafMembers::Ints { width: wide, base: other }) => {
             let first = (source.member_at(from), target.member_at(target.len));
             recode(old, (first.0, width), fresh, (first.1, wide), to - from, |v| {
                 v.wrapping_add(base.wrapping_sub(other))
             });
         }
-        (Members::Ints { .. }, Members::Slots { .. }) => {
+        (LeafMembers::Ints { .. }, LeafMembers::Slots { .. }) => {
             for at in from..to {
                 target.put_any(fresh, target.len + at - from, source.int(old, at));
             }
         }
-        (Members::Slots { .. }, _) => {
+        (LeafMembers::Slots { .. }, _) => {
             for at in from..to {
                 let code = source.code(old, at);
                 target.put_code(fresh, target.len + at - from, &code[..entry::size(code)]);
@@ -382,7 +387,13 @@ fn copy(old: &[u8], from: usize, to: usize, fresh: &mut [u8]) {
     target.write(fresh);
 }
 
-fn copy_scores(source: &Head, old: &[u8], run: Range<usize>, target: &Head, fresh: &mut [u8]) {
+fn copy_scores(
+    source: &ZsetLeafHead,
+    old: &[u8],
+    run: Range<usize>,
+    target: &ZsetLeafHead,
+    fresh: &mut [u8],
+) {
     let (a, b) = (source.scores, target.scores);
     if a.raw || b.raw {
         for (entry, at) in run.enumerate() {

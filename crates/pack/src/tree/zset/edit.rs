@@ -4,20 +4,20 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use super::expiry::Expiries;
-use super::leaf::{self, Head, Members};
-use super::member::{self, New};
+use super::leaf::{self, LeafMembers, ZsetLeafHead};
+use super::member::{self, NewMember};
 use super::score::ord;
-use super::{Place, Zset};
+use super::{Zset, ZsetPlace};
 use crate::decimal::Digits;
 use crate::entry::Item;
 use crate::tree::block::{bytes_of, bytes_of_mut};
 use crate::tree::owned::Far;
-use crate::tree::spine::Path;
-use crate::tree::{Direction, Full};
+use crate::tree::spine::SpinePath;
+use crate::tree::{Direction, TreeFull};
 
 /// The result of [`Zset::update`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Change {
+pub struct ZsetEdit {
     /// The score before, if the member was there.
     pub old: Option<f64>,
     /// The score written, if one was.
@@ -36,8 +36,8 @@ impl Zset {
         hasher: &KeyHasher,
         member: Item<'_>,
         decide: impl FnOnce(Option<f64>) -> Option<f64>,
-    ) -> Result<Change, Full> {
-        let new = New::of(member);
+    ) -> Result<ZsetEdit, TreeFull> {
+        let new = NewMember::of(member);
         let mut hash = None;
         let place = self.find(arena, &new, || *hash.insert(member::hash(hasher, member)));
         let Some(place) = place else {
@@ -48,10 +48,10 @@ impl Zset {
                     self.note_insertion(arena, hasher, member);
                 }
             }
-            return Ok(Change { old: None, new: wanted });
+            return Ok(ZsetEdit { old: None, new: wanted });
         };
         let block = bytes_of(arena, place.leaf);
-        let old = Head::of(block).score(block, place.at);
+        let old = ZsetLeafHead::of(block).score(block, place.at);
         let wanted = decide(Some(old));
         if let Some(score) = wanted
             && score.to_bits() != old.to_bits()
@@ -67,7 +67,7 @@ impl Zset {
             }
             done?;
         }
-        Ok(Change { old: Some(old), new: wanted })
+        Ok(ZsetEdit { old: Some(old), new: wanted })
     }
 
     /// Gives `member` this score, adding it if necessary; returns whether it was added. As [`Zset::update`].
@@ -77,15 +77,15 @@ impl Zset {
         hasher: &KeyHasher,
         member: Item<'_>,
         score: f64,
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, TreeFull> {
         Ok(self.update(arena, hasher, member, |_| Some(score))?.old.is_none())
     }
 
     /// Removes `member`; returns its score. Cost: as [`Zset::update`].
     pub fn remove(&mut self, arena: &mut Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
-        let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
+        let place = self.find(arena, &NewMember::of(member), || member::hash(hasher, member))?;
         let block = bytes_of(arena, place.leaf);
-        let score = Head::of(block).score(block, place.at);
+        let score = ZsetLeafHead::of(block).score(block, place.at);
         let (leaf, path) = self.route(arena, ord(score), member);
         debug_assert_eq!(leaf, place.leaf);
         self.remove_run(arena, hasher, leaf, &path, place.at, place.at + 1);
@@ -110,7 +110,7 @@ impl Zset {
             Direction::Down => self.spine.last(arena),
         };
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         let at = if from == Direction::Up { 0 } else { head.len - 1 };
         emit(head.member(block, at, arena, &self.spill), head.score(block, at));
         self.remove_run(arena, hasher, leaf, &path, at, at + 1);
@@ -171,9 +171,9 @@ impl Zset {
         arena: &mut Arena,
         hasher: &KeyHasher,
         hash: Option<u32>,
-        mut new: New<'_>,
+        mut new: NewMember<'_>,
         score: f64,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TreeFull> {
         new.spill(arena, &mut self.owned, &mut self.spill)?;
         let done = self.place(arena, hasher, &new, score).and_then(|id| {
             if self.index.is_empty() {
@@ -183,7 +183,7 @@ impl Zset {
             self.index.insert(arena, &mut self.owned, hash, id).inspect_err(|_| {
                 let (leaf, path) = self.route(arena, ord(score), new.item);
                 let block = bytes_of(arena, leaf);
-                let at = Head::of(block).before(block, ord(score), new.item, arena, &self.spill);
+                let at = ZsetLeafHead::of(block).before(block, ord(score), new.item, arena, &self.spill);
                 leaf::remove(bytes_of_mut(arena, leaf), at);
                 self.spine.adjust(arena, &path, -1);
                 self.settle(arena, hasher, leaf, &path);
@@ -191,7 +191,7 @@ impl Zset {
         });
         match done {
             Ok(()) => self.len += 1,
-            Err(Full) => new.unspill(arena, &mut self.owned, &mut self.spill),
+            Err(TreeFull) => new.unspill(arena, &mut self.owned, &mut self.spill),
         }
         done
     }
@@ -201,14 +201,14 @@ impl Zset {
         &mut self,
         arena: &mut Arena,
         hasher: &KeyHasher,
-        new: New<'_>,
-        place: Place,
+        new: NewMember<'_>,
+        place: ZsetPlace,
         old: f64,
         score: f64,
-    ) -> Result<(), Full> {
-        let Place { leaf, at } = place;
+    ) -> Result<(), TreeFull> {
+        let ZsetPlace { leaf, at } = place;
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         let before = head.before(block, ord(score), new.item, arena, &self.spill);
         // Among the others of the leaf.
         let to = before - usize::from(before > at);
@@ -217,8 +217,8 @@ impl Zset {
             return Ok(());
         }
         let new = match head.members {
-            Members::Slots { .. } => new.keeping(head.code(bytes_of(arena, leaf), at)),
-            Members::Ints { .. } => new,
+            LeafMembers::Slots { .. } => new.keeping(head.code(bytes_of(arena, leaf), at)),
+            LeafMembers::Ints { .. } => new,
         };
         if stays && head.scores.holds(score) {
             let block = bytes_of_mut(arena, leaf);
@@ -241,11 +241,11 @@ impl Zset {
         &mut self,
         arena: &mut Arena,
         hasher: &KeyHasher,
-        new: &New<'_>,
+        new: &NewMember<'_>,
         at: usize,
         old: f64,
         score: f64,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TreeFull> {
         let (leaf, path) = self.route(arena, ord(old), new.item);
         let id = leaf::id(arena, leaf);
         leaf::remove(bytes_of_mut(arena, leaf), at);
@@ -279,7 +279,7 @@ impl Zset {
         arena: &mut Arena,
         hasher: &KeyHasher,
         leaf: Handle,
-        path: &Path,
+        path: &SpinePath,
         from: usize,
         to: usize,
     ) {
@@ -291,14 +291,15 @@ impl Zset {
         if !self.index.is_empty() {
             for at in from..to {
                 let block = bytes_of(arena, leaf);
-                let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
+                let hash =
+                    member::hash(hasher, ZsetLeafHead::of(block).member(block, at, arena, &self.spill));
                 self.index.remove(arena, &mut self.owned, hash, id);
             }
         }
         if !self.expiries.is_none() {
             for at in from..to {
                 let block = bytes_of(arena, leaf);
-                let member = Head::of(block).member(block, at, arena, &self.spill);
+                let member = ZsetLeafHead::of(block).member(block, at, arena, &self.spill);
                 self.expiries.remove(member.text(&mut Digits::new()));
             }
         }
@@ -313,8 +314,8 @@ impl Zset {
 
     /// Frees the out-of-line parts of entries `from..to` of a leaf; returns the number of entries that had one.
     fn release_run(&mut self, arena: &mut Arena, leaf: Handle, from: usize, to: usize) -> usize {
-        let head = Head::of(bytes_of(arena, leaf));
-        let Members::Slots { .. } = head.members else { return 0 };
+        let head = ZsetLeafHead::of(bytes_of(arena, leaf));
+        let LeafMembers::Slots { .. } = head.members else { return 0 };
         let mut released = 0;
         for at in from..to {
             let far = Far::of(head.code(bytes_of(arena, leaf), at));

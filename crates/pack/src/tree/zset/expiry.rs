@@ -6,32 +6,32 @@ use darter_base::hash::KeyHasher;
 use darter_slab::Arena;
 
 use super::Zset;
-use super::member::{self, New};
+use super::member::{self, NewMember};
 use crate::decimal::Digits;
 use crate::entry::Item;
 
 /// The expiry times of one set; 8 bytes until the first one is set.
 #[derive(Debug, Default)]
-pub(super) struct Expiries(Option<Box<Times>>);
+pub(super) struct Expiries(Option<Box<MemberTimes>>);
 
 #[derive(Debug, Default)]
-struct Times {
+struct MemberTimes {
     of: BTreeMap<Box<[u8]>, u64>,
     // The same, by time.
     order: BTreeSet<(u64, Box<[u8]>)>,
     // of the texts above, once
     text_bytes: usize,
-    past: Option<Past>,
+    past: Option<PastDeadline>,
 }
 
 /// The former values of times that have changed since the set was frozen.
 #[derive(Debug, Default)]
-struct Past {
+struct PastDeadline {
     of: BTreeMap<Box<[u8]>, Option<u64>>,
     text_bytes: usize,
 }
 
-impl Times {
+impl MemberTimes {
     /// To be called before the time of a member is set, changed or removed.
     fn keep_first(&mut self, text: &[u8]) {
         let Some(past) = &mut self.past else { return };
@@ -71,7 +71,7 @@ impl Expiries {
     /// From now on keeps the former times of members before they change, if there are any.
     pub(super) fn keep_past(&mut self) {
         if let Some(times) = &mut self.0 {
-            times.past = Some(Past::default());
+            times.past = Some(PastDeadline::default());
         }
     }
 
@@ -97,13 +97,15 @@ impl Expiries {
 impl Zset {
     /// Approximate bytes held outside the arena by the times of members.
     pub fn expiry_bytes(&self) -> usize {
-        let of = |times: &Times| size_of::<Times>() + times.of.len() * ENTRY_BYTES + 2 * times.text_bytes;
+        let of = |times: &MemberTimes| {
+            size_of::<MemberTimes>() + times.of.len() * ENTRY_BYTES + 2 * times.text_bytes
+        };
         self.expiries.0.as_deref().map_or(0, of)
     }
 
     /// Approximate bytes held because the set was frozen.
     pub fn past_bytes(&self) -> usize {
-        let of = |past: &Past| past.of.len() * ENTRY_BYTES / 2 + past.text_bytes;
+        let of = |past: &PastDeadline| past.of.len() * ENTRY_BYTES / 2 + past.text_bytes;
         self.expiries.0.as_ref().and_then(|times| times.past.as_ref()).map_or(0, of)
     }
 
@@ -126,7 +128,7 @@ impl Zset {
         member: Item<'_>,
         at_ms: Option<u64>,
     ) -> bool {
-        if self.find(arena, &New::of(member), || member::hash(hasher, member)).is_none() {
+        if self.find(arena, &NewMember::of(member), || member::hash(hasher, member)).is_none() {
             return false;
         }
         let mut digits = Digits::new();

@@ -5,13 +5,13 @@ use darter_base::hash::KeyHasher;
 use darter_slab::{Arena, Handle};
 
 use super::Zset;
-use super::build::{Part, Shape, Slack, cut, enlarge, middle};
-use super::leaf::{self, Head, LEN_MAX};
-use super::member::{self, New};
+use super::build::{Slack, ZsetPart, ZsetShape, cut, enlarge, middle};
+use super::leaf::{self, LEN_MAX, ZsetLeafHead};
+use super::member::{self, NewMember};
 use super::score::ord;
 use crate::tree::block::{bytes_of, bytes_of_mut};
-use crate::tree::spine::{Leaf, Path, Side};
-use crate::tree::{Full, LEAF_BYTES_MAX};
+use crate::tree::spine::{Leaf, SpinePath, SpineSide};
+use crate::tree::{LEAF_BYTES_MAX, TreeFull};
 
 impl Zset {
     /// Writes an entry into the leaf where it belongs; returns that leaf's id. The caller updates the length and the
@@ -22,24 +22,25 @@ impl Zset {
         &mut self,
         arena: &mut Arena,
         hasher: &KeyHasher,
-        new: &New<'_>,
+        new: &NewMember<'_>,
         score: f64,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, TreeFull> {
         if self.spine.is_empty() {
-            let parts = [Part::One(score, new)];
-            let leaf = Shape::of(arena, &parts).build(arena, &mut self.owned, &parts, Slack::None, 0)?;
+            let parts = [ZsetPart::One(score, new)];
+            let leaf = ZsetShape::of(arena, &parts).build(arena, &mut self.owned, &parts, Slack::None, 0)?;
             self.spine.plant(leaf);
             return Ok(0);
         }
         let (leaf, path) = self.route(arena, ord(score), new.item);
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         let at = head.before(block, ord(score), new.item, arena, &self.spill);
         if leaf::insert(bytes_of_mut(arena, leaf), at, score, new) {
             self.spine.adjust(arena, &path, 1);
             return Ok(head.id);
         }
-        let parts = [Part::Run(leaf, 0, at), Part::One(score, new), Part::Run(leaf, at, head.len)];
+        let parts =
+            [ZsetPart::Run(leaf, 0, at), ZsetPart::One(score, new), ZsetPart::Run(leaf, at, head.len)];
         let slack = if self.index.is_empty() { Slack::Some } else { Slack::Ample };
         // A set without an index is worth a larger leaf.
         let bytes_max = if self.index.is_empty() { 2 * LEAF_BYTES_MAX } else { LEAF_BYTES_MAX };
@@ -50,7 +51,7 @@ impl Zset {
             debug_assert!(added, "a larger block has the room");
             fresh
         } else {
-            let shape = Shape::of(arena, &parts);
+            let shape = ZsetShape::of(arena, &parts);
             if !shape.fits(bytes_max) {
                 let middle = middle(arena, &parts, shape.has_slots());
                 return self.split(arena, hasher, leaf, &path, &parts, middle);
@@ -67,20 +68,30 @@ impl Zset {
     pub(super) fn reshape(
         &mut self,
         arena: &mut Arena,
-        new: &New<'_>,
+        new: &NewMember<'_>,
         at: usize,
         to: usize,
         score: f64,
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, TreeFull> {
         let (leaf, path) = self.spine.first(arena);
-        let head = Head::of(bytes_of(arena, leaf));
-        let one = Part::One(score, new);
+        let head = ZsetLeafHead::of(bytes_of(arena, leaf));
+        let one = ZsetPart::One(score, new);
         let parts = if to <= at {
-            [Part::Run(leaf, 0, to), one, Part::Run(leaf, to, at), Part::Run(leaf, at + 1, head.len)]
+            [
+                ZsetPart::Run(leaf, 0, to),
+                one,
+                ZsetPart::Run(leaf, to, at),
+                ZsetPart::Run(leaf, at + 1, head.len),
+            ]
         } else {
-            [Part::Run(leaf, 0, at), Part::Run(leaf, at + 1, to + 1), one, Part::Run(leaf, to + 1, head.len)]
+            [
+                ZsetPart::Run(leaf, 0, at),
+                ZsetPart::Run(leaf, at + 1, to + 1),
+                one,
+                ZsetPart::Run(leaf, to + 1, head.len),
+            ]
         };
-        let shape = Shape::of(arena, &parts);
+        let shape = ZsetShape::of(arena, &parts);
         if !shape.fits(2 * LEAF_BYTES_MAX) {
             return Ok(false);
         }
@@ -96,10 +107,10 @@ impl Zset {
         arena: &mut Arena,
         hasher: &KeyHasher,
         leaf: Handle,
-        path: &Path,
-        parts: &[Part<'_>; 3],
+        path: &SpinePath,
+        parts: &[ZsetPart<'_>; 3],
         middle: usize,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, TreeFull> {
         if self.index.is_empty() {
             self.start_index(arena, hasher)?;
         }
@@ -130,11 +141,11 @@ impl Zset {
     fn hang(
         &mut self,
         arena: &mut Arena,
-        path: &Path,
-        halves: &[[Part<'_>; 3]; 2],
+        path: &SpinePath,
+        halves: &[[ZsetPart<'_>; 3]; 2],
         ids: [u32; 2],
-    ) -> Result<[Handle; 2], Full> {
-        let shapes = [Shape::of(arena, &halves[0]), Shape::of(arena, &halves[1])];
+    ) -> Result<[Handle; 2], TreeFull> {
+        let shapes = [ZsetShape::of(arena, &halves[0]), ZsetShape::of(arena, &halves[1])];
         let slack = if shapes[1].len == 1 { [Slack::None, Slack::Ample] } else { [Slack::Some; 2] };
         let left = shapes[0].build(arena, &mut self.owned, &halves[0], slack[0], ids[0])?;
         let right = match shapes[1].build(arena, &mut self.owned, &halves[1], slack[1], ids[1]) {
@@ -145,7 +156,7 @@ impl Zset {
             }
         };
         let block = bytes_of(arena, right);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         let prefix = member::prefix(head.member(block, 0, arena, &self.spill));
         let key = u128::from(head.ord(block, 0)) << 64 | u128::from(prefix);
         let pair = [(left, &shapes[0]), (right, &shapes[1])]
@@ -160,12 +171,12 @@ impl Zset {
 
     /// Gives the only leaf an id and puts its members into the index. Errors: nothing is changed.
     #[cold]
-    pub(super) fn start_index(&mut self, arena: &mut Arena, hasher: &KeyHasher) -> Result<(), Full> {
+    pub(super) fn start_index(&mut self, arena: &mut Arena, hasher: &KeyHasher) -> Result<(), TreeFull> {
         let (leaf, _) = self.spine.first(arena);
         let id = self.ids.add(arena, &mut self.owned, leaf)?;
         for at in 0..leaf::len(arena, leaf) {
             let block = bytes_of(arena, leaf);
-            let hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
+            let hash = member::hash(hasher, ZsetLeafHead::of(block).member(block, at, arena, &self.spill));
             if let Err(full) = self.index.insert(arena, &mut self.owned, hash, id) {
                 self.stop_index(arena);
                 return Err(full);
@@ -198,7 +209,7 @@ impl Zset {
             let mut len = 0;
             for (hash, at) in hashes.iter_mut().zip(places.by_ref()) {
                 let block = bytes_of(arena, leaf);
-                *hash = member::hash(hasher, Head::of(block).member(block, at, arena, &self.spill));
+                *hash = member::hash(hasher, ZsetLeafHead::of(block).member(block, at, arena, &self.spill));
                 self.index.prefetch(arena, *hash);
                 len += 1;
             }
@@ -212,7 +223,7 @@ impl Zset {
     }
 
     /// Puts `fresh` in the place of `leaf` and frees that.
-    fn swap(&mut self, arena: &mut Arena, path: &Path, leaf: Handle, fresh: Handle) {
+    fn swap(&mut self, arena: &mut Arena, path: &SpinePath, leaf: Handle, fresh: Handle) {
         self.spine.replace(arena, path, fresh);
         if !self.index.is_empty() {
             let id = leaf::id(arena, fresh);
@@ -222,8 +233,8 @@ impl Zset {
     }
 
     /// Tidies a leaf after removals: frees it if it is empty, joins it with another, or shrinks it.
-    pub(super) fn settle(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) {
-        let head = Head::of(bytes_of(arena, leaf));
+    pub(super) fn settle(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &SpinePath) {
+        let head = ZsetLeafHead::of(bytes_of(arena, leaf));
         if head.len == 0 {
             self.spine.remove(arena, &mut self.owned, path, 0);
             if !self.index.is_empty() {
@@ -233,9 +244,9 @@ impl Zset {
         } else if head.bytes() < LEAF_BYTES_MAX / 4 && self.join(arena, hasher, leaf, path) {
             // The leaf is gone.
         } else if head.bytes() < arena.size(leaf) / 2 {
-            let parts = [Part::Run(leaf, 0, head.len)];
+            let parts = [ZsetPart::Run(leaf, 0, head.len)];
             // Shrinking only saves memory, so a full arena is no error here.
-            let shape = Shape::of(arena, &parts);
+            let shape = ZsetShape::of(arena, &parts);
             if Arena::fits(shape.bytes()) < arena.size(leaf)
                 && let Ok(fresh) = shape.build(arena, &mut self.owned, &parts, Slack::None, head.id)
             {
@@ -248,22 +259,22 @@ impl Zset {
     }
 
     /// Joins this leaf with a neighbour, if both fit into one; returns whether it did.
-    fn join(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &Path) -> bool {
-        for side in [Side::After, Side::Before] {
+    fn join(&mut self, arena: &mut Arena, hasher: &KeyHasher, leaf: Handle, path: &SpinePath) -> bool {
+        for side in [SpineSide::After, SpineSide::Before] {
             let Some((other, beside)) = self.spine.sibling(arena, path, side) else { continue };
             let (pair, paths) = match side {
-                Side::After => ([leaf, other], [path, &beside]),
-                Side::Before => ([other, leaf], [&beside, path]),
+                SpineSide::After => ([leaf, other], [path, &beside]),
+                SpineSide::Before => ([other, leaf], [&beside, path]),
             };
-            let heads = pair.map(|leaf| Head::of(bytes_of(arena, leaf)));
+            let heads = pair.map(|leaf| ZsetLeafHead::of(bytes_of(arena, leaf)));
             let lens = heads.map(|head| head.len);
             // A rough look first: the exact one passes over all entries.
             let bytes = heads[0].bytes() + heads[1].bytes();
             if lens[0] + lens[1] > LEN_MAX * 3 / 4 || bytes > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }
-            let parts = [Part::Run(pair[0], 0, lens[0]), Part::Run(pair[1], 0, lens[1])];
-            let shape = Shape::of(arena, &parts);
+            let parts = [ZsetPart::Run(pair[0], 0, lens[0]), ZsetPart::Run(pair[1], 0, lens[1])];
+            let shape = ZsetShape::of(arena, &parts);
             if shape.bytes() > LEAF_BYTES_MAX * 3 / 4 {
                 continue;
             }

@@ -2,9 +2,9 @@
 
 use darter_slab::{Arena, Handle};
 
-use crate::tree::Full;
+use crate::tree::TreeFull;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{get_u32, put_u32};
 
 /// A map of ids to leaves: chunks of 4 bytes per id, listed in one directory block.
@@ -36,7 +36,12 @@ impl Ids {
     }
 
     /// A new id for a leaf. Errors: nothing is changed.
-    pub(super) fn add(&mut self, arena: &mut Arena, owned: &mut Owned, leaf: Handle) -> Result<u32, Full> {
+    pub(super) fn add(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut OwnedEntry,
+        leaf: Handle,
+    ) -> Result<u32, TreeFull> {
         if self.free != NONE {
             let id = self.free;
             let (chunk, at) = self.place(arena, id);
@@ -59,7 +64,7 @@ impl Ids {
     }
 
     /// Gives every block back. Cost: one block per 4,096 ids.
-    pub(super) fn clear(&mut self, arena: &mut Arena, owned: &mut Owned) {
+    pub(super) fn clear(&mut self, arena: &mut Arena, owned: &mut OwnedEntry) {
         for chunk in 0..self.made.div_ceil(CHUNK_IDS) {
             let block = Handle::from_raw(get_u32(bytes_of(arena, self.directory), 4 * chunk as usize));
             owned.free(arena, block);
@@ -79,7 +84,7 @@ impl Ids {
     }
 
     /// Makes sure that the id `made` has a place.
-    fn make_room(&mut self, arena: &mut Arena, owned: &mut Owned) -> Result<(), Full> {
+    fn make_room(&mut self, arena: &mut Arena, owned: &mut OwnedEntry) -> Result<(), TreeFull> {
         let (chunk, at) = ((self.made / CHUNK_IDS) as usize, (self.made % CHUNK_IDS) as usize);
         if chunk > 0 && at == 0 {
             self.make_listed(arena, owned, chunk)?;
@@ -101,7 +106,12 @@ impl Ids {
     }
 
     /// Makes sure that the directory has a place for `chunk`, the next one.
-    fn make_listed(&mut self, arena: &mut Arena, owned: &mut Owned, chunk: usize) -> Result<(), Full> {
+    fn make_listed(
+        &mut self,
+        arena: &mut Arena,
+        owned: &mut OwnedEntry,
+        chunk: usize,
+    ) -> Result<(), TreeFull> {
         if self.directory.is_none() {
             self.directory = owned.alloc(arena, 4 * CHUNKS_FIRST)?;
             return Ok(());
@@ -113,7 +123,7 @@ impl Ids {
             return Ok(());
         }
         if chunk == CHUNKS_MAX {
-            return Err(Full);
+            return Err(TreeFull);
         }
         let larger = owned.alloc(arena, 8 * chunk)?;
         let (from, to) = two_of_mut(arena, self.directory, larger);
@@ -142,7 +152,7 @@ mod tests {
     #[test]
     fn ids_keep_their_leaves_and_are_given_again() {
         let mut arena = Arena::with_reserve(1 << 24).unwrap();
-        let (mut ids, mut owned) = (Ids::EMPTY, Owned::default());
+        let (mut ids, mut owned) = (Ids::EMPTY, OwnedEntry::default());
         let leaf = |n: u32| Handle::from_raw(n * 3 + 1);
         // Past several chunks and several sizes of the directory.
         for n in 0..40_000 {

@@ -11,21 +11,21 @@
 
 use darter_slab::{Arena, Handle};
 
-use super::bucket::{Bucket, HEAD};
-use crate::tree::Full;
+use super::bucket::{HEAD, ScoreBucket};
+use crate::tree::TreeFull;
 use crate::tree::block::{bytes_of, bytes_of_mut, two_of_mut};
-use crate::tree::owned::Owned;
+use crate::tree::owned::OwnedEntry;
 use crate::tree::word::{find_u32, get_u16, get_u32, put_u16, put_u32};
 
 /// The index of one sorted set: 4 bytes and blocks in the arena.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct ZsetIndex {
     root: Handle,
 }
 
 /// The nodes passed on the way to a bucket.
 struct Trail {
-    steps: [Step; LEVELS_MAX],
+    steps: [IndexStep; LEVELS_MAX],
     // 0 <= len <= LEVELS_MAX
     len: usize,
     // Hash bits used up by the nodes before the last one, and by all of them.
@@ -34,14 +34,14 @@ struct Trail {
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct IndexStep {
     node: Handle,
     slot: usize,
 }
 
-impl Index {
+impl ZsetIndex {
     /// No entry, no block.
-    pub(super) const EMPTY: Index = Index { root: Handle::NONE };
+    pub(super) const EMPTY: ZsetIndex = ZsetIndex { root: Handle::NONE };
 
     /// Returns true if there is no block at all.
     #[inline]
@@ -61,7 +61,7 @@ impl Index {
             return None;
         }
         let block = bytes_of(arena, self.bucket(arena, hash));
-        let bucket = Bucket::of(block);
+        let bucket = ScoreBucket::of(block);
         let mut from = 0;
         loop {
             let at = from + find_u32(&block[HEAD + 4 * from..HEAD + 4 * bucket.len], hash)?;
@@ -99,14 +99,14 @@ impl Index {
     pub(super) fn insert(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         hash: u32,
         id: u32,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TreeFull> {
         if self.root.is_none() {
-            self.root = Bucket::alloc(arena, owned, 0, LEN_MAX / 8)?;
+            self.root = ScoreBucket::alloc(arena, owned, 0, LEN_MAX / 8)?;
         }
-        while !Bucket::push(bytes_of_mut(arena, self.bucket(arena, hash)), hash, id) {
+        while !ScoreBucket::push(bytes_of_mut(arena, self.bucket(arena, hash)), hash, id) {
             self.make_room(arena, owned, hash)?;
         }
         Ok(())
@@ -114,14 +114,14 @@ impl Index {
 
     /// Enlarges or splits the bucket of a hash, which is full. Errors: nothing is changed.
     #[cold]
-    fn make_room(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32) -> Result<(), Full> {
+    fn make_room(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, hash: u32) -> Result<(), TreeFull> {
         let (block, trail) = self.walk(arena, hash);
-        let bucket = Bucket::of(bytes_of(arena, block));
+        let bucket = ScoreBucket::of(bytes_of(arena, block));
         if bucket.len >= LEN_MAX && bucket.shared + trail.above < 32 {
             return self.split(arena, owned, block, &trail);
         }
-        let fresh = Bucket::alloc(arena, owned, bucket.shared, bucket.len + bucket.len / 8 + 1)?;
-        Bucket::copy(arena, block, fresh);
+        let fresh = ScoreBucket::alloc(arena, owned, bucket.shared, bucket.len + bucket.len / 8 + 1)?;
+        ScoreBucket::copy(arena, block, fresh);
         self.point(arena, &trail, bucket.shared, fresh);
         owned.free(arena, block);
         Ok(())
@@ -131,7 +131,7 @@ impl Index {
     #[inline]
     pub(super) fn replace(&mut self, arena: &mut Arena, hash: u32, id: u32, other: u32) {
         let bytes = bytes_of_mut(arena, self.bucket(arena, hash));
-        let bucket = Bucket::of(bytes);
+        let bucket = ScoreBucket::of(bytes);
         let at = bucket.position(bytes, hash, id);
         debug_assert!(at.is_some(), "every member is in the index");
         if let Some(at) = at {
@@ -140,22 +140,24 @@ impl Index {
     }
 
     /// Removes one entry with this hash and id, which must exist.
-    pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32, id: u32) {
+    pub(super) fn remove(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, hash: u32, id: u32) {
         let (block, trail) = self.walk(arena, hash);
         let bytes = bytes_of_mut(arena, block);
-        let bucket = Bucket::of(bytes);
+        let bucket = ScoreBucket::of(bytes);
         let at = bucket.position(bytes, hash, id);
         debug_assert!(at.is_some(), "every member is in the index");
         let Some(at) = at else { return };
-        Bucket::swap_remove(bytes, at);
+        ScoreBucket::swap_remove(bytes, at);
         let len = bucket.len - 1;
         if len < LEN_MAX / 4 && self.join(arena, owned, hash) {
             return;
         }
         if len + len / 2 + 4 < bucket.cap {
             // Shrinking only saves memory, so a full arena is no error here.
-            let Ok(fresh) = Bucket::alloc(arena, owned, bucket.shared, len + len / 8 + 1) else { return };
-            Bucket::copy(arena, block, fresh);
+            let Ok(fresh) = ScoreBucket::alloc(arena, owned, bucket.shared, len + len / 8 + 1) else {
+                return;
+            };
+            ScoreBucket::copy(arena, block, fresh);
             self.point(arena, &trail, bucket.shared, fresh);
             owned.free(arena, block);
         }
@@ -170,7 +172,7 @@ impl Index {
         }
         let (block, trail) = self.walk(arena, from);
         let bytes = bytes_of(arena, block);
-        let bucket = Bucket::of(bytes);
+        let bucket = ScoreBucket::of(bytes);
         for at in 0..bucket.len {
             let hash = get_u32(bytes, HEAD + 4 * at);
             if hash >= from {
@@ -182,7 +184,7 @@ impl Index {
     }
 
     /// Frees up to `blocks_max` blocks; returns true if none is left. Nothing else may be called before that.
-    pub(super) fn free_step(&mut self, arena: &mut Arena, owned: &mut Owned, blocks_max: usize) -> bool {
+    pub(super) fn free_step(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {
             if self.root.is_none() {
                 return true;
@@ -193,7 +195,7 @@ impl Index {
     }
 
     /// Frees the last bucket, or the node that has lost its last one.
-    fn free_last(&mut self, arena: &mut Arena, owned: &mut Owned) {
+    fn free_last(&mut self, arena: &mut Arena, owned: &mut OwnedEntry) {
         let mut parent = Handle::NONE;
         let mut block = self.root;
         loop {
@@ -222,7 +224,7 @@ impl Index {
     /// The bucket of a hash and the way to it; there is at least one bucket.
     #[inline]
     fn walk(&self, arena: &Arena, hash: u32) -> (Handle, Trail) {
-        let none = Step { node: Handle::NONE, slot: 0 };
+        let none = IndexStep { node: Handle::NONE, slot: 0 };
         let mut trail = Trail { steps: [none; LEVELS_MAX], len: 0, above: 0, bits: 0 };
         let mut block = self.root;
         loop {
@@ -232,7 +234,7 @@ impl Index {
             }
             let bits = u32::from(bytes[1]);
             let at = slot_of(hash, trail.bits, bits);
-            trail.steps[trail.len] = Step { node: block, slot: at };
+            trail.steps[trail.len] = IndexStep { node: block, slot: at };
             trail.len += 1;
             trail.above = trail.bits;
             trail.bits += bits;
@@ -246,7 +248,7 @@ impl Index {
             self.root = block;
             return;
         };
-        let Step { node, slot } = trail.steps[level];
+        let IndexStep { node, slot } = trail.steps[level];
         let bytes = bytes_of_mut(arena, node);
         let open = u32::from(bytes[1]) - shared;
         let first = slot >> open << open;
@@ -260,7 +262,7 @@ impl Index {
         match trail.len.checked_sub(2) {
             None => self.root = block,
             Some(level) => {
-                let Step { node, slot } = trail.steps[level];
+                let IndexStep { node, slot } = trail.steps[level];
                 put_u32(bytes_of_mut(arena, node), HEAD + 4 * slot, block.raw());
             }
         }
@@ -270,11 +272,11 @@ impl Index {
     fn split(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         full: Handle,
         trail: &Trail,
-    ) -> Result<(), Full> {
-        let bucket = Bucket::of(bytes_of(arena, full));
+    ) -> Result<(), TreeFull> {
+        let bucket = ScoreBucket::of(bytes_of(arena, full));
         let parent_bits = match trail.len {
             0 => 0,
             len => u32::from(bytes_of(arena, trail.steps[len - 1].node)[1]),
@@ -289,8 +291,8 @@ impl Index {
             (0..bucket.len).filter(|&at| get_u32(bytes, HEAD + 4 * at) >> bit & 1 == 1).count()
         };
         let halves = [bucket.len - ones, ones].map(|len| len + len / 8 + 1);
-        let zero = Bucket::alloc(arena, owned, shared, halves[0])?;
-        let one = match Bucket::alloc(arena, owned, shared, halves[1]) {
+        let zero = ScoreBucket::alloc(arena, owned, shared, halves[0])?;
+        let one = match ScoreBucket::alloc(arena, owned, shared, halves[1]) {
             Ok(block) => block,
             Err(error) => {
                 owned.free(arena, zero);
@@ -310,7 +312,7 @@ impl Index {
         for at in 0..bucket.len {
             let bytes = bytes_of(arena, full);
             let (hash, id) = (get_u32(bytes, HEAD + 4 * at), bucket.id(bytes, at));
-            Bucket::push(bytes_of_mut(arena, if hash >> bit & 1 == 1 { one } else { zero }), hash, id);
+            ScoreBucket::push(bytes_of_mut(arena, if hash >> bit & 1 == 1 { one } else { zero }), hash, id);
         }
         if branches {
             write_node(bytes_of_mut(arena, node), 1, |at| if at == 0 { zero } else { one });
@@ -326,12 +328,12 @@ impl Index {
     fn settle_halves(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         trail: &Trail,
         larger: Handle,
         halves: [Handle; 2],
     ) {
-        let Step { node, slot: at } = trail.steps[trail.len - 1];
+        let IndexStep { node, slot: at } = trail.steps[trail.len - 1];
         let mut home = node;
         let mut at = at;
         if !larger.is_none() {
@@ -353,13 +355,13 @@ impl Index {
     }
 
     /// Joins the bucket of a hash with the other half it was split from, as long as both are nearly empty. Returns whether it did.
-    fn join(&mut self, arena: &mut Arena, owned: &mut Owned, hash: u32) -> bool {
+    fn join(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, hash: u32) -> bool {
         let mut joined = false;
         loop {
             let (block, trail) = self.walk(arena, hash);
-            let bucket = Bucket::of(bytes_of(arena, block));
+            let bucket = ScoreBucket::of(bytes_of(arena, block));
             let Some(level) = trail.len.checked_sub(1) else { return joined };
-            let Step { node, slot: at } = trail.steps[level];
+            let IndexStep { node, slot: at } = trail.steps[level];
             if bucket.shared == 0 {
                 self.fold(arena, owned, &trail, block);
                 joined = true;
@@ -368,17 +370,17 @@ impl Index {
             let open = u32::from(bytes_of(arena, node)[1]) - bucket.shared;
             let buddy = slot(bytes_of(arena, node), at ^ (1 << open));
             let bytes = bytes_of(arena, buddy);
-            let other = Bucket::of(bytes);
+            let other = ScoreBucket::of(bytes);
             if bytes[0] == NODE || other.shared != bucket.shared || bucket.len + other.len > LEN_MAX / 2 {
                 return joined;
             }
             let len = bucket.len + other.len;
             // Joining only saves memory, so a full arena is no error here.
-            let Ok(fresh) = Bucket::alloc(arena, owned, bucket.shared - 1, len + len / 8 + 1) else {
+            let Ok(fresh) = ScoreBucket::alloc(arena, owned, bucket.shared - 1, len + len / 8 + 1) else {
                 return joined;
             };
-            Bucket::copy(arena, block, fresh);
-            Bucket::copy(arena, buddy, fresh);
+            ScoreBucket::copy(arena, block, fresh);
+            ScoreBucket::copy(arena, buddy, fresh);
             self.point(arena, &trail, bucket.shared - 1, fresh);
             owned.free(arena, block);
             owned.free(arena, buddy);
@@ -387,7 +389,7 @@ impl Index {
     }
 
     /// Puts the only bucket of the last node of a trail in that node's place.
-    fn fold(&mut self, arena: &mut Arena, owned: &mut Owned, trail: &Trail, block: Handle) {
+    fn fold(&mut self, arena: &mut Arena, owned: &mut OwnedEntry, trail: &Trail, block: Handle) {
         let shared = match trail.len.checked_sub(2) {
             None => 0,
             Some(level) => bytes_of(arena, trail.steps[level].node)[1],
@@ -445,7 +447,7 @@ mod tests {
         }
     }
 
-    fn check(index: &Index, arena: &Arena, model: &BTreeMap<(u32, u32), u32>) {
+    fn check(index: &ZsetIndex, arena: &Arena, model: &BTreeMap<(u32, u32), u32>) {
         let mut seen = BTreeMap::<(u32, u32), u32>::new();
         let mut next = 0;
         while next >> 32 == 0 {
@@ -468,7 +470,7 @@ mod tests {
             let entries = if kind == 3 { 1_500 } else { 12_000 };
             let mut rng = Rng::new(kind);
             let mut arena = Arena::with_reserve(1 << 26).unwrap();
-            let (mut index, mut owned) = (Index::EMPTY, Owned::default());
+            let (mut index, mut owned) = (ZsetIndex::EMPTY, OwnedEntry::default());
             let mut model = BTreeMap::new();
             let mut all = Vec::new();
             for phase in 0..4 {

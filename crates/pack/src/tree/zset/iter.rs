@@ -3,30 +3,34 @@
 use darter_slab::Arena;
 
 use super::Zset;
-use super::leaf::{self, Head};
+use super::leaf::{self, ZsetLeafHead};
 use crate::entry::Item;
 use crate::tree::Direction;
 use crate::tree::block::bytes_of;
-use crate::tree::spine::Walk;
+use crate::tree::spine::SpineWalk;
 
 /// Members and scores in order; made by [`Zset::iter`].
-pub struct Iter<'a> {
+pub struct ZsetIter<'a> {
     set: &'a Zset,
     arena: &'a Arena,
-    walk: Walk<'a, 2>,
+    walk: SpineWalk<'a, 2>,
     // The leaf the walk is in, and its head; None before the first.
-    leaf: Option<(&'a [u8], Head)>,
+    leaf: Option<(&'a [u8], ZsetLeafHead)>,
 }
 
 impl Zset {
     /// Members and scores from this rank on, in a direction; nothing when `rank` is not below the length.
-    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> Iter<'a> {
-        let mut iter =
-            Iter { set: self, arena, walk: Walk::nowhere(&self.spine, arena, direction), leaf: None };
+    pub fn iter<'a>(&'a self, arena: &'a Arena, rank: u64, direction: Direction) -> ZsetIter<'a> {
+        let mut iter = ZsetIter {
+            set: self,
+            arena,
+            walk: SpineWalk::nowhere(&self.spine, arena, direction),
+            leaf: None,
+        };
         if rank < self.len {
             let (leaf, path, at) = self.spine.by_rank(arena, rank);
             let block = bytes_of(arena, leaf);
-            let head = Head::of(block);
+            let head = ZsetLeafHead::of(block);
             iter.walk.begin(path, at, head.len);
             iter.leaf = Some((block, head));
         }
@@ -34,7 +38,7 @@ impl Zset {
     }
 }
 
-impl<'a> Iterator for Iter<'a> {
+impl<'a> Iterator for ZsetIter<'a> {
     type Item = (Item<'a>, f64);
 
     #[inline]
@@ -43,7 +47,7 @@ impl<'a> Iterator for Iter<'a> {
             Some(at) => at,
             None => {
                 let block = bytes_of(self.arena, self.walk.advance(|leaf| leaf::len(self.arena, leaf))?);
-                self.leaf = Some((block, Head::of(block)));
+                self.leaf = Some((block, ZsetLeafHead::of(block)));
                 self.walk.place()?
             }
         };

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use darter_slab::{Arena, Handle};
 
-use super::member::{self, New};
+use super::member::{self, NewMember};
 use super::score::{is_negative_zero, ord, score};
 use crate::entry::{self, Item};
 use crate::spill::Spill;
@@ -43,7 +43,7 @@ const SPILLED_TAG: u8 = 0xD0;
 
 /// The form in which a leaf keeps its members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Members {
+pub(super) enum LeafMembers {
     /// All are integers: `base` plus `width` bytes each.
     Ints { width: usize, base: u64 },
     /// Any: an offset each, then `used` of `room` bytes of codes.
@@ -81,22 +81,22 @@ impl Scores {
 
 /// The head of a leaf, decoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct ZsetLeafHead {
     // 0 <= len <= cap
     pub(super) len: usize,
     pub(super) cap: usize,
     pub(super) id: u32,
     pub(super) scores: Scores,
-    pub(super) members: Members,
+    pub(super) members: LeafMembers,
 }
 
-impl Head {
+impl ZsetLeafHead {
     #[inline(always)]
-    pub(super) fn of(block: &[u8]) -> Head {
+    pub(super) fn of(block: &[u8]) -> ZsetLeafHead {
         let member_width = (block[2] >> 4) as usize;
         let members = match member_width {
-            SLOTS => Members::Slots { used: get_u16(block, 16), room: get_u16(block, 18) },
-            width => Members::Ints { width, base: get_u64(block, 16) },
+            SLOTS => LeafMembers::Slots { used: get_u16(block, 16), room: get_u16(block, 18) },
+            width => LeafMembers::Ints { width, base: get_u64(block, 16) },
         };
         let scores = Scores {
             width: (block[2] & 15) as usize,
@@ -104,7 +104,13 @@ impl Head {
             raw: block[3] & RAW != 0,
             base: get_u64(block, 8),
         };
-        Head { len: block[0] as usize, cap: block[1] as usize, id: get_u32(block, 4), scores, members }
+        ZsetLeafHead {
+            len: block[0] as usize,
+            cap: block[1] as usize,
+            id: get_u32(block, 4),
+            scores,
+            members,
+        }
     }
 
     pub(super) fn write(&self, block: &mut [u8]) {
@@ -112,13 +118,13 @@ impl Head {
         block[0] = self.len as u8;
         block[1] = self.cap as u8;
         let width = match self.members {
-            Members::Slots { used, room } => {
+            LeafMembers::Slots { used, room } => {
                 debug_assert!(used <= room);
                 put_u16(block, 16, used);
                 put_u16(block, 18, room);
                 SLOTS
             }
-            Members::Ints { width, base } => {
+            LeafMembers::Ints { width, base } => {
                 put_u64(block, 16, base);
                 width
             }
@@ -149,8 +155,8 @@ impl Head {
     #[inline(always)]
     fn member_bytes(&self) -> usize {
         match self.members {
-            Members::Ints { width, .. } => width,
-            Members::Slots { .. } => SLOT_BYTES,
+            LeafMembers::Ints { width, .. } => width,
+            LeafMembers::Slots { .. } => SLOT_BYTES,
         }
     }
 
@@ -161,13 +167,13 @@ impl Head {
 
     /// Bytes in use, without free room.
     pub(super) fn bytes(&self) -> usize {
-        let codes = if let Members::Slots { used, .. } = self.members { used } else { 0 };
+        let codes = if let LeafMembers::Slots { used, .. } = self.members { used } else { 0 };
         HEAD + self.len * (self.scores.width + self.member_bytes()) + codes
     }
 
     /// Bytes in use with one more entry of the same shape.
-    pub(super) fn bytes_with(&self, new: &New<'_>) -> usize {
-        let code = if let Members::Slots { .. } = self.members { new.len() } else { 0 };
+    pub(super) fn bytes_with(&self, new: &NewMember<'_>) -> usize {
+        let code = if let LeafMembers::Slots { .. } = self.members { new.len() } else { 0 };
         self.bytes() + self.scores.width + self.member_bytes() + code
     }
 
@@ -210,11 +216,11 @@ impl Head {
         spill: &'a Spill,
     ) -> Item<'a> {
         match self.members {
-            Members::Ints { width, base } => {
+            LeafMembers::Ints { width, base } => {
                 let offset = get_wide(block, self.members_at() + at * width, width);
                 Item::Int((base.wrapping_add(offset) ^ SIGN) as i64)
             }
-            Members::Slots { .. } => entry::read(self.code(block, at), arena, spill).0,
+            LeafMembers::Slots { .. } => entry::read(self.code(block, at), arena, spill).0,
         }
     }
 
@@ -228,7 +234,7 @@ impl Head {
     /// The member of entry `at`; of a leaf of integers only.
     #[inline(always)]
     pub(super) fn int(&self, block: &[u8], at: usize) -> Item<'static> {
-        let base = if let Members::Ints { base, .. } = self.members { base } else { 0 };
+        let base = if let LeafMembers::Ints { base, .. } = self.members { base } else { 0 };
         Item::Int((base.wrapping_add(self.int_offset(block, at)) ^ SIGN) as i64)
     }
 
@@ -243,7 +249,7 @@ impl Head {
 
     /// Writes an integer member into a leaf of any members that has room.
     pub(super) fn put_any(&mut self, block: &mut [u8], at: usize, item: Item<'_>) {
-        let new = New::of(item);
+        let new = NewMember::of(item);
         let mut code = [0; 16];
         new.write(&mut code);
         self.put_code(block, at, &code[..new.len()]);
@@ -253,7 +259,7 @@ impl Head {
     #[inline(always)]
     pub(super) fn put_code(&mut self, block: &mut [u8], at: usize, code: &[u8]) {
         let (slot, codes) = (self.members_at() + at * SLOT_BYTES, self.codes_at());
-        if let Members::Slots { used, .. } = &mut self.members {
+        if let LeafMembers::Slots { used, .. } = &mut self.members {
             block[codes + *used..codes + *used + code.len()].copy_from_slice(code);
             put_u16(block, slot, *used | mark(code));
             *used += code.len();
@@ -264,17 +270,23 @@ impl Head {
     pub(super) fn regions(&self) -> [Range<usize>; 3] {
         let (members, codes) = (self.members_at(), self.codes_at());
         let codes = match self.members {
-            Members::Slots { used, .. } => codes..codes + used,
-            Members::Ints { .. } => 0..0,
+            LeafMembers::Slots { used, .. } => codes..codes + used,
+            LeafMembers::Ints { .. } => 0..0,
         };
         [HEAD..HEAD + self.len * self.scores.width, members..members + self.len * self.member_bytes(), codes]
     }
 
     /// The place of a member.
     #[inline]
-    pub(super) fn find(&self, block: &[u8], new: &New<'_>, arena: &Arena, spill: &Spill) -> Option<usize> {
+    pub(super) fn find(
+        &self,
+        block: &[u8],
+        new: &NewMember<'_>,
+        arena: &Arena,
+        spill: &Spill,
+    ) -> Option<usize> {
         match (self.members, new.item) {
-            (Members::Ints { width, base }, Item::Int(value)) => {
+            (LeafMembers::Ints { width, base }, Item::Int(value)) => {
                 let offset = (value as u64 ^ SIGN).wrapping_sub(base);
                 if offset > mask(width) {
                     return None;
@@ -282,8 +294,8 @@ impl Head {
                 let start = self.members_at();
                 find(&block[start..start + width * self.len], width, offset)
             }
-            (Members::Ints { .. }, Item::Bytes(_)) => None,
-            (Members::Slots { .. }, _) => {
+            (LeafMembers::Ints { .. }, Item::Bytes(_)) => None,
+            (LeafMembers::Slots { .. }, _) => {
                 let (coded, mark) = (new.coded(), new.mark());
                 let start = self.members_at();
                 let slots = block[start..start + self.len * SLOT_BYTES].as_chunks::<SLOT_BYTES>().0;
@@ -330,25 +342,27 @@ impl Head {
 
     /// The codes of the score and the member of an entry, if it can be added without another shape or a larger block.
     #[inline]
-    fn accepts(&self, value: f64, new: &New<'_>) -> Option<(u64, u64)> {
+    fn accepts(&self, value: f64, new: &NewMember<'_>) -> Option<(u64, u64)> {
         if self.len == self.cap {
             return None;
         }
         let score = self.scores.code(value)?;
         match (self.members, new.item) {
-            (Members::Ints { width, base }, Item::Int(value)) => {
+            (LeafMembers::Ints { width, base }, Item::Int(value)) => {
                 let offset = (value as u64 ^ SIGN).wrapping_sub(base);
                 (offset <= mask(width)).then_some((score, offset))
             }
-            (Members::Ints { .. }, Item::Bytes(_)) => None,
-            (Members::Slots { used, room }, _) => (used + new.len() <= room).then_some((score, used as u64)),
+            (LeafMembers::Ints { .. }, Item::Bytes(_)) => None,
+            (LeafMembers::Slots { used, room }, _) => {
+                (used + new.len() <= room).then_some((score, used as u64))
+            }
         }
     }
 
     /// Returns true if an entry would be accepted by the same shape in a larger block.
-    pub(super) fn would_accept(&self, value: f64, new: &New<'_>) -> bool {
-        let mut larger = Head { cap: self.cap + 1, ..*self };
-        if let Members::Slots { room, .. } = &mut larger.members {
+    pub(super) fn would_accept(&self, value: f64, new: &NewMember<'_>) -> bool {
+        let mut larger = ZsetLeafHead { cap: self.cap + 1, ..*self };
+        if let LeafMembers::Slots { room, .. } = &mut larger.members {
             *room += new.len();
         }
         larger.accepts(value, new).is_some()
@@ -357,10 +371,10 @@ impl Head {
 
 /// Adds an entry at `at` if the leaf can take it in its present shape.
 #[inline]
-pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &New<'_>) -> bool {
-    let head = Head::of(block);
+pub(super) fn insert(block: &mut [u8], at: usize, value: f64, new: &NewMember<'_>) -> bool {
+    let head = ZsetLeafHead::of(block);
     let Some((score, mut member)) = head.accepts(value, new) else { return false };
-    if let Members::Slots { used, .. } = head.members {
+    if let LeafMembers::Slots { used, .. } = head.members {
         let (start, bytes) = (head.codes_at() + used, new.len());
         new.write(&mut block[start..start + bytes]);
         put_u16(block, 16, used + bytes);
@@ -395,8 +409,8 @@ pub(super) fn mark_of_last(code: &[u8]) -> usize {
 
 /// Removes the entry at `at`. The caller must release its out-of-line part.
 pub(super) fn remove(block: &mut [u8], at: usize) {
-    let head = Head::of(block);
-    if let Members::Slots { used, .. } = head.members {
+    let head = ZsetLeafHead::of(block);
+    if let LeafMembers::Slots { used, .. } = head.members {
         let (slots, codes) = (head.members_at(), head.codes_at());
         let offset = get_u16(block, slots + at * SLOT_BYTES) & OFFSET;
         let size = entry::size(&block[codes + offset..]);
@@ -416,7 +430,7 @@ pub(super) fn remove(block: &mut [u8], at: usize) {
 /// Overwrites the score of entry `at` if the leaf can take it in its present shape. The entry's place must not
 /// change.
 pub(super) fn set_score(block: &mut [u8], at: usize, value: f64) -> bool {
-    let scores = Head::of(block).scores;
+    let scores = ZsetLeafHead::of(block).scores;
     let Some(code) = scores.code(value) else { return false };
     put_wide(block, HEAD + at * scores.width, scores.width, code);
     true
@@ -457,7 +471,7 @@ pub(super) fn id(arena: &Arena, leaf: Handle) -> u32 {
 /// Returns true if a leaf is empty, or so small that it should shrink or be joined with another.
 #[inline]
 pub(super) fn is_sparse(arena: &Arena, leaf: Handle) -> bool {
-    let head = Head::of(bytes_of(arena, leaf));
+    let head = ZsetLeafHead::of(bytes_of(arena, leaf));
     head.len == 0 || head.bytes() < LEAF_BYTES_MAX / 4 || head.bytes() < arena.size(leaf) / 2
 }
 

@@ -9,8 +9,8 @@ use darter_slab::Arena;
 use crate::decimal::Digits;
 use crate::entry::{Coded, INLINE_BYTES_MAX, Item};
 use crate::spill::Spill;
-use crate::tree::Full;
-use crate::tree::owned::Owned;
+use crate::tree::TreeFull;
+use crate::tree::owned::OwnedEntry;
 
 /// The hash of a member, of which the index keeps 32 bits.
 #[inline]
@@ -49,20 +49,20 @@ pub(super) fn prefix(member: Item<'_>) -> u64 {
 
 /// A member ready to be written: spilled already when it is long.
 #[derive(Clone, Copy)]
-pub(super) struct New<'a> {
+pub(super) struct NewMember<'a> {
     pub(super) item: Item<'a>,
     // The encoded reference to a long member's text.
     spilled: Option<[u8; SPILLED_BYTES]>,
 }
 
-impl<'a> New<'a> {
+impl<'a> NewMember<'a> {
     #[inline(always)]
-    pub(super) fn of(item: Item<'a>) -> New<'a> {
+    pub(super) fn of(item: Item<'a>) -> NewMember<'a> {
         debug_assert!(
             item == Item::of(item.text(&mut Digits::new())),
             "an integer's text is given as an integer"
         );
-        New { item, spilled: None }
+        NewMember { item, spilled: None }
     }
 
     /// The code of the member, long or not. Leaves of integers never ask for it.
@@ -77,9 +77,9 @@ impl<'a> New<'a> {
     }
 
     /// The code as written; it is the one already there for a member that only moves.
-    pub(super) fn keeping(self, code: &[u8]) -> New<'a> {
+    pub(super) fn keeping(self, code: &[u8]) -> NewMember<'a> {
         let spilled = if self.is_long() { code[..SPILLED_BYTES].try_into().ok() } else { None };
-        New { spilled, ..self }
+        NewMember { spilled, ..self }
     }
 
     /// Moves the text of a long member out of line. Errors: nothing is kept.
@@ -87,9 +87,9 @@ impl<'a> New<'a> {
     pub(super) fn spill(
         &mut self,
         arena: &mut Arena,
-        owned: &mut Owned,
+        owned: &mut OwnedEntry,
         spill: &mut Spill,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TreeFull> {
         if !self.is_long() {
             return Ok(());
         }
@@ -99,8 +99,8 @@ impl<'a> New<'a> {
         Ok(())
     }
 
-    /// Frees the out-of-line text that [`New::spill`] made, for a member that found no room.
-    pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut Owned, spill: &mut Spill) {
+    /// Frees the out-of-line text that [`NewMember::spill`] made, for a member that found no room.
+    pub(super) fn unspill(&self, arena: &mut Arena, owned: &mut OwnedEntry, spill: &mut Spill) {
         if let Some(code) = self.spilled {
             owned.release(arena, spill, &code);
         }

@@ -26,20 +26,20 @@ use darter_slab::{Arena, Handle};
 
 use self::expiry::Expiries;
 use self::ids::Ids;
-use self::index::Index;
-use self::leaf::Head;
-use self::member::New;
+use self::index::ZsetIndex;
+use self::leaf::ZsetLeafHead;
+use self::member::NewMember;
 use self::score::ord;
-use super::owned::Owned;
-use super::spine::{Path, Spine};
-use super::window::{Seen, Windows, readable};
+use super::owned::OwnedEntry;
+use super::spine::{Spine, SpinePath};
+use super::window::{SeenLeaf, Windows, readable};
 use crate::entry::Item;
 use crate::spill::Spill;
 use crate::tree::block::bytes_of;
 
 pub use super::Direction;
-pub use edit::Change;
-pub use iter::Iter;
+pub use edit::ZsetEdit;
+pub use iter::ZsetIter;
 pub use range::Edge;
 
 /// A sorted set: 64 bytes and blocks in the arena. [`Zset::clear`] must run before it is dropped, or the blocks are
@@ -51,10 +51,10 @@ pub use range::Edge;
 pub struct Zset {
     spine: Spine<2>,
     // Empty unless there is more than one leaf.
-    index: Index,
+    index: ZsetIndex,
     ids: Ids,
     len: u64,
-    owned: Owned,
+    owned: OwnedEntry,
     spill: Spill,
     expiries: Expiries,
 }
@@ -63,7 +63,7 @@ readable!(Zset);
 
 /// An entry's leaf and its place there.
 #[derive(Clone, Copy)]
-struct Place {
+struct ZsetPlace {
     leaf: Handle,
     at: usize,
 }
@@ -79,10 +79,10 @@ impl Zset {
     pub const fn new() -> Zset {
         Zset {
             spine: Spine::EMPTY,
-            index: Index::EMPTY,
+            index: ZsetIndex::EMPTY,
             ids: Ids::EMPTY,
             len: 0,
-            owned: Owned::NONE,
+            owned: OwnedEntry::NONE,
             spill: Spill::new(),
             expiries: Expiries::NONE,
         }
@@ -131,24 +131,31 @@ impl Zset {
     /// The score of `member`. Cost: O(1): a probe of the index and a search in one leaf.
     #[inline]
     pub fn score(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<f64> {
-        let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
+        let place = self.find(arena, &NewMember::of(member), || member::hash(hasher, member))?;
         let block = bytes_of(arena, place.leaf);
-        Some(Head::of(block).score(block, place.at))
+        Some(ZsetLeafHead::of(block).score(block, place.at))
     }
 
     /// Number of members before `member`, and its score. Cost: that of [`Zset::score`] plus O(log n).
     pub fn rank(&self, arena: &Arena, hasher: &KeyHasher, member: Item<'_>) -> Option<(u64, f64)> {
-        let place = self.find(arena, &New::of(member), || member::hash(hasher, member))?;
+        let place = self.find(arena, &NewMember::of(member), || member::hash(hasher, member))?;
         let block = bytes_of(arena, place.leaf);
-        let score = Head::of(block).score(block, place.at);
+        let score = ZsetLeafHead::of(block).score(block, place.at);
         let (leaf, path) = self.route(arena, ord(score), member);
         debug_assert_eq!(leaf, place.leaf);
         Some((self.spine.entries_before(arena, &path) + place.at as u64, score))
     }
 
-    fn each(&self, arena: &Arena, first: u64, len: u64, direction: Direction, see: &mut dyn FnMut(Seen<'_>)) {
+    fn each(
+        &self,
+        arena: &Arena,
+        first: u64,
+        len: u64,
+        direction: Direction,
+        see: &mut dyn FnMut(SeenLeaf<'_>),
+    ) {
         let members = self.iter(arena, first, direction).take(len as usize);
-        members.for_each(|(member, score)| see(Seen::Scored(member, score)));
+        members.for_each(|(member, score)| see(SeenLeaf::Scored(member, score)));
     }
 
     fn windows_mut(&mut self) -> &mut Windows {
@@ -238,7 +245,7 @@ impl Zset {
         emit: &mut impl FnMut(Item<'_>, f64),
     ) -> usize {
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         let mut shown = 0;
         for at in 0..head.len {
             let member = head.member(block, at, arena, &self.spill);
@@ -252,10 +259,10 @@ impl Zset {
 
     /// The place of a member; `hash` is only asked for when the index is.
     #[inline]
-    fn find(&self, arena: &Arena, new: &New<'_>, hash: impl FnOnce() -> u32) -> Option<Place> {
+    fn find(&self, arena: &Arena, new: &NewMember<'_>, hash: impl FnOnce() -> u32) -> Option<ZsetPlace> {
         let look = |leaf: Handle| {
             let block = bytes_of(arena, leaf);
-            Head::of(block).find(block, new, arena, &self.spill).map(|at| Place { leaf, at })
+            ZsetLeafHead::of(block).find(block, new, arena, &self.spill).map(|at| ZsetPlace { leaf, at })
         };
         if !self.index.is_empty() {
             return self.index.find(arena, hash(), |id| look(self.ids.get(arena, id)));
@@ -264,7 +271,7 @@ impl Zset {
     }
 
     /// The leaf where (`ord`, `member`) belongs.
-    fn route(&self, arena: &Arena, ord: u64, member: Item<'_>) -> (Handle, Path) {
+    fn route(&self, arena: &Arena, ord: u64, member: Item<'_>) -> (Handle, SpinePath) {
         self.spine.by_key(
             arena,
             ord,
@@ -276,7 +283,7 @@ impl Zset {
     /// Compares (`ord`, `member`) with the first entry of a leaf.
     fn compare_first(&self, arena: &Arena, leaf: Handle, ord: u64, member: Item<'_>) -> Ordering {
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         // A leaf is empty only while its last entry moves, and then the entry's old place is still its own.
         if head.len == 0 {
             return Ordering::Greater;

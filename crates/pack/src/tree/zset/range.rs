@@ -3,7 +3,7 @@
 use darter_slab::Arena;
 
 use super::Zset;
-use super::leaf::Head;
+use super::leaf::ZsetLeafHead;
 use super::score::ord;
 use crate::entry::Item;
 use crate::tree::block::bytes_of;
@@ -32,11 +32,11 @@ impl Zset {
             |first| {
                 // The empty text is before every other, so only an equal first entry keeps it from its leaf.
                 let block = bytes_of(arena, first);
-                sought.cmp(&Head::of(block).ord(block, 0)).then(std::cmp::Ordering::Less)
+                sought.cmp(&ZsetLeafHead::of(block).ord(block, 0)).then(std::cmp::Ordering::Less)
             },
         );
         let block = bytes_of(arena, leaf);
-        self.spine.entries_before(arena, &path) + Head::of(block).below(block, sought) as u64
+        self.spine.entries_before(arena, &path) + ZsetLeafHead::of(block).below(block, sought) as u64
     }
 
     /// Number of members with a text below `text`, or at most `text` with [`Edge::After`], in a set whose scores are
@@ -46,7 +46,7 @@ impl Zset {
         let (ord, member) = (ord(score), Item::of(text));
         let (leaf, path) = self.route(arena, ord, member);
         let block = bytes_of(arena, leaf);
-        let head = Head::of(block);
+        let head = ZsetLeafHead::of(block);
         let mut at = head.before(block, ord, member, arena, &self.spill);
         if edge == Edge::After && at < head.len {
             let equal = head.ord(block, at) == ord && head.member(block, at, arena, &self.spill) == member;

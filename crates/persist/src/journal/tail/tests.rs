@@ -8,8 +8,8 @@ use super::*;
 use crate::files::Disk;
 use crate::journal::manifest::Manifest;
 use crate::journal::part;
-use crate::journal::record::Draft;
-use crate::journal::segment::{FileHead, Kind};
+use crate::journal::record::RecordDraft;
+use crate::journal::segment::{FileHead, SegmentKind};
 
 const CAPACITY: usize = 8192;
 const HEAD: usize = crate::journal::segment::FILE_HEAD_BYTES;
@@ -27,14 +27,14 @@ fn stream(records: u64, seed: u64) -> Stream {
         generation: 5,
         since: None,
         made_ms: 7,
-        kind: Kind::Ringed,
+        kind: SegmentKind::Ringed,
         ..FileHead::default()
     }
     .to_bytes()
     .to_vec();
     let mut ends = Vec::new();
     for sequence in 1..=records {
-        let draft = Draft::begin(&mut bytes);
+        let draft = RecordDraft::begin(&mut bytes);
         let word = vec![b'x'; rng.below(700) as usize];
         part::write_command(&mut bytes, 0, 2, [b"set".as_slice(), &word].into_iter());
         draft.finish(&mut bytes, sequence, 10);

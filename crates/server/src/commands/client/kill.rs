@@ -7,7 +7,7 @@ use darter_command::Fault;
 use darter_command::reader::{int, is};
 use darter_wire::{Args, Reply};
 
-use super::filter::{Filter, Form};
+use super::filter::{ClientFilter, FilterForm};
 use crate::clients::ClientInfo;
 use crate::clock::unix_ms;
 use crate::dispatch::Caller;
@@ -18,9 +18,9 @@ use crate::sync::lock;
 pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let is_old_form = args.len() == 3;
     let filter = if is_old_form {
-        Filter::from_addr(args.at(2))
+        ClientFilter::from_addr(args.at(2))
     } else {
-        Filter::parse(args, &caller.local.shared.acl, Form::Kill)?
+        ClientFilter::parse(args, &caller.local.shared.acl, FilterForm::Kill)?
     };
     let now_ms = unix_ms();
     let shared = caller.local.shared;

@@ -8,7 +8,7 @@ use darter_command::Fault;
 use darter_command::reader::is;
 use darter_wire::{Args, Reply};
 
-use super::filter::{Filter, Form};
+use super::filter::{ClientFilter, FilterForm};
 use crate::clients::ClientInfo;
 use crate::clock::unix_ms;
 use crate::conn::output::FREE_BYTES;
@@ -63,7 +63,7 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     if clients::is_over(caller.local) {
         clients::evict(caller.local);
     }
-    let filter = Filter::parse(args, &shared.acl, Form::List)?;
+    let filter = ClientFilter::parse(args, &shared.acl, FilterForm::List)?;
     let now_ms = unix_ms();
     refresh_own(caller, args, reply);
     let mut infos: Vec<Arc<ClientInfo>> = {

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use darter_command::reader::is;
-use darter_command::{Fault, Reader};
+use darter_command::{ArgReader, Fault};
 use darter_wire::{Args, Reply};
 
 use crate::dispatch::Caller;
 use crate::sync::lock;
-use crate::tracking::{self, Caching, Mode, Tracking};
+use crate::tracking::{self, Caching, ClientTracking, TrackingMode};
 
 /// CLIENT TRACKING
 pub fn tracking(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let options = Options::parse(caller, args)?;
+    let options = TrackingOptions::parse(caller, args)?;
     match args.at(2) {
         arg if is(arg, "ON") => {
             let wanted = options.settle(caller.session.tracking.as_deref())?;
@@ -27,7 +27,7 @@ pub fn tracking(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
 }
 
 #[derive(Default)]
-struct Options<'a> {
+struct TrackingOptions<'a> {
     redirect: i64,
     bcast: bool,
     optin: bool,
@@ -36,10 +36,10 @@ struct Options<'a> {
     prefixes: Vec<&'a [u8]>,
 }
 
-impl<'a> Options<'a> {
-    fn parse(caller: &Caller<'_>, args: Args<'a>) -> Result<Options<'a>, Fault> {
-        let mut options = Options::default();
-        let mut reader = Reader::new(args, 3);
+impl<'a> TrackingOptions<'a> {
+    fn parse(caller: &Caller<'_>, args: Args<'a>) -> Result<TrackingOptions<'a>, Fault> {
+        let mut options = TrackingOptions::default();
+        let mut reader = ArgReader::new(args, 3);
         while !reader.is_done() {
             if reader.take_with("REDIRECT", 1) {
                 if options.redirect != 0 {
@@ -68,12 +68,12 @@ impl<'a> Options<'a> {
     }
 
     /// The effect of the options on a connection that tracks as `before`, or not yet.
-    fn settle(self, before: Option<&Tracking>) -> Result<Tracking, Fault> {
+    fn settle(self, before: Option<&ClientTracking>) -> Result<ClientTracking, Fault> {
         if !self.bcast && !self.prefixes.is_empty() {
             return Err(Fault::text("ERR PREFIX option requires BCAST mode to be enabled"));
         }
         let mode_before = before.map(|before| before.mode);
-        if mode_before.is_some_and(|mode| (mode == Mode::Broadcast) != self.bcast) {
+        if mode_before.is_some_and(|mode| (mode == TrackingMode::Broadcast) != self.bcast) {
             return Err(Fault::text(
                 "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then \
                  re-enabling it with a different mode.",
@@ -85,8 +85,8 @@ impl<'a> Options<'a> {
         if self.optin && self.optout {
             return Err(Fault::text("ERR You can't specify both OPTIN mode and OPTOUT mode"));
         }
-        if (self.optin && mode_before == Some(Mode::OptOut))
-            || (self.optout && mode_before == Some(Mode::OptIn))
+        if (self.optin && mode_before == Some(TrackingMode::OptOut))
+            || (self.optout && mode_before == Some(TrackingMode::OptIn))
         {
             return Err(Fault::text(
                 "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
@@ -103,14 +103,21 @@ impl<'a> Options<'a> {
             }
         }
         let mode = match self {
-            Options { bcast: true, .. } => Mode::Broadcast,
-            Options { optin: true, .. } => Mode::OptIn,
-            Options { optout: true, .. } => Mode::OptOut,
-            _ => Mode::All,
+            TrackingOptions { bcast: true, .. } => TrackingMode::Broadcast,
+            TrackingOptions { optin: true, .. } => TrackingMode::OptIn,
+            TrackingOptions { optout: true, .. } => TrackingMode::OptOut,
+            _ => TrackingMode::All,
         };
         let redirect = u64::try_from(self.redirect).ok().filter(|&id| id != 0);
         let prefix_bytes = prefixes.iter().map(|prefix| prefix.len() + PREFIX_BYTES).sum();
-        Ok(Tracking { redirect, mode, noloop: self.noloop, prefixes, prefix_bytes, ..Tracking::default() })
+        Ok(ClientTracking {
+            redirect,
+            mode,
+            noloop: self.noloop,
+            prefixes,
+            prefix_bytes,
+            ..ClientTracking::default()
+        })
     }
 }
 
@@ -159,11 +166,11 @@ pub fn trackinginfo(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>)
         None => vec!["off"],
         Some(own) => [
             (true, "on"),
-            (own.mode == Mode::Broadcast, "bcast"),
-            (own.mode == Mode::OptIn, "optin"),
-            (own.mode == Mode::OptIn && own.caching.holds(), "caching-yes"),
-            (own.mode == Mode::OptOut, "optout"),
-            (own.mode == Mode::OptOut && own.caching.holds(), "caching-no"),
+            (own.mode == TrackingMode::Broadcast, "bcast"),
+            (own.mode == TrackingMode::OptIn, "optin"),
+            (own.mode == TrackingMode::OptIn && own.caching.holds(), "caching-yes"),
+            (own.mode == TrackingMode::OptOut, "optout"),
+            (own.mode == TrackingMode::OptOut && own.caching.holds(), "caching-no"),
             (own.noloop, "noloop"),
             (own.is_broken, "broken_redirect"),
         ]
@@ -186,7 +193,7 @@ pub fn trackinginfo(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>)
 }
 
 /// The client that gets the messages: 0 for the same one, -1 without tracking.
-fn redirection(own: Option<&Tracking>) -> i64 {
+fn redirection(own: Option<&ClientTracking>) -> i64 {
     own.map_or(-1, |own| own.redirect.map_or(0, |id| i64::try_from(id).unwrap_or(i64::MAX)))
 }
 
@@ -196,10 +203,10 @@ pub fn caching(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
     ))?;
     match args.at(2) {
-        arg if is(arg, "YES") && own.mode != Mode::OptIn => {
+        arg if is(arg, "YES") && own.mode != TrackingMode::OptIn => {
             Err(Fault::text("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."))
         }
-        arg if is(arg, "NO") && own.mode != Mode::OptOut => {
+        arg if is(arg, "NO") && own.mode != TrackingMode::OptOut => {
             Err(Fault::text("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."))
         }
         arg if is(arg, "YES") || is(arg, "NO") => {

@@ -4,10 +4,10 @@ use darter_command::keyspec::{Begin, Find, KeySpec};
 use darter_command::{Flags, Spec};
 use darter_wire::Reply;
 
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 
 /// Writes the ten elements of a command.
-pub fn entry(entry: &Entry, reply: &mut Reply<'_>) {
+pub fn entry(entry: &CommandEntry, reply: &mut Reply<'_>) {
     let spec = &entry.spec;
     reply.array(10);
     reply.bulk(spec.name.as_bytes());

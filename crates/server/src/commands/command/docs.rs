@@ -1,11 +1,11 @@
 //! COMMAND DOCS: the arguments come from the notation in each command's row.
 
 use darter_command::Fault;
-use darter_command::syntax::{self, Arg, Kind};
+use darter_command::syntax::{self, Arg, SyntaxKind};
 use darter_wire::{Args, Reply};
 
 use crate::dispatch::Caller;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 
 /// COMMAND DOCS.
 pub fn docs(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -22,7 +22,7 @@ pub fn docs(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-fn write(entry: &Entry, reply: &mut Reply<'_>) {
+fn write(entry: &CommandEntry, reply: &mut Reply<'_>) {
     let spec = &entry.spec;
     let arguments = syntax::parse(spec.syntax);
     let mut pairs = 4;
@@ -84,12 +84,12 @@ fn write_arg(arg: &Arg, keys: &mut KeyNumbers, reply: &mut Reply<'_>) {
     text(reply, &arg.name);
     text(reply, "type");
     text(reply, arg.kind.name());
-    if !matches!(arg.kind, Kind::PureToken | Kind::OneOf | Kind::Block) {
+    if !matches!(arg.kind, SyntaxKind::PureToken | SyntaxKind::OneOf | SyntaxKind::Block) {
         pairs += 1;
         text(reply, "display_text");
         text(reply, &arg.name);
     }
-    if arg.kind == Kind::Key
+    if arg.kind == SyntaxKind::Key
         && let Some(number) = keys.take()
     {
         pairs += 1;

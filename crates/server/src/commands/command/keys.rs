@@ -4,7 +4,7 @@ use darter_command::{Fault, Flags, Keys, Spec};
 use darter_wire::{Args, Reply};
 
 use crate::dispatch::Caller;
-use crate::registry::Entry;
+use crate::registry::CommandEntry;
 use darter_command::call_keys;
 
 /// COMMAND GETKEYS.
@@ -38,7 +38,7 @@ pub fn getkeysandflags(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Repl
 fn spec_of(caller: &Caller<'_>, asked: Args<'_>) -> Result<Spec, Fault> {
     const UNKNOWN: Fault = Fault::text("ERR Invalid command specified");
     let command = caller.local.shared.registry.find(asked.at(0)).ok_or(UNKNOWN)?;
-    let entry: &Entry =
+    let entry: &CommandEntry =
         if command.subs.is_empty() { command } else { command.sub(asked.at(1)).ok_or(UNKNOWN)? };
     if matches!(entry.spec.keys, Keys::None) {
         return Err(Fault::text("ERR The command has no key arguments"));

@@ -12,7 +12,7 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
-use crate::registry::{Entry, Registry};
+use crate::registry::{CommandEntry, Registry};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -135,7 +135,7 @@ fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resul
 }
 
 /// Returns true if COMMAND LIST shows a command.
-type Filter<'a> = Box<dyn Fn(&Entry) -> bool + 'a>;
+type Filter<'a> = Box<dyn Fn(&CommandEntry) -> bool + 'a>;
 
 fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Filter<'a>> {
     if reader::is(by, "module") {
@@ -151,7 +151,7 @@ fn filter<'a>(by: &[u8], what: &'a [u8]) -> Option<Filter<'a>> {
 }
 
 /// The command, or the subcommand written `container|sub`.
-pub(super) fn named(registry: &Registry, name: &[u8]) -> Option<&'static Entry> {
+pub(super) fn named(registry: &Registry, name: &[u8]) -> Option<&'static CommandEntry> {
     match name.iter().position(|&b| b == b'|') {
         None => registry.find(name),
         Some(at) => registry.find(&name[..at])?.sub(&name[at + 1..]),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use darter_base::glob;
 use darter_command::reader::{is, is_sync_or_async};
 use darter_command::spec::Group;
-use darter_command::{Fault, Flags, Marks, Reach, Reader, Spec};
-use darter_script::{Kind, Library};
+use darter_command::{ArgReader, Fault, Flags, Marks, Reach, Spec};
+use darter_script::{Library, ScriptKind};
 use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, help_row, no_subcommand, row};
@@ -142,7 +142,7 @@ fn flush(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
 }
 
 fn load_in(local: &mut ThreadState, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 2);
+    let mut reader = ArgReader::new(args, 2);
     let mut replaces = false;
     while reader.left() > 1 {
         let word = reader.bytes()?;
@@ -191,7 +191,7 @@ fn flush_in(local: &mut ThreadState, args: Args<'_>, reply: &mut Reply<'_>) -> R
 }
 
 fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut reader = Reader::new(args, 2);
+    let mut reader = ArgReader::new(args, 2);
     let (mut pattern, mut with_code) = (None, false);
     while !reader.is_done() {
         if !with_code && reader.take("WITHCODE") {
@@ -239,8 +239,8 @@ fn show(library: &Library, with_code: bool, reply: &mut Reply<'_>) {
 }
 
 fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if caller.local.busy == Some(Kind::Script) {
-        return Err(Fault::Text(busy_line(Kind::Script).into()));
+    if caller.local.busy == Some(ScriptKind::Script) {
+        return Err(Fault::Text(busy_line(ScriptKind::Script).into()));
     }
     let (scripts, now_ms) = (&caller.local.shared.scripts, crate::clock::unix_ms());
     let running = scripts.watches.iter().filter_map(|watch| watch.running_function(now_ms));
@@ -274,7 +274,7 @@ fn stats(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<
 
 fn kill(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let busy_ms = caller.local.live.busy_reply_threshold_ms;
-    caller.local.shared.scripts.kill(Kind::Function, busy_ms, crate::clock::unix_ms())?;
+    caller.local.shared.scripts.kill(ScriptKind::Function, busy_ms, crate::clock::unix_ms())?;
     reply.ok();
     Ok(())
 }

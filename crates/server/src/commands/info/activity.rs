@@ -2,16 +2,16 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Source, Text};
+use super::{InfoSource, InfoText};
 use crate::journal::report::Figures;
-use crate::pubsub::Kind;
+use crate::pubsub::SubscriptionKind;
 use crate::report;
 use crate::snapshot::Purpose;
 use crate::stats::histogram::Sum;
 use crate::sync::lock;
 
 /// INFO persistence.
-pub fn persistence(source: &Source<'_>, out: &mut Text) {
+pub fn persistence(source: &InfoSource<'_>, out: &mut InfoText) {
     let snapshots = &source.shared.snapshots;
     let (run, history) = (snapshots.current(), lock(&snapshots.history).clone());
     let (run, base) = (run.as_ref().filter(|run| run.purpose != Purpose::Base), run.as_ref());
@@ -46,7 +46,7 @@ pub fn persistence(source: &Source<'_>, out: &mut Text) {
 }
 
 /// The fields of the append-only file.
-fn journal(journal: &Figures, out: &mut Text) {
+fn journal(journal: &Figures, out: &mut InfoText) {
     let seconds =
         |seconds: Option<u64>| seconds.map_or_else(|| "-1".to_owned(), |seconds| seconds.to_string());
     let status = |is_ok: bool| if is_ok { "ok" } else { "err" };
@@ -73,7 +73,7 @@ fn journal(journal: &Figures, out: &mut Text) {
 }
 
 /// The part of INFO persistence about a running load.
-fn loading(source: &Source<'_>, out: &mut Text) {
+fn loading(source: &InfoSource<'_>, out: &mut InfoText) {
     let loading = &source.shared.snapshots.loading;
     out.field("loading", u8::from(loading.is_on()));
     out.field("async_loading", 0);
@@ -90,7 +90,7 @@ fn loading(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO stats.
-pub fn stats(source: &Source<'_>, out: &mut Text) {
+pub fn stats(source: &InfoSource<'_>, out: &mut InfoText) {
     let (totals, rates) = (&source.report.totals, &source.report.rates);
     out.field("total_connections_received", totals.connections);
     out.field("total_commands_processed", totals.commands);
@@ -163,7 +163,7 @@ pub fn stats(source: &Source<'_>, out: &mut Text) {
 }
 
 /// The part of INFO stats about keys and channels.
-fn keys(source: &Source<'_>, out: &mut Text) {
+fn keys(source: &InfoSource<'_>, out: &mut InfoText) {
     let counters = &source.report.shards.counters;
     let pubsub = &source.shared.pubsub;
     out.field("expired_keys", counters.expired);
@@ -180,13 +180,13 @@ fn keys(source: &Source<'_>, out: &mut Text) {
     out.field("keyspace_misses", counters.misses);
     out.field("keys_answers_cut", source.report.shards.answers_cut);
     out.field("keyspace_mutations", source.report.shards.changes);
-    out.field("pubsub_channels", pubsub.channels_len(Kind::Channel));
+    out.field("pubsub_channels", pubsub.channels_len(SubscriptionKind::Channel));
     out.field("pubsub_patterns", pubsub.patterns_len());
-    out.field("pubsubshard_channels", pubsub.channels_len(Kind::Shard));
+    out.field("pubsubshard_channels", pubsub.channels_len(SubscriptionKind::Shard));
 }
 
 /// INFO cluster.
-pub fn cluster(source: &Source<'_>, out: &mut Text) {
+pub fn cluster(source: &InfoSource<'_>, out: &mut InfoText) {
     out.field("cluster_enabled", u8::from(source.live.cluster.mode != darter_config::ClusterMode::Off));
     out.zeros(&["migration_errors_total", "total_migrated_keys"]);
     let cluster = &source.shared.cluster;
@@ -213,7 +213,7 @@ pub fn cluster(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO keyspace: databases that hold a key. Keys whose members expire are counted by Redis' name and by Valkey's.
-pub fn keyspace(source: &Source<'_>, out: &mut Text) {
+pub fn keyspace(source: &InfoSource<'_>, out: &mut InfoText) {
     let shards = &source.report.shards;
     for (db, &keys) in shards.keys.iter().enumerate().filter(|(_, keys)| **keys > 0) {
         let [expires, in_part] =
@@ -226,7 +226,7 @@ pub fn keyspace(source: &Source<'_>, out: &mut Text) {
 
 /// INFO transaction: how often commands found their shards free or busy, and the hold times of slices and of timed
 /// commands.
-pub fn transaction(source: &Source<'_>, out: &mut Text) {
+pub fn transaction(source: &InfoSource<'_>, out: &mut InfoText) {
     let totals = &source.report.totals;
     out.field("tx_inline_runs_total", totals.commands.saturating_sub(totals.contended));
     out.field("tx_normal_total", totals.contended);
@@ -251,7 +251,7 @@ pub fn transaction(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO tiered: no value is on disk.
-pub fn tiered(_: &Source<'_>, out: &mut Text) {
+pub fn tiered(_: &InfoSource<'_>, out: &mut InfoText) {
     out.zeros(&["tiered_entries", "tiered_entries_bytes", "tiered_total_stashes", "tiered_total_fetches"]);
     out.zeros(&[
         "tiered_total_cancels",
@@ -269,12 +269,12 @@ pub fn tiered(_: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO search: there is no index.
-pub fn search(_: &Source<'_>, out: &mut Text) {
+pub fn search(_: &InfoSource<'_>, out: &mut InfoText) {
     out.zeros(&["search_memory", "search_num_indices", "search_num_entries"]);
 }
 
 /// INFO acl: numbers of users and rules.
-pub fn acl(source: &Source<'_>, out: &mut Text) {
+pub fn acl(source: &InfoSource<'_>, out: &mut InfoText) {
     let users = source.shared.acl.all();
     let channels = |selector: &crate::acl::Selector| selector.channels().len();
     let selectors = || users.values().flat_map(|user| user.selectors());

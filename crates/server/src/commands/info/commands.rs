@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Source, Text};
+use super::{InfoSource, InfoText};
 use crate::report::{CommandTotals, Slow, times_of};
 use crate::sync::lock;
 
 /// INFO commandstats: commands that were called.
-pub fn commandstats(source: &Source<'_>, out: &mut Text) {
+pub fn commandstats(source: &InfoSource<'_>, out: &mut InfoText) {
     for entry in source.shared.registry.entries() {
         let totals = CommandTotals::of(source.shared, entry.id);
         if totals.calls == 0 && totals.failed == 0 && totals.rejected == 0 {
@@ -37,7 +37,7 @@ pub fn commandstats(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO errorstats: replies by the first word of the error.
-pub fn errorstats(source: &Source<'_>, out: &mut Text) {
+pub fn errorstats(source: &InfoSource<'_>, out: &mut InfoText) {
     let errors: BTreeMap<String, u64> =
         lock(&source.shared.errors).iter().map(|(name, count)| (name.clone(), *count)).collect();
     for (name, count) in errors {
@@ -46,7 +46,7 @@ pub fn errorstats(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO latencystats: percentiles of the commands that were called.
-pub fn latencystats(source: &Source<'_>, out: &mut Text) {
+pub fn latencystats(source: &InfoSource<'_>, out: &mut InfoText) {
     if !source.live.latency_tracking {
         return;
     }

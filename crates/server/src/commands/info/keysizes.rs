@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_command::Fault;
-use darter_store::{Position, Shard, Type};
+use darter_store::{ScanPosition, Shard, Type};
 use darter_wire::Reply;
 
-use super::Text;
+use super::InfoText;
 use crate::clock::unix_ms;
 use crate::commands::persistence::{asking, wait};
 use crate::dispatch::Caller;
@@ -37,15 +37,15 @@ const LINES: [(Type, &str); 5] = [
 type Counts = [[u64; RANGES_LEN]; LINES.len()];
 
 /// The right to examine all keys: a thread for each request would be too many.
-struct Claim(&'static AtomicBool);
+struct KeysizesClaim(&'static AtomicBool);
 
-impl Claim {
-    fn lay(is_taken: &'static AtomicBool) -> Option<Claim> {
-        (!is_taken.swap(true, Relaxed)).then(|| Claim(is_taken))
+impl KeysizesClaim {
+    fn lay(is_taken: &'static AtomicBool) -> Option<KeysizesClaim> {
+        (!is_taken.swap(true, Relaxed)).then(|| KeysizesClaim(is_taken))
     }
 }
 
-impl Drop for Claim {
+impl Drop for KeysizesClaim {
     fn drop(&mut self) {
         self.0.store(false, Relaxed);
     }
@@ -59,11 +59,11 @@ pub fn answer_later(caller: &mut Caller<'_>, text: String) -> Result<(), Fault> 
         ));
     }
     let (shared, to, resp3) = (caller.local.shared, asking(caller), caller.session.resp3);
-    let claim = Claim::lay(&shared.is_sizing)
+    let claim = KeysizesClaim::lay(&shared.is_sizing)
         .ok_or(Fault::text("ERR all keys are being looked at for another INFO keysizes, ask again"))?;
     let dbs_len = caller.local.live.dbnum as usize;
     let body = move || {
-        let mut text = Text(text);
+        let mut text = InfoText(text);
         if !text.0.is_empty() {
             text.0.push_str("\r\n");
         }
@@ -87,7 +87,7 @@ fn count(shared: &'static Shared, dbs_len: usize) -> Vec<Counts> {
     let now_ms = unix_ms();
     for cell in shared.cells {
         for (db, counts) in counts.iter_mut().enumerate() {
-            let mut at = Some(Position::START);
+            let mut at = Some(ScanPosition::START);
             while let Some(from) = at.filter(|_| !shared.is_stopping.load(Relaxed)) {
                 let held = lease::take_asleep(cell);
                 at = slice(&held.shard, db, from, now_ms, counts);
@@ -99,7 +99,13 @@ fn count(shared: &'static Shared, dbs_len: usize) -> Vec<Counts> {
 }
 
 /// Counts the values of some index lines from `at` on; returns the next position.
-fn slice(shard: &Shard, db: usize, mut at: Position, now_ms: u64, counts: &mut Counts) -> Option<Position> {
+fn slice(
+    shard: &Shard,
+    db: usize,
+    mut at: ScanPosition,
+    now_ms: u64,
+    counts: &mut Counts,
+) -> Option<ScanPosition> {
     if shard.db(db).is_empty() {
         return None;
     }
@@ -120,7 +126,7 @@ fn range_of(len: u64) -> usize {
     (u64::BITS - len.leading_zeros()) as usize
 }
 
-fn write(counts: &[Counts], out: &mut Text) {
+fn write(counts: &[Counts], out: &mut InfoText) {
     for (db, counts) in counts.iter().enumerate() {
         for ((_, name), ranges) in LINES.iter().zip(counts) {
             let told: Vec<String> = (0..)
@@ -160,7 +166,7 @@ mod tests {
         counts[0][0][0] = 2;
         counts[0][0][5] = 1;
         counts[2][4][11] = 3;
-        let mut text = Text(String::new());
+        let mut text = InfoText(String::new());
         write(&counts, &mut text);
         assert_eq!(text.0, "db0_distrib_strings_sizes:0=2,16=1\r\ndb2_distrib_hashes_items:1K=3\r\n");
     }

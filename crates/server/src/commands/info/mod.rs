@@ -38,7 +38,7 @@ pub const FAMILY: &[ServerCommand] = &[row(
 )];
 
 /// The data for a section.
-struct Source<'a> {
+struct InfoSource<'a> {
     shared: &'a Shared,
     live: &'a Live,
     report: Report,
@@ -47,7 +47,7 @@ struct Source<'a> {
     ttls_ms: Vec<u64>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> InfoSource<'a> {
     fn new(
         shared: &'a Shared,
         live: &'a Live,
@@ -64,13 +64,13 @@ impl<'a> Source<'a> {
             };
             ttls_ms = report.shards.expiring.iter().enumerate().map(mean).collect();
         }
-        Source { shared, live, report, now_ms, ttls_ms }
+        InfoSource { shared, live, report, now_ms, ttls_ms }
     }
 }
 
 /// When a section is shown without being named.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum ShownSections {
     /// Always.
     Default,
     /// With `all` and `everything`.
@@ -79,44 +79,48 @@ enum Shown {
 
 struct Section {
     name: &'static str,
-    shown: Shown,
-    write: fn(&Source<'_>, &mut Text),
+    shown: ShownSections,
+    write: fn(&InfoSource<'_>, &mut InfoText),
 }
 
-const fn section(name: &'static str, shown: Shown, write: fn(&Source<'_>, &mut Text)) -> Section {
+const fn section(
+    name: &'static str,
+    shown: ShownSections,
+    write: fn(&InfoSource<'_>, &mut InfoText),
+) -> Section {
     Section { name, shown, write }
 }
 
-const KEYSPACE: Section = section("Keyspace", Shown::Default, activity::keyspace);
+const KEYSPACE: Section = section("Keyspace", ShownSections::Default, activity::keyspace);
 
 /// Every section, in the order they are written.
 const SECTIONS: &[Section] = &[
-    section("Server", Shown::Default, system::server),
-    section("Clients", Shown::Default, system::clients),
-    section("Memory", Shown::Default, system::memory),
-    section("Persistence", Shown::Default, activity::persistence),
-    section("Stats", Shown::Default, activity::stats),
-    section("Replication", Shown::Default, replication::replication),
-    section("CPU", Shown::Default, system::cpu),
-    section("Modules", Shown::Default, |_, out| {
+    section("Server", ShownSections::Default, system::server),
+    section("Clients", ShownSections::Default, system::clients),
+    section("Memory", ShownSections::Default, system::memory),
+    section("Persistence", ShownSections::Default, activity::persistence),
+    section("Stats", ShownSections::Default, activity::stats),
+    section("Replication", ShownSections::Default, replication::replication),
+    section("CPU", ShownSections::Default, system::cpu),
+    section("Modules", ShownSections::Default, |_, out| {
         super::modules::lines().for_each(|line| out.field("module", line));
     }),
-    section("Commandstats", Shown::All, commands::commandstats),
-    section("Errorstats", Shown::Default, commands::errorstats),
-    section("Latencystats", Shown::All, commands::latencystats),
-    section("Cluster", Shown::Default, activity::cluster),
+    section("Commandstats", ShownSections::All, commands::commandstats),
+    section("Errorstats", ShownSections::Default, commands::errorstats),
+    section("Latencystats", ShownSections::All, commands::latencystats),
+    section("Cluster", ShownSections::Default, activity::cluster),
     KEYSPACE,
-    section("Transaction", Shown::All, activity::transaction),
-    section("Tiered", Shown::All, activity::tiered),
-    section("Search", Shown::All, activity::search),
-    section("Acl", Shown::All, activity::acl),
+    section("Transaction", ShownSections::All, activity::transaction),
+    section("Tiered", ShownSections::All, activity::tiered),
+    section("Search", ShownSections::All, activity::search),
+    section("Acl", ShownSections::All, activity::acl),
 ];
 
 fn info(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let asked: Vec<&[u8]> = args.iter().skip(1).collect();
     let local = &caller.local;
     let report = Report::gather(local.shared, caller.held.as_deref_mut());
-    let source = Source::new(local.shared, &local.live, report, &asked, caller.held.as_deref_mut());
+    let source = InfoSource::new(local.shared, &local.live, report, &asked, caller.held.as_deref_mut());
     let text = render(&source, &asked);
     if asked.iter().any(|word| word.eq_ignore_ascii_case(keysizes::NAME.as_bytes())) {
         return keysizes::answer_later(caller, text);
@@ -132,13 +136,13 @@ pub(crate) fn fields(
     report: &Report,
     sections: &[&[u8]],
 ) -> HashMap<String, String> {
-    let text = render(&Source::new(shared, live, report.clone(), sections, None), sections);
+    let text = render(&InfoSource::new(shared, live, report.clone(), sections, None), sections);
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn render(source: &Source<'_>, asked: &[&[u8]]) -> String {
-    let mut text = Text(String::with_capacity(8 << 10));
+fn render(source: &InfoSource<'_>, asked: &[&[u8]]) -> String {
+    let mut text = InfoText(String::with_capacity(8 << 10));
     for section in SECTIONS.iter().filter(|section| is_asked(section, asked)) {
         if !text.0.is_empty() {
             text.0.push_str("\r\n");
@@ -151,7 +155,7 @@ fn render(source: &Source<'_>, asked: &[&[u8]]) -> String {
 
 fn is_asked(section: &Section, asked: &[&[u8]]) -> bool {
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    let is_default = section.shown == Shown::Default;
+    let is_default = section.shown == ShownSections::Default;
     if asked.is_empty() {
         return is_default;
     }
@@ -164,9 +168,9 @@ fn is_asked(section: &Section, asked: &[&[u8]]) -> bool {
 }
 
 /// The text under construction.
-struct Text(String);
+struct InfoText(String);
 
-impl Text {
+impl InfoText {
     /// A line `name:value`.
     fn field(&mut self, name: &str, value: impl Display) {
         let _ = write!(self.0, "{name}:{value}\r\n");
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn fields_end_as_the_protocol_wants() {
-        let mut text = Text(String::new());
+        let mut text = InfoText(String::new());
         text.bytes("used_memory", 1536);
         assert_eq!(text.0, "used_memory:1536\r\nused_memory_human:1.50K\r\n");
     }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{Source, Text};
+use super::{InfoSource, InfoText};
 use crate::replication::group;
-use crate::replication::replicas::Stage;
+use crate::replication::replicas::ReplicaStage;
 use crate::replication::show;
 
 /// INFO replication.
-pub fn replication(source: &Source<'_>, out: &mut Text) {
+pub fn replication(source: &InfoSource<'_>, out: &mut InfoText) {
     let (shared, live) = (source.shared, &source.live.replication);
     shared.replication.feed_now(shared);
     let link = show::link(shared);
@@ -42,7 +42,7 @@ pub fn replication(source: &Source<'_>, out: &mut Text) {
     history(source, out);
 }
 
-fn replicas(source: &Source<'_>, out: &mut Text) {
+fn replicas(source: &InfoSource<'_>, out: &mut InfoText) {
     let (shared, live) = (source.shared, &source.live.replication);
     let state = shared.replication.state();
     out.field("connected_slaves", state.replicas.len());
@@ -52,7 +52,7 @@ fn replicas(source: &Source<'_>, out: &mut Text) {
     for (n, replica) in state.replicas.iter().enumerate() {
         let stage = show::word(replica.stage);
         let lag_s = match replica.stage {
-            Stage::Online => source.now_ms.saturating_sub(replica.acked_ms) / 1000,
+            ReplicaStage::Online => source.now_ms.saturating_sub(replica.acked_ms) / 1000,
             _ => 0,
         };
         let mut line = String::new();
@@ -65,7 +65,7 @@ fn replicas(source: &Source<'_>, out: &mut Text) {
     }
 }
 
-fn history(source: &Source<'_>, out: &mut Text) {
+fn history(source: &InfoSource<'_>, out: &mut InfoText) {
     let state = source.shared.replication.state();
     let (id, offset) = match state.history.before() {
         Some((id, offset)) => (id.to_string(), offset as i64),

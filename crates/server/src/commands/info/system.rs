@@ -6,14 +6,14 @@ use std::{env, fs, process};
 
 use darter_reactor::process as usage;
 
-use super::{Source, Text};
+use super::{InfoSource, InfoText};
 use crate::stats::ThreadStats;
 use crate::stats::memcached::Counter;
 use crate::thread_state::COMPAT_VERSION;
-use darter_config::Policy;
+use darter_config::EvictionPolicy;
 
 /// INFO server.
-pub fn server(source: &Source<'_>, out: &mut Text) {
+pub fn server(source: &InfoSource<'_>, out: &mut InfoText) {
     let (shared, live) = (source.shared, source.live);
     let hides_machine = live.managed_service_info;
     out.field("redis_version", COMPAT_VERSION);
@@ -59,7 +59,7 @@ fn os() -> String {
 }
 
 /// INFO clients.
-pub fn clients(source: &Source<'_>, out: &mut Text) {
+pub fn clients(source: &InfoSource<'_>, out: &mut InfoText) {
     let clients = &source.report.clients;
     out.field("connected_clients", clients.connected);
     out.field("cluster_connections", 0);
@@ -94,7 +94,7 @@ pub fn clients(source: &Source<'_>, out: &mut Text) {
 }
 
 /// INFO memory.
-pub fn memory(source: &Source<'_>, out: &mut Text) {
+pub fn memory(source: &InfoSource<'_>, out: &mut InfoText) {
     let memory = &source.report.memory;
     out.bytes("used_memory", memory.used);
     out.bytes("used_memory_rss", memory.rss);
@@ -149,7 +149,7 @@ pub fn memory(source: &Source<'_>, out: &mut Text) {
 }
 
 /// Memory of scripts: their texts, and each thread's Lua state, including functions.
-fn lua(source: &Source<'_>, out: &mut Text) {
+fn lua(source: &InfoSource<'_>, out: &mut InfoText) {
     let (scripts, bytes) = source.shared.scripts.size();
     let lua = source.report.memory.lua;
     out.bytes("used_memory_lua", lua);
@@ -165,23 +165,23 @@ fn lua(source: &Source<'_>, out: &mut Text) {
     out.bytes("used_memory_scripts", (bytes + library_bytes) as u64);
 }
 
-fn policy(policy: Policy) -> &'static str {
+fn policy(policy: EvictionPolicy) -> &'static str {
     match policy {
-        Policy::NoEviction => "noeviction",
-        Policy::AllKeysLru => "allkeys-lru",
-        Policy::AllKeysLfu => "allkeys-lfu",
-        Policy::AllKeysRandom => "allkeys-random",
-        Policy::VolatileLru => "volatile-lru",
-        Policy::VolatileLfu => "volatile-lfu",
-        Policy::VolatileRandom => "volatile-random",
-        Policy::VolatileTtl => "volatile-ttl",
-        Policy::AllKeysLrm => "allkeys-lrm",
-        Policy::VolatileLrm => "volatile-lrm",
+        EvictionPolicy::NoEviction => "noeviction",
+        EvictionPolicy::AllKeysLru => "allkeys-lru",
+        EvictionPolicy::AllKeysLfu => "allkeys-lfu",
+        EvictionPolicy::AllKeysRandom => "allkeys-random",
+        EvictionPolicy::VolatileLru => "volatile-lru",
+        EvictionPolicy::VolatileLfu => "volatile-lfu",
+        EvictionPolicy::VolatileRandom => "volatile-random",
+        EvictionPolicy::VolatileTtl => "volatile-ttl",
+        EvictionPolicy::AllKeysLrm => "allkeys-lrm",
+        EvictionPolicy::VolatileLrm => "volatile-lrm",
     }
 }
 
 /// INFO cpu.
-pub fn cpu(source: &Source<'_>, out: &mut Text) {
+pub fn cpu(source: &InfoSource<'_>, out: &mut InfoText) {
     let mut pair = |names: [&str; 2], times: usage::CpuTimes| {
         let seconds = |time: Duration| format!("{}.{:06}", time.as_secs(), time.subsec_micros());
         out.field(names[0], seconds(times.system));

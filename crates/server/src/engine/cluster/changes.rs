@@ -9,7 +9,7 @@ use darter_wire::Reply;
 
 use super::route;
 use crate::conn::Conn;
-use crate::pubsub::{self, Kind};
+use crate::pubsub::{self, SubscriptionKind};
 use crate::thread_state::ThreadState;
 use crate::waiting;
 
@@ -27,12 +27,12 @@ pub fn answer_to_waiting(local: &ThreadState, conn: &Conn) -> Option<Vec<u8>> {
 /// whether there were any.
 pub fn end_subscriptions(local: &mut ThreadState, map: &SlotMap, conn: &mut Conn) -> bool {
     let Some(own) = &conn.session.subscriptions else { return false };
-    let mut names = own.names(Kind::Shard);
+    let mut names = own.names(SubscriptionKind::Shard);
     names.retain(|name| !map.is_own(key_slot(name)));
     let info = conn.info.clone();
     for name in &names {
-        pubsub::unsubscribe(local, &mut conn.session, &info, Kind::Shard, name);
-        let left = conn.session.subscriptions.as_ref().map_or(0, |own| own.len(Kind::Shard));
+        pubsub::unsubscribe(local, &mut conn.session, &info, SubscriptionKind::Shard, name);
+        let left = conn.session.subscriptions.as_ref().map_or(0, |own| own.len(SubscriptionKind::Shard));
         let resp3 = conn.session.resp3;
         let mut reply = Reply::new(conn.messages(), resp3);
         reply.push(3);

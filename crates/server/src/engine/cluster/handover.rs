@@ -15,7 +15,7 @@ use darter_txn::LockSet;
 use super::map_store::{Outcome, UNREACHED};
 use super::{outgoing, peer};
 use crate::engine::origin::Origin;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::replication::takeover;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
@@ -145,7 +145,7 @@ fn count(shared: &'static Shared, slot: u16) -> Result<usize, String> {
         });
         let _ = tell.send(keys);
     };
-    let body = Body::Call(Some(Box::new(call)));
+    let body = JobBody::Call(Some(Box::new(call)));
     let origin = Origin::nobody(shared.home_of(shard));
     Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue_from_outside(shared);
     hear.recv().map_err(|_| ENDS.to_owned())
@@ -160,7 +160,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub fn lead(shared: &'static Shared, then: AfterHandover) -> std::io::Result<()> {
     // Writers of the old master wait up to this long for the replica to have everything.
     let timeout = Duration::from_millis(shared.settings.live().cluster.failover_ms);
-    let wish = takeover::Wish { timeout, saves: false };
+    let wish = takeover::TakeoverWish { timeout, saves: false };
     takeover::begin(shared, wish, move |shared, is_done| {
         if !is_done {
             return then(shared, Err("ERR the master did not hand over".to_owned()));

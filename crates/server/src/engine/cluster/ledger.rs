@@ -113,15 +113,22 @@ fn apply(old: &StoredMap, changes: &[MapChange], me: &str) -> (StoredMap, Answer
 
 #[cfg(test)]
 mod tests {
-    use darter_cluster::{Health, Node, SlotRange};
+    use darter_cluster::{Health, MapNode, SlotRange};
     use darter_quorum::fake::{FakeStore, StoreTrouble};
 
     use super::*;
 
     fn node(id: &str, port: u16) -> MapChange {
         let (id, ip, hostname) = (id.to_owned(), "10.0.0.1".to_owned(), String::new());
-        let node =
-            Node { id, ip, port, bus_port: port + 1, hostname, health: Health::Online, boot: String::new() };
+        let node = MapNode {
+            id,
+            ip,
+            port,
+            bus_port: port + 1,
+            hostname,
+            health: Health::Online,
+            boot: String::new(),
+        };
         MapChange::Register { node, now_s: 1 }
     }
 

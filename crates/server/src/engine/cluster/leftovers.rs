@@ -11,14 +11,14 @@ use std::time::Duration;
 use darter_base::slot::slot_of;
 use darter_cluster::{MigrationChange, MigrationState, SlotMigration};
 use darter_latch::Grant;
-use darter_store::Position;
+use darter_store::ScanPosition;
 use darter_txn::LockSet;
 use darter_wire::OwnedArgs;
 
 use super::outgoing::{self, ChangeFault};
 use crate::engine::origin::Origin;
 use crate::exec;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -44,7 +44,7 @@ pub fn remove(shared: &'static Shared, one: &SlotMigration) {
         shards.dedup();
         let mut found = 0;
         for shard in shards {
-            let (mut db, mut at) = (0, Position::START);
+            let (mut db, mut at) = (0, ScanPosition::START);
             while let Some((removed, next)) = step(shared, one, shard, (db, at)) {
                 found += removed;
                 (db, at) = next;
@@ -73,7 +73,7 @@ fn is_due(shared: &Shared, one: &SlotMigration) -> bool {
 }
 
 /// Where a round through a shard is: the database, and the place in it.
-type SweepPlace = (usize, Position);
+type SweepPlace = (usize, ScanPosition);
 
 /// Removes keys in the next lines of a shard; returns how many, and where to go on. `None`: there are no more lines.
 fn step(
@@ -87,7 +87,7 @@ fn step(
     let call = move |local: &mut ThreadState, grant: &mut Shards| {
         let _ = tell.send(step_held(local, grant, &wanted, shard, place));
     };
-    let body = Body::Call(Some(Box::new(call)));
+    let body = JobBody::Call(Some(Box::new(call)));
     let origin = Origin::nobody(shared.home_of(shard));
     Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue_from_outside(shared);
     hear.recv().ok().flatten()
@@ -121,5 +121,5 @@ fn step_held(
         let origin = Origin { db, acl_version: shared.acl.version(), ..Origin::nobody(local.thread) };
         exec::run_granted(local, grant, origin, entry, del.args(), &mut Vec::new());
     }
-    Some((keys, next.map_or((db + 1, Position::START), |at| (db, at))))
+    Some((keys, next.map_or((db + 1, ScanPosition::START), |at| (db, at))))
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use darter_cluster::{Health, MapChange, Node};
+use darter_cluster::{Health, MapChange, MapNode};
 use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
 
 use super::ledger::{Answers, LedgerFault, MapLedger};
@@ -202,7 +202,7 @@ impl MapKeeper {
         let known = known.and_then(|group| group.nodes().find(|known| known.id == node.id));
         let is_known = known.is_some_and(|known| {
             let ip = if node.ip.is_empty() { known.ip.clone() } else { node.ip.clone() };
-            *known == Node { ip, ..node.clone() }
+            *known == MapNode { ip, ..node.clone() }
         });
         if !is_known {
             self.change(&[registration(self.shared)], AnswerTime::Routed, Box::new(|_, _| ()));
@@ -285,7 +285,7 @@ fn registration(shared: &Shared) -> MapChange {
 }
 
 /// This node as the settings describe it. Its address is empty if nothing names it: then it is the one that others meet.
-fn own_node(shared: &Shared) -> Node {
+fn own_node(shared: &Shared) -> MapNode {
     let live = shared.settings.live();
     let settings = &live.cluster;
     let is_one = |word: &str| word.parse::<std::net::IpAddr>().is_ok_and(|ip| !ip.is_unspecified());
@@ -301,5 +301,5 @@ fn own_node(shared: &Shared) -> Node {
         bus_port => bus_port,
     };
     let (hostname, boot) = (settings.announce_hostname.clone(), shared.replication.boot.to_string());
-    Node { id: shared.cluster.id().to_owned(), ip, port, bus_port, hostname, health: Health::Online, boot }
+    MapNode { id: shared.cluster.id().to_owned(), ip, port, bus_port, hostname, health: Health::Online, boot }
 }

@@ -15,8 +15,8 @@ use super::route::{self, Line};
 use crate::engine::commit;
 use crate::engine::origin::ChangedBy;
 use crate::job::Shards;
-use crate::registry::Entry;
-use crate::session::Queued;
+use crate::registry::CommandEntry;
+use crate::session::QueuedCommand;
 use crate::thread_state::ThreadState;
 use crate::waiting::Waiting;
 
@@ -46,7 +46,7 @@ pub fn refusal(
     local: &mut ThreadState,
     grant: &mut Shards,
     db: usize,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Option<Line> {
     if is_any(local) { look(local, grant, db, &[(entry, args)]) } else { None }
@@ -57,7 +57,7 @@ pub fn refusal_of_queue(
     local: &mut ThreadState,
     grant: &mut Shards,
     db: usize,
-    queued: &[Queued],
+    queued: &[QueuedCommand],
 ) -> Option<Line> {
     if !is_any(local) {
         return None;
@@ -82,7 +82,7 @@ fn look(
     local: &mut ThreadState,
     grant: &mut Shards,
     db: usize,
-    calls: &[(&'static Entry, Args<'_>)],
+    calls: &[(&'static CommandEntry, Args<'_>)],
 ) -> Option<Line> {
     let ask = route::ask_of_admitted(local, calls);
     let map = local.cluster.map.clone();
@@ -119,7 +119,7 @@ fn count(
     local: &ThreadState,
     grant: &mut Shards,
     db: usize,
-    calls: &[(&'static Entry, Args<'_>)],
+    calls: &[(&'static CommandEntry, Args<'_>)],
 ) -> KeyCounts {
     let shared = local.shared;
     let mut counts = KeyCounts::default();

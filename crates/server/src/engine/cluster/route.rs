@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use darter_base::hash::slot_in;
 use darter_cluster::answers::AddressForm;
-use darter_cluster::{Ask, Node, NodeRole, Routing, slot_of};
+use darter_cluster::{Ask, MapNode, NodeRole, Routing, slot_of};
 use darter_command::{Flags, Keys, Marks, Reach};
 use darter_config::Endpoint as Form;
 use darter_wire::Args;
 
 use super::moving::TRY_AGAIN;
 use crate::conn::window::Prepared;
-use crate::registry::{Entry, Run};
-use crate::session::{Gate, Queued, Session};
+use crate::registry::{CommandEntry, RunKind};
+use crate::session::{Gate, QueuedCommand, Session};
 use crate::thread_state::ThreadState;
 
 /// An error line without its `-`.
@@ -24,7 +24,7 @@ pub type Line = Cow<'static, [u8]>;
 
 /// How many of `commands`, calls of `entry` about one key, may run because this node owns their slots.
 #[inline(never)]
-pub fn own_len(local: &ThreadState, entry: &'static Entry, commands: &[Prepared]) -> usize {
+pub fn own_len(local: &ThreadState, entry: &'static CommandEntry, commands: &[Prepared]) -> usize {
     let (owners, own) = (local.cluster.map.owners(), local.cluster.own);
     let is_other = |planned: &Prepared| {
         let is_alike = planned.ready.entry.is_some_and(|other| std::ptr::eq(other, entry));
@@ -35,7 +35,12 @@ pub fn own_len(local: &ThreadState, entry: &'static Entry, commands: &[Prepared]
 
 /// Whether the check lets a command through that comes by the short way; the long way finds out why not.
 #[inline]
-pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn lets_through(
+    local: &ThreadState,
+    session: &Session,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     if entry.is_single_of(args.len() as u32) {
         let slot = usize::from(slot_of(args.at(1)));
         return local.cluster.map.owners().get(slot) == Some(&local.cluster.own);
@@ -50,7 +55,7 @@ pub fn lets_through(local: &ThreadState, session: &Session, entry: &'static Entr
 pub fn refusal(
     local: &ThreadState,
     session: &Session,
-    entry: &'static Entry,
+    entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Option<Line> {
     let ask = if entry.spec.has(Marks::RUNS_QUEUE) {
@@ -69,7 +74,7 @@ pub fn refusal(
 }
 
 /// Returns true if a command may remove keys that it does not name.
-pub fn takes_all(entry: &Entry) -> bool {
+pub fn takes_all(entry: &CommandEntry) -> bool {
     let spec = &entry.spec;
     let is_whole = matches!(spec.reach, Reach::All) && matches!(spec.keys, Keys::None);
     is_whole && spec.flags.any(Flags::WRITE)
@@ -77,7 +82,12 @@ pub fn takes_all(entry: &Entry) -> bool {
 
 /// Returns true if a command must wait, because one of its slots is being handed over.
 #[cold]
-pub fn must_wait(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn must_wait(
+    local: &ThreadState,
+    session: &Session,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     if takes_all(entry) || session.queues(entry, takes_all) {
         return true;
     }
@@ -100,18 +110,18 @@ fn refusal_in_handover(local: &ThreadState, ask: &Ask) -> Option<Line> {
 
 /// The same for the commands of an EXEC, with its shards held.
 #[cold]
-pub fn refusal_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> Option<Line> {
+pub fn refusal_of_queue(local: &ThreadState, session: &Session, queued: &[QueuedCommand]) -> Option<Line> {
     line(local, &ask_of_queue(local, session, queued))
 }
 
 /// The same for a command that has waited: by the thread that runs it now.
 #[cold]
-pub fn refusal_after_wait(local: &ThreadState, entry: &'static Entry, args: Args<'_>) -> Option<Line> {
+pub fn refusal_after_wait(local: &ThreadState, entry: &'static CommandEntry, args: Args<'_>) -> Option<Line> {
     line(local, &ask_of_admitted(local, &[(entry, args)]))
 }
 
 /// The slots of commands that were admitted before: reads of a replica as such, and clients that asked as such.
-pub fn ask_of_admitted(local: &ThreadState, calls: &[(&'static Entry, Args<'_>)]) -> Ask {
+pub fn ask_of_admitted(local: &ThreadState, calls: &[(&'static CommandEntry, Args<'_>)]) -> Ask {
     let mut ask =
         Ask { is_pubsub: true, reads_replica: true, is_asking: true, imports: true, ..Ask::default() };
     for (entry, args) in calls {
@@ -126,7 +136,12 @@ pub fn ask_of_admitted(local: &ThreadState, calls: &[(&'static Entry, Args<'_>)]
 
 /// Returns true if the keys of a command must be looked at with their shards held.
 #[cold]
-pub fn must_look(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> bool {
+pub fn must_look(
+    local: &ThreadState,
+    session: &Session,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> bool {
     let verdict = verdict(local, &ask(local, session, entry, args));
     matches!(verdict, Routing::Leaving(..) | Routing::Arriving)
 }
@@ -136,7 +151,7 @@ pub fn must_look(local: &ThreadState, session: &Session, entry: &'static Entry, 
 pub fn refusal_in_script(
     local: &ThreadState,
     session: &Session,
-    (entry, args): (&'static Entry, Args<'_>),
+    (entry, args): (&'static CommandEntry, Args<'_>),
     slots: &mut ScriptSlots,
 ) -> Option<Line> {
     let ask = ask(local, session, entry, args);
@@ -169,7 +184,7 @@ pub struct ScriptSlots {
 }
 
 /// The slot of the keys that a script's caller declared.
-pub fn declared_slot(entry: &'static Entry, args: Args<'_>) -> Option<u16> {
+pub fn declared_slot(entry: &'static CommandEntry, args: Args<'_>) -> Option<u16> {
     let mut slot = None;
     entry.spec.each_key(args, &mut |at| {
         slot.get_or_insert_with(|| slot_of(args.at(at)));
@@ -188,7 +203,7 @@ fn verdict<'a>(local: &'a ThreadState, ask: &Ask) -> Routing<'a> {
     local.cluster.rules.verdict(&local.cluster.map, ask)
 }
 
-fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args<'_>) -> Ask {
+fn ask(local: &ThreadState, session: &Session, entry: &'static CommandEntry, args: Args<'_>) -> Ask {
     let mut ask = Ask {
         writes: writes(entry),
         runs_script: runs_script(entry),
@@ -203,10 +218,10 @@ fn ask(local: &ThreadState, session: &Session, entry: &'static Entry, args: Args
     ask
 }
 
-fn ask_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> Ask {
+fn ask_of_queue(local: &ThreadState, session: &Session, queued: &[QueuedCommand]) -> Ask {
     let is_asking = session.gate.has(Gate::ASKING);
     let mut ask = Ask { is_pubsub: true, reads_replica: session.reads_replica, is_asking, ..Ask::default() };
-    for Queued { entry, args } in queued {
+    for QueuedCommand { entry, args } in queued {
         ask.writes |= writes(entry);
         ask.runs_script |= runs_script(entry);
         ask.is_pubsub &= is_pubsub(entry);
@@ -215,22 +230,22 @@ fn ask_of_queue(local: &ThreadState, session: &Session, queued: &[Queued]) -> As
     ask
 }
 
-fn add(local: &ThreadState, ask: &mut Ask, entry: &'static Entry, args: Args<'_>) {
+fn add(local: &ThreadState, ask: &mut Ask, entry: &'static CommandEntry, args: Args<'_>) {
     let map = &local.cluster.map;
     entry.spec.each_key(args, &mut |at| ask.add(map, args.at(at)));
 }
 
-fn writes(entry: &Entry) -> bool {
+fn writes(entry: &CommandEntry) -> bool {
     let flags = entry.spec.flags;
     flags.any(Flags::WRITE) || is_pubsub(entry) && flags.any(Flags::MAY_REPLICATE)
 }
 
 /// Returns true if a command runs a script that may write.
-fn runs_script(entry: &Entry) -> bool {
-    matches!(entry.run, Run::Script(_)) && !entry.spec.flags.any(Flags::READONLY)
+fn runs_script(entry: &CommandEntry) -> bool {
+    matches!(entry.run, RunKind::Script(_)) && !entry.spec.flags.any(Flags::READONLY)
 }
 
-fn is_pubsub(entry: &Entry) -> bool {
+fn is_pubsub(entry: &CommandEntry) -> bool {
     entry.spec.flags.any(Flags::PUBSUB)
 }
 
@@ -250,7 +265,7 @@ fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
     Some(line)
 }
 
-fn moved(local: &ThreadState, slot: u16, node: &Node) -> Vec<u8> {
+fn moved(local: &ThreadState, slot: u16, node: &MapNode) -> Vec<u8> {
     let host = endpoint(local.live.cluster.endpoint).of(node).unwrap_or_default();
     format!("MOVED {slot} {host}:{}", node.port).into_bytes()
 }

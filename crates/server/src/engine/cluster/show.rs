@@ -32,7 +32,7 @@ pub fn console(shared: &Shared) -> Value {
 }
 
 fn group(map: &SlotMap, one: &NodeGroup) -> Value {
-    let place = |node: &darter_cluster::Node| format!("{}:{}", node.ip, node.port);
+    let place = |node: &darter_cluster::MapNode| format!("{}:{}", node.ip, node.port);
     json!({
         "id": one.id,
         "is_own": map.own_group().is_some_and(|own| own.id == one.id),

@@ -11,13 +11,13 @@ use std::time::Duration;
 use darter_base::crc::key_slot;
 use darter_cluster::{NodeRole, SlotMap};
 use darter_latch::Grant;
-use darter_store::Position;
+use darter_store::ScanPosition;
 use darter_txn::LockSet;
 use darter_wire::OwnedArgs;
 
 use crate::engine::origin::Origin;
 use crate::exec;
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -39,7 +39,7 @@ pub fn begin(shared: &'static Shared, revision: u64) {
         return;
     }
     for cell in shared.cells {
-        SweepStep { map: map.clone(), shard: cell.id(), db: 0, at: Position::START }.enqueue(shared);
+        SweepStep { map: map.clone(), shard: cell.id(), db: 0, at: ScanPosition::START }.enqueue(shared);
     }
 }
 
@@ -67,7 +67,7 @@ struct SweepStep {
     map: Arc<SlotMap>,
     shard: u16,
     db: usize,
-    at: Position,
+    at: ScanPosition,
 }
 
 impl SweepStep {
@@ -75,7 +75,7 @@ impl SweepStep {
         let shard = self.shard;
         let call = move |local: &mut ThreadState, grant: &mut Shards| self.run(local, grant);
         let origin = Origin::nobody(shared.home_of(shard));
-        let body = Body::Call(Some(Box::new(call)));
+        let body = JobBody::Call(Some(Box::new(call)));
         Job::new(origin, body, LockSet::one(shard), Grant::empty()).enqueue_from_outside(shared);
     }
 
@@ -107,7 +107,7 @@ impl SweepStep {
         }
         match next {
             Some(at) => self.at = at,
-            None => (self.db, self.at) = (self.db + 1, Position::START),
+            None => (self.db, self.at) = (self.db + 1, ScanPosition::START),
         }
         self.enqueue(shared);
     }

@@ -5,7 +5,7 @@ use super::*;
 /// A database's number, and commands as words.
 type Read = (usize, Vec<Vec<Vec<u8>>>);
 
-fn read(body: &str, shape: Shape) -> Result<Read, String> {
+fn read(body: &str, shape: ReplyShape) -> Result<Read, String> {
     let task = Task::read(body.as_bytes(), shape, Framing::LAST, 16)?;
     let words = |args: &OwnedArgs| args.args().iter().map(<[u8]>::to_vec).collect();
     Ok((task.db, task.commands.iter().map(words).collect()))
@@ -15,7 +15,7 @@ fn read(body: &str, shape: Shape) -> Result<Read, String> {
 fn commands_are_read_from_json() {
     let got = read(
         r#"{"db":3,"commands":[["GET","k"],["SET",{"base64":"AP8="},7],["ECHO",{"base64":""}]]}"#,
-        Shape::Console,
+        ReplyShape::Console,
     );
     let wanted: Vec<Vec<Vec<u8>>> = vec![
         vec![b"GET".to_vec(), b"k".to_vec()],
@@ -23,7 +23,7 @@ fn commands_are_read_from_json() {
         vec![b"ECHO".to_vec(), Vec::new()],
     ];
     assert_eq!(got, Ok((3, wanted)));
-    assert_eq!(read(r#"["PING"]"#, Shape::Program), Ok((0, vec![vec![b"PING".to_vec()]])));
+    assert_eq!(read(r#"["PING"]"#, ReplyShape::Program), Ok((0, vec![vec![b"PING".to_vec()]])));
 }
 
 #[test]
@@ -44,11 +44,12 @@ fn other_json_is_refused() {
         r#"{"db":"0","commands":[["PING"]]}"#,
         r#"{"db":0,"commands":[["PING"]]} x"#,
     ] {
-        assert!(read(body, Shape::Console).is_err(), "{body}");
+        assert!(read(body, ReplyShape::Console).is_err(), "{body}");
     }
     assert!(
-        read(&format!(r#"{{"commands":[{}["PING"]]}}"#, r#"["PING"],"#.repeat(512)), Shape::Console).is_err()
+        read(&format!(r#"{{"commands":[{}["PING"]]}}"#, r#"["PING"],"#.repeat(512)), ReplyShape::Console)
+            .is_err()
     );
-    assert!(read(&"[".repeat(100_000), Shape::Console).is_err());
-    assert!(read(r#"{"commands":[["PING"]]}"#, Shape::Program).is_err());
+    assert!(read(&"[".repeat(100_000), ReplyShape::Console).is_err());
+    assert!(read(r#"{"commands":[["PING"]]}"#, ReplyShape::Program).is_err());
 }

@@ -1,11 +1,11 @@
 //! Tests of requests from other sites.
 
 use super::*;
-use crate::http::request::{Step, parse};
+use crate::http::request::{RequestStep, parse};
 
-fn checked(headers: &str, is_page: bool, has_password: bool) -> Option<Status> {
+fn checked(headers: &str, is_page: bool, has_password: bool) -> Option<HttpStatus> {
     let text = format!("GET / HTTP/1.1\r\n{headers}\r\n");
-    let Step::Head(head) = parse(text.as_bytes(), &mut 0) else { panic!("{text:?}") };
+    let RequestStep::Head(head) = parse(text.as_bytes(), &mut 0) else { panic!("{text:?}") };
     check_site(&head, is_page, has_password).err().map(|(status, _)| status)
 }
 
@@ -39,7 +39,7 @@ fn names_that_the_web_could_point_here_are_refused() {
     ] {
         assert!(!is_private_name(name), "{name}");
     }
-    assert_eq!(checked("Host: evil.com\r\n", true, false), Some(Status::Misdirected));
+    assert_eq!(checked("Host: evil.com\r\n", true, false), Some(HttpStatus::Misdirected));
     assert_eq!(checked("Host: evil.com\r\n", true, true), None);
 }
 
@@ -59,7 +59,7 @@ fn pages_of_other_sites_are_refused() {
         ("Origin: null\r\n", true),
         ("Origin: http://localhost:1.evil.com\r\n", true),
     ] {
-        let wanted = refused.then_some(Status::Forbidden);
+        let wanted = refused.then_some(HttpStatus::Forbidden);
         assert_eq!(checked(&format!("{host}{rest}"), false, false), wanted, "{rest}");
         assert_eq!(checked(&format!("{host}{rest}"), true, false), None, "a link to the page: {rest}");
     }
@@ -70,14 +70,14 @@ fn the_api_wants_what_only_our_page_sends() {
     let text = "POST / HTTP/1.1\r\nHost: a\r\nX-Darter-Console: 1\r\nContent-Type: application/json; charset=utf-8\r\n\r\n";
     for (text, wanted) in [
         (text.to_owned(), None),
-        (text.replace("X-Darter-Console: 1\r\n", ""), Some(Status::Forbidden)),
-        (text.replace("application/json", "text/plain"), Some(Status::UnsupportedMediaType)),
+        (text.replace("X-Darter-Console: 1\r\n", ""), Some(HttpStatus::Forbidden)),
+        (text.replace("application/json", "text/plain"), Some(HttpStatus::UnsupportedMediaType)),
         (
             text.replace("Content-Type: application/json; charset=utf-8\r\n", ""),
-            Some(Status::UnsupportedMediaType),
+            Some(HttpStatus::UnsupportedMediaType),
         ),
     ] {
-        let Step::Head(head) = parse(text.as_bytes(), &mut 0) else { panic!("{text:?}") };
+        let RequestStep::Head(head) = parse(text.as_bytes(), &mut 0) else { panic!("{text:?}") };
         assert_eq!(check_api(&head).err().map(|(status, _)| status), wanted, "{text:?}");
     }
 }

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 use crate::stats::histogram::Sum;
 use crate::sync::lock;
 use darter_config::Live;
-use text::{Kind, Page, Samples};
+use text::{MetricKind, MetricsPage, Samples};
 
 /// The data of all families, read once.
 struct Scrape<'a> {
@@ -38,7 +38,7 @@ struct Scrape<'a> {
 }
 
 /// The source of a family's samples.
-enum Value {
+enum MetricValue {
     /// Its one number.
     Number(fn(&Scrape<'_>) -> f64),
     /// Its one number, while this server follows another. A master does not name the family, so that an alert for
@@ -52,30 +52,30 @@ enum Value {
 
 struct Family {
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     help: &'static str,
-    value: Value,
+    value: MetricValue,
 }
 
 const fn gauge(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
-    Family { name, kind: Kind::Gauge, help, value: Value::Number(value) }
+    Family { name, kind: MetricKind::Gauge, help, value: MetricValue::Number(value) }
 }
 
 const fn gauge_of_replica(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
-    Family { name, kind: Kind::Gauge, help, value: Value::OfReplica(value) }
+    Family { name, kind: MetricKind::Gauge, help, value: MetricValue::OfReplica(value) }
 }
 
 const fn counter(name: &'static str, help: &'static str, value: fn(&Scrape<'_>) -> f64) -> Family {
-    Family { name, kind: Kind::Counter, help, value: Value::Number(value) }
+    Family { name, kind: MetricKind::Counter, help, value: MetricValue::Number(value) }
 }
 
 const fn many(
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     help: &'static str,
     value: fn(&Scrape<'_>, &mut Samples<'_>),
 ) -> Family {
-    Family { name, kind, help, value: Value::Many(value) }
+    Family { name, kind, help, value: MetricValue::Many(value) }
 }
 
 impl<'a> Scrape<'a> {
@@ -115,18 +115,18 @@ impl<'a> Scrape<'a> {
 /// The whole page. Cost: every counter of every command of every thread, and two files of `/proc`.
 pub fn render(shared: &Shared, live: &Live) -> String {
     let scene = Scrape::look(shared, live);
-    let mut page = Page::new();
+    let mut page = MetricsPage::new();
     let follows = scene.info.contains_key("master_link_status");
     for family in table::DRAGONFLY.iter().chain(own::OWN) {
-        if matches!(family.value, Value::OfReplica(_)) && !follows {
+        if matches!(family.value, MetricValue::OfReplica(_)) && !follows {
             continue;
         }
         let mut samples = page.family(family.name, family.kind, family.help);
         match family.value {
-            Value::Number(of) | Value::OfReplica(of) => samples.one(of(&scene)),
-            Value::Many(write) => write(&scene, &mut samples),
-            Value::Zero(_, []) => samples.one(0),
-            Value::Zero(label, texts) => texts.iter().for_each(|text| samples.with(label, text, 0)),
+            MetricValue::Number(of) | MetricValue::OfReplica(of) => samples.one(of(&scene)),
+            MetricValue::Many(write) => write(&scene, &mut samples),
+            MetricValue::Zero(_, []) => samples.one(0),
+            MetricValue::Zero(label, texts) => texts.iter().for_each(|text| samples.with(label, text, 0)),
         }
     }
     page.into_text()

@@ -4,7 +4,7 @@ use darter_cluster::MoveWay;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
-use super::{Family, Kind, Samples, Scrape, counter, gauge, many, most_called};
+use super::{Family, MetricKind, Samples, Scrape, counter, gauge, many, most_called};
 use crate::pubsub;
 use crate::replication::group;
 use crate::replication::show::Follower;
@@ -15,7 +15,7 @@ use darter_config::Measure;
 pub(super) const OWN: &[Family] = &[
     many(
         "darter_command_duration_seconds",
-        Kind::Histogram,
+        MetricKind::Histogram,
         "Time in a command, of the commands called most. One call in 127 is timed if calls are cheap.",
         |s, out| {
             for timed in most_called(s.shared) {
@@ -28,35 +28,50 @@ pub(super) const OWN: &[Family] = &[
     }),
     many(
         "darter_turn_duration_seconds",
-        Kind::Histogram,
+        MetricKind::Histogram,
         "From the first bytes of a turn to its last reply, all threads.",
         |s, out| out.histogram(&[], &s.turns, s.report.totals.busy_us * 1000),
     ),
-    many("darter_thread_busy_seconds_total", Kind::Counter, "Seconds a thread was not asleep.", |s, out| {
-        each_thread(s, |thread, at| out.with("thread", thread, seconds(s.shared.stats[at].busy_nanos.get())))
-    }),
-    many("darter_thread_connections", Kind::Gauge, "Connections by thread.", |s, out| {
+    many(
+        "darter_thread_busy_seconds_total",
+        MetricKind::Counter,
+        "Seconds a thread was not asleep.",
+        |s, out| {
+            each_thread(s, |thread, at| {
+                out.with("thread", thread, seconds(s.shared.stats[at].busy_nanos.get()))
+            })
+        },
+    ),
+    many("darter_thread_connections", MetricKind::Gauge, "Connections by thread.", |s, out| {
         each_thread(s, |thread, at| {
             out.with("thread", thread, s.shared.handles[at].connections.load(Relaxed));
         })
     }),
-    many("darter_thread_commands_total", Kind::Counter, "Commands by thread.", |s, out| {
+    many("darter_thread_commands_total", MetricKind::Counter, "Commands by thread.", |s, out| {
         each_thread(s, |thread, at| out.with("thread", thread, s.shared.stats[at].commands_run()))
     }),
     counter("darter_contended_commands_total", "Commands that found their shard busy and waited.", |s| {
         s.report.totals.contended as f64
     }),
-    many("darter_commands_rejected_total", Kind::Counter, "Calls refused before they ran.", |s, out| {
-        let refused = s.commands.iter().filter(|(_, totals)| totals.rejected > 0);
-        refused.for_each(|(name, totals)| out.with("cmd", name, totals.rejected))
-    }),
-    many("darter_commands_failed_total", Kind::Counter, "Calls that ended in an error.", |s, out| {
+    many(
+        "darter_commands_rejected_total",
+        MetricKind::Counter,
+        "Calls refused before they ran.",
+        |s, out| {
+            let refused = s.commands.iter().filter(|(_, totals)| totals.rejected > 0);
+            refused.for_each(|(name, totals)| out.with("cmd", name, totals.rejected))
+        },
+    ),
+    many("darter_commands_failed_total", MetricKind::Counter, "Calls that ended in an error.", |s, out| {
         let failed = s.commands.iter().filter(|(_, totals)| totals.failed > 0);
         failed.for_each(|(name, totals)| out.with("cmd", name, totals.failed))
     }),
-    many("darter_error_replies_total", Kind::Counter, "Error replies by their first word.", |s, out| {
-        s.errors.iter().for_each(|(word, count)| out.with("error", word, count))
-    }),
+    many(
+        "darter_error_replies_total",
+        MetricKind::Counter,
+        "Error replies by their first word.",
+        |s, out| s.errors.iter().for_each(|(word, count)| out.with("error", word, count)),
+    ),
     counter("darter_expired_members_total", "Fields and members removed at their deadline.", |s| {
         s.report.shards.counters.expired_members as f64
     }),
@@ -66,7 +81,7 @@ pub(super) const OWN: &[Family] = &[
     }),
     gauge("darter_tracking_clients", "Clients that cache keys.", |s| s.shared.tracking.clients_len() as f64),
     gauge("darter_pubsub_channels", "Channels with a subscriber.", |s| {
-        s.shared.pubsub.channels_len(pubsub::Kind::Channel) as f64
+        s.shared.pubsub.channels_len(pubsub::SubscriptionKind::Channel) as f64
     }),
     gauge("darter_pubsub_patterns", "Patterns with a subscriber.", |s| s.shared.pubsub.patterns_len() as f64),
     gauge("darter_slowlog_entries", "Commands in the slow log.", |s| {
@@ -85,14 +100,14 @@ pub(super) const OWN: &[Family] = &[
         f64::from(s.info.get("rdb_last_bgsave_status").is_some_and(|status| status != "ok"))
     }),
     gauge("darter_loading", "1 while a snapshot is loaded.", |s| s.number("loading")),
-    many("darter_term", Kind::Gauge, "Term of the group that this server belongs to.", |s, out| {
+    many("darter_term", MetricKind::Gauge, "Term of the group that this server belongs to.", |s, out| {
         if let Some(group) = group::show::overview(s.shared) {
             out.one(group.term as f64);
         }
     }),
     many(
         "darter_sync_members",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Members that have every change which was answered.",
         |s, out| {
             if let Some(group) = group::show::overview(s.shared) {
@@ -100,14 +115,19 @@ pub(super) const OWN: &[Family] = &[
             }
         },
     ),
-    many("darter_acks_waiting", Kind::Gauge, "Changes that members have not acknowledged yet.", |s, out| {
-        if let Some(group) = group::show::overview(s.shared) {
-            out.one(group.acks_waiting as f64);
-        }
-    }),
+    many(
+        "darter_acks_waiting",
+        MetricKind::Gauge,
+        "Changes that members have not acknowledged yet.",
+        |s, out| {
+            if let Some(group) = group::show::overview(s.shared) {
+                out.one(group.acks_waiting as f64);
+            }
+        },
+    ),
     many(
         "darter_ack_wait_seconds",
-        Kind::Histogram,
+        MetricKind::Histogram,
         "From a change in the stream to the last acknowledgement it needs; one change at a time is measured.",
         |s, out| {
             if let Some(group) = &s.shared.group {
@@ -119,7 +139,7 @@ pub(super) const OWN: &[Family] = &[
     ),
     many(
         "darter_store_unreached",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "1 while the store of the group cannot be asked.",
         |s, out| {
             if let Some(group) = group::show::overview(s.shared) {
@@ -127,14 +147,14 @@ pub(super) const OWN: &[Family] = &[
             }
         },
     ),
-    many("darter_group_leader", Kind::Gauge, "1 on the server that leads its group.", |s, out| {
+    many("darter_group_leader", MetricKind::Gauge, "1 on the server that leads its group.", |s, out| {
         if let Some(group) = &s.shared.group {
             out.one(f64::from(group.serves(s.shared)));
         }
     }),
     many(
         "darter_failovers_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Changes of the master that this server had a part in.",
         |s, out| {
             out.with("kind", "planned", s.shared.replication.counts.failovers.load(Relaxed));
@@ -150,35 +170,40 @@ pub(super) const OWN: &[Family] = &[
     ),
     many(
         "darter_replica_lag_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "For how long a replica has lacked something.",
         |s, out| each_follower(s, out, |one| one.lag_ms as f64 / 1000.0),
     ),
     many(
         "dragonfly_connected_replica_lag_records",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Changes that a replica of the same kind has not applied.",
         |s, out| each_follower(s, out, |one| one.behind_records.unwrap_or(0) as f64),
     ),
     many(
         "darter_replica_behind_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Bytes of the stream that a replica lacks.",
         |s, out| each_follower(s, out, |one| one.behind_bytes as f64),
     ),
-    many("darter_replica_dropped_total", Kind::Counter, "Replicas whose connection was closed.", |s, out| {
-        let counts = &s.shared.replication.counts;
-        out.with("why", "slow", counts.dropped_slow.load(Relaxed));
-        out.with("why", "silent", counts.dropped_silent.load(Relaxed));
-        out.with("why", "lost", counts.lost.load(Relaxed));
-    }),
-    many("darter_sync_total", Kind::Counter, "Replicas that were brought up to date.", |s, out| {
+    many(
+        "darter_replica_dropped_total",
+        MetricKind::Counter,
+        "Replicas whose connection was closed.",
+        |s, out| {
+            let counts = &s.shared.replication.counts;
+            out.with("why", "slow", counts.dropped_slow.load(Relaxed));
+            out.with("why", "silent", counts.dropped_silent.load(Relaxed));
+            out.with("why", "lost", counts.lost.load(Relaxed));
+        },
+    ),
+    many("darter_sync_total", MetricKind::Counter, "Replicas that were brought up to date.", |s, out| {
         let counts = &s.shared.replication.counts;
         out.with("kind", "full", counts.full.load(Relaxed));
         out.with("kind", "partial", counts.partial.load(Relaxed));
         out.with("kind", "refused", counts.partial_refused.load(Relaxed));
     }),
-    many("darter_backlog_bytes", Kind::Gauge, "Bytes kept for replicas.", |s, out| {
+    many("darter_backlog_bytes", MetricKind::Gauge, "Bytes kept for replicas.", |s, out| {
         let state = s.shared.replication.state();
         out.with("where", "memory", state.backlog.len() + state.records.bytes());
         drop(state);
@@ -186,7 +211,7 @@ pub(super) const OWN: &[Family] = &[
     }),
     many(
         "darter_cluster_slots",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Slots of the cluster by what this node knows of them.",
         |s, out| {
             let map = s.shared.cluster.map();
@@ -199,17 +224,22 @@ pub(super) const OWN: &[Family] = &[
             out.with("state", "importing", moves(MoveWay::Importing));
         },
     ),
-    many("darter_cluster_redirects_total", Kind::Counter, "Commands refused for their slots.", |s, out| {
-        let redirects = &s.shared.cluster.redirects;
-        out.with("kind", "moved", redirects.moved.load(Relaxed));
-        out.with("kind", "ask", redirects.ask.load(Relaxed));
-        out.with("kind", "tryagain", redirects.try_again.load(Relaxed));
-        out.with("kind", "crossslot", redirects.cross.load(Relaxed));
-        out.with("kind", "down", redirects.down.load(Relaxed));
-    }),
+    many(
+        "darter_cluster_redirects_total",
+        MetricKind::Counter,
+        "Commands refused for their slots.",
+        |s, out| {
+            let redirects = &s.shared.cluster.redirects;
+            out.with("kind", "moved", redirects.moved.load(Relaxed));
+            out.with("kind", "ask", redirects.ask.load(Relaxed));
+            out.with("kind", "tryagain", redirects.try_again.load(Relaxed));
+            out.with("kind", "crossslot", redirects.cross.load(Relaxed));
+            out.with("kind", "down", redirects.down.load(Relaxed));
+        },
+    ),
     many(
         "darter_cluster_migration_bytes_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Bytes of slots that move as a whole.",
         |s, out| {
             out.with("dir", "out", s.shared.cluster.outgoing.sent_bytes.load(Relaxed));
@@ -232,7 +262,7 @@ pub(super) const OWN: &[Family] = &[
             if seen_ms == 0 { 0.0 } else { age_ms as f64 / 1000.0 }
         },
     ),
-    many("darter_cpu_seconds_total", Kind::Counter, "Processor time by mode.", |s, out| {
+    many("darter_cpu_seconds_total", MetricKind::Counter, "Processor time by mode.", |s, out| {
         out.with("mode", "user", s.cpu.user.as_secs_f64());
         out.with("mode", "system", s.cpu.system.as_secs_f64());
     }),

@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::seconds;
-use super::{Family, Kind, Samples, Scrape, Value, counter, gauge, gauge_of_replica, many};
+use super::{Family, MetricKind, MetricValue, Samples, Scrape, counter, gauge, gauge_of_replica, many};
 use crate::protocol::ListenerKind;
 use crate::shared::ThreadHandle;
 use crate::sync::lock;
 
 const fn zero(
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     help: &'static str,
     label: &'static str,
     texts: &'static [&'static str],
 ) -> Family {
-    Family { name, kind, help, value: Value::Zero(label, texts) }
+    Family { name, kind, help, value: MetricValue::Zero(label, texts) }
 }
 
 /// Turns from `2^20` nanoseconds on, a bit over a millisecond, count as long.
@@ -26,7 +26,7 @@ const LONG_BITS: u32 = 20;
 
 /// Every family.
 pub(super) const DRAGONFLY: &[Family] = &[
-    many("dragonfly_version", Kind::Gauge, "Always 1; the version is in the label.", |_, out| {
+    many("dragonfly_version", MetricKind::Gauge, "Always 1; the version is in the label.", |_, out| {
         out.with("version", env!("CARGO_PKG_VERSION"), 1)
     }),
     gauge("dragonfly_master", "1 unless this server follows another.", |s| {
@@ -35,13 +35,13 @@ pub(super) const DRAGONFLY: &[Family] = &[
     counter("dragonfly_uptime_in_seconds", "Seconds since the start.", |s| {
         s.shared.started.elapsed().as_secs() as f64
     }),
-    many("dragonfly_connected_clients", Kind::Gauge, "Connected clients.", connected),
+    many("dragonfly_connected_clients", MetricKind::Gauge, "Connected clients.", connected),
     gauge("dragonfly_max_clients", "Clients that may be connected.", |s| f64::from(s.live.maxclients)),
     gauge("dragonfly_blocked_clients", "Clients that wait for a key.", |s| s.report.clients.blocked as f64),
     counter("dragonfly_connections_received_total", "Connections accepted.", |s| {
         s.report.totals.connections as f64
     }),
-    many("dragonfly_listener_accept_error_total", Kind::Counter, "Connections refused.", |s, out| {
+    many("dragonfly_listener_accept_error_total", MetricKind::Counter, "Connections refused.", |s, out| {
         out.with("reason", "limit_reached", s.report.totals.rejected_connections);
         out.with("reason", "tls_error", s.report.totals.tls_failed);
     }),
@@ -54,16 +54,19 @@ pub(super) const DRAGONFLY: &[Family] = &[
     gauge("dragonfly_dispatch_queue_bytes", "Bytes of replies that wait to be sent.", |s| {
         s.report.clients.output_bytes as f64
     }),
-    many("dragonfly_commands_processed_total", Kind::Counter, "Commands run.", |s, out| {
+    many("dragonfly_commands_processed_total", MetricKind::Counter, "Commands run.", |s, out| {
         out.with("listener", "main", s.report.totals.commands);
         out.with("listener", "other", 0);
     }),
-    many("dragonfly_commands_total", Kind::Counter, "Calls by command.", |s, out| {
+    many("dragonfly_commands_total", MetricKind::Counter, "Calls by command.", |s, out| {
         s.commands.iter().for_each(|(name, totals)| out.with("cmd", name, totals.calls))
     }),
-    many("dragonfly_commands_duration_seconds", Kind::Counter, "Seconds in calls, by command.", |s, out| {
-        s.commands.iter().for_each(|(name, totals)| out.with("cmd", name, totals.us as f64 / 1e6))
-    }),
+    many(
+        "dragonfly_commands_duration_seconds",
+        MetricKind::Counter,
+        "Seconds in calls, by command.",
+        |s, out| s.commands.iter().for_each(|(name, totals)| out.with("cmd", name, totals.us as f64 / 1e6)),
+    ),
     gauge("dragonfly_memory_used_bytes", "Bytes of data, clients and tables.", |s| {
         s.report.memory.used as f64
     }),
@@ -78,26 +81,26 @@ pub(super) const DRAGONFLY: &[Family] = &[
     gauge("dragonfly_used_memory_rss_bytes", "Resident bytes of the process.", |s| {
         s.report.memory.rss as f64
     }),
-    many("dragonfly_memory_by_class_bytes", Kind::Gauge, "Bytes by what they are for.", by_class),
-    many("dragonfly_db_keys", Kind::Gauge, "Keys by database.", |s, out| {
+    many("dragonfly_memory_by_class_bytes", MetricKind::Gauge, "Bytes by what they are for.", by_class),
+    many("dragonfly_db_keys", MetricKind::Gauge, "Keys by database.", |s, out| {
         by_db(s, &s.report.shards.keys, out)
     }),
-    many("dragonfly_db_keys_expiring", Kind::Gauge, "Keys with a deadline by database.", |s, out| {
+    many("dragonfly_db_keys_expiring", MetricKind::Gauge, "Keys with a deadline by database.", |s, out| {
         by_db(s, &s.report.shards.expiring, out)
     }),
-    many("dragonfly_db_capacity", Kind::Gauge, "Places for keys by database.", |s, out| {
+    many("dragonfly_db_capacity", MetricKind::Gauge, "Places for keys by database.", |s, out| {
         by_db(s, &s.report.shards.slots, out)
     }),
-    many("dragonfly_expired_keys_total", Kind::Counter, "Keys removed at their deadline.", |s, out| {
+    many("dragonfly_expired_keys_total", MetricKind::Counter, "Keys removed at their deadline.", |s, out| {
         out.with("db", ALL_DBS, s.report.shards.counters.expired)
     }),
-    many("dragonfly_evicted_keys_total", Kind::Counter, "Keys removed to make room.", |s, out| {
+    many("dragonfly_evicted_keys_total", MetricKind::Counter, "Keys removed to make room.", |s, out| {
         out.with("db", ALL_DBS, s.report.shards.counters.evicted)
     }),
-    many("dragonfly_keyspace_hits_total", Kind::Counter, "Reads that found their key.", |s, out| {
+    many("dragonfly_keyspace_hits_total", MetricKind::Counter, "Reads that found their key.", |s, out| {
         out.with("db", ALL_DBS, s.report.shards.counters.hits)
     }),
-    many("dragonfly_keyspace_misses_total", Kind::Counter, "Reads that found no key.", |s, out| {
+    many("dragonfly_keyspace_misses_total", MetricKind::Counter, "Reads that found no key.", |s, out| {
         out.with("db", ALL_DBS, s.report.shards.counters.misses)
     }),
     counter("dragonfly_keyspace_mutations_total", "Changes of keys.", |s| s.report.shards.changes as f64),
@@ -105,13 +108,13 @@ pub(super) const DRAGONFLY: &[Family] = &[
     counter("dragonfly_net_output_bytes_total", "Bytes sent.", |s| s.report.totals.output_bytes as f64),
     counter("dragonfly_net_input_recv_total", "Receives.", |s| s.report.totals.reads as f64),
     counter("dragonfly_proactor_reads_total", "Receives.", |s| s.report.totals.reads as f64),
-    zero("dragonfly_net_read_yields_total", Kind::Counter, "Always 0: a read never yields.", "", &[]),
+    zero("dragonfly_net_read_yields_total", MetricKind::Counter, "Always 0: a read never yields.", "", &[]),
     counter("dragonfly_reply_total", "Sends, each with the replies of a turn.", |s| {
         s.report.totals.writes as f64
     }),
     zero(
         "dragonfly_reply_duration_seconds",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: sends never wait and are part of a turn.",
         "",
         &[],
@@ -126,53 +129,83 @@ pub(super) const DRAGONFLY: &[Family] = &[
     ),
     many(
         "dragonfly_pipeline_latency_seconds",
-        Kind::Summary,
+        MetricKind::Summary,
         "From a turn's first bytes to its last reply.",
         |s, out| out.summary(&[("0.95", 95.0), ("0.99", 99.0)], &s.turns, s.report.totals.busy_us * 1000),
     ),
     zero(
         "dragonfly_pipeline_queue_length",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Always 0: commands run when they are read.",
         "",
         &[],
     ),
-    zero("dragonfly_pipeline_queue_bytes", Kind::Gauge, "Always 0: commands are not copied.", "", &[]),
-    zero("dragonfly_pipeline_cmd_cache_bytes", Kind::Gauge, "Always 0: commands are not copied.", "", &[]),
+    zero("dragonfly_pipeline_queue_bytes", MetricKind::Gauge, "Always 0: commands are not copied.", "", &[]),
+    zero(
+        "dragonfly_pipeline_cmd_cache_bytes",
+        MetricKind::Gauge,
+        "Always 0: commands are not copied.",
+        "",
+        &[],
+    ),
     zero(
         "dragonfly_pipeline_queue_wait_duration_seconds",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: there is no queue.",
         "",
         &[],
     ),
-    zero("dragonfly_pipeline_throttle_total", Kind::Counter, "Always 0: there is no queue.", "", &[]),
-    zero("dragonfly_pipeline_dispatch_calls_total", Kind::Counter, "Always 0: there is no queue.", "", &[]),
+    zero("dragonfly_pipeline_throttle_total", MetricKind::Counter, "Always 0: there is no queue.", "", &[]),
+    zero(
+        "dragonfly_pipeline_dispatch_calls_total",
+        MetricKind::Counter,
+        "Always 0: there is no queue.",
+        "",
+        &[],
+    ),
     zero(
         "dragonfly_pipeline_dispatch_commands_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: there is no queue.",
         "",
         &[],
     ),
     zero(
         "dragonfly_pipeline_dispatch_flush_duration_seconds",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: there is no queue.",
         "",
         &[],
     ),
-    zero("dragonfly_pipeline_dispatch_flush_total", Kind::Counter, "Always 0: there is no queue.", "", &[]),
-    zero("dragonfly_cmd_squash_hop_total", Kind::Counter, "Always 0: commands do not hop.", "", &[]),
+    zero(
+        "dragonfly_pipeline_dispatch_flush_total",
+        MetricKind::Counter,
+        "Always 0: there is no queue.",
+        "",
+        &[],
+    ),
+    zero("dragonfly_cmd_squash_hop_total", MetricKind::Counter, "Always 0: commands do not hop.", "", &[]),
     zero(
         "dragonfly_cmd_squash_hop_duration_seconds",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: commands do not hop.",
         "",
         &[],
     ),
-    zero("dragonfly_cmd_squash_hop_reply_seconds", Kind::Counter, "Always 0: commands do not hop.", "", &[]),
-    zero("dragonfly_cmd_squash_commands_total", Kind::Counter, "Always 0: commands do not hop.", "", &[]),
+    zero(
+        "dragonfly_cmd_squash_hop_reply_seconds",
+        MetricKind::Counter,
+        "Always 0: commands do not hop.",
+        "",
+        &[],
+    ),
+    zero(
+        "dragonfly_cmd_squash_commands_total",
+        MetricKind::Counter,
+        "Always 0: commands do not hop.",
+        "",
+        &[],
+    ),
     counter("dragonfly_fiber_switch_total", "Turns of the threads' loops; there are no fibers.", |s| {
         s.report.totals.turns as f64
     }),
@@ -185,10 +218,10 @@ pub(super) const DRAGONFLY: &[Family] = &[
     counter("dragonfly_fiber_longrun_seconds", "Seconds in those, at most an eighth too many.", |s| {
         seconds(s.turns.nanos_from(LONG_BITS))
     }),
-    zero("dragonfly_fibers_count", Kind::Gauge, "Always 0: there are no fibers.", "", &[]),
+    zero("dragonfly_fibers_count", MetricKind::Gauge, "Always 0: there are no fibers.", "", &[]),
     zero(
         "dragonfly_tx_queue_len",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Always 0: no transaction waits in a queue of its own.",
         "",
         &[],
@@ -198,10 +231,15 @@ pub(super) const DRAGONFLY: &[Family] = &[
         s.shared.handles.len() as f64
     }),
     gauge("dragonfly_used_memory_lua", "Bytes of the threads' Lua states.", |s| s.report.memory.lua as f64),
-    many("dragonfly_oom_errors_total", Kind::Counter, "Commands refused for want of memory.", |s, out| {
-        out.with("type", "cmd", s.errors.iter().find(|(word, _)| word == "OOM").map_or(0, |(_, n)| *n));
-        out.with("type", "insert", 0);
-    }),
+    many(
+        "dragonfly_oom_errors_total",
+        MetricKind::Counter,
+        "Commands refused for want of memory.",
+        |s, out| {
+            out.with("type", "cmd", s.errors.iter().find(|(word, _)| word == "OOM").map_or(0, |(_, n)| *n));
+            out.with("type", "insert", 0);
+        },
+    ),
     counter("dragonfly_backups_total", "Snapshots written.", |s| s.number("rdb_saves")),
     gauge("dragonfly_snapshot_serialization_bytes", "Bytes a running snapshot holds.", |s| {
         s.number("current_cow_size")
@@ -237,53 +275,65 @@ pub(super) const DRAGONFLY: &[Family] = &[
     gauge_of_replica("dragonfly_slave_repl_offset", "Bytes of the master's stream that are applied.", |s| {
         s.number("slave_repl_offset")
     }),
-    many("dragonfly_tls_handshakes_total", Kind::Counter, "Handshakes of TLS.", |s, out| {
+    many("dragonfly_tls_handshakes_total", MetricKind::Counter, "Handshakes of TLS.", |s, out| {
         out.with("status", "started", s.report.totals.tls_begun);
         out.with("status", "completed", s.report.totals.tls_finished);
     }),
-    many("dragonfly_connections_libs", Kind::Gauge, "Clients by library, of at most 1000.", libraries),
-    zero("dragonfly_blocked_tasks", Kind::Gauge, "Always 0: there are no tasks.", "", &[]),
-    zero("dragonfly_memory_fiberstack_vms_bytes", Kind::Gauge, "Always 0: there are no fibers.", "", &[]),
+    many("dragonfly_connections_libs", MetricKind::Gauge, "Clients by library, of at most 1000.", libraries),
+    zero("dragonfly_blocked_tasks", MetricKind::Gauge, "Always 0: there are no tasks.", "", &[]),
+    zero(
+        "dragonfly_memory_fiberstack_vms_bytes",
+        MetricKind::Gauge,
+        "Always 0: there are no fibers.",
+        "",
+        &[],
+    ),
     zero(
         "dragonfly_commands_squashing_replies_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Always 0: replies are not copied.",
         "",
         &[],
     ),
     zero(
         "dragonfly_pipeline_blocking_commands_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: there is no queue.",
         "",
         &[],
     ),
     zero(
         "dragonfly_huffman_tables_built",
-        Kind::Counter,
+        MetricKind::Counter,
         "Always 0: text is packed without tables.",
         "",
         &[],
     ),
-    zero("dragonfly_interned_string_entries", Kind::Gauge, INTERNED, "", &[]),
-    zero("dragonfly_interned_string_hits_total", Kind::Counter, INTERNED, "", &[]),
-    zero("dragonfly_interned_string_misses_total", Kind::Counter, INTERNED, "", &[]),
-    zero("dragonfly_migration_errors_total", Kind::Counter, SLOTS, "num", &["migration errors"]),
-    zero("dragonfly_moved_errors_total", Kind::Counter, SLOTS, "num", &["moved errors"]),
-    zero("dragonfly_tiered_list_events", Kind::Counter, TIERED, "type", &["offload", "onload"]),
-    zero("dragonfly_tiered_entries", Kind::Gauge, TIERED, "", &[]),
-    zero("dragonfly_tiered_bytes", Kind::Gauge, TIERED, "type", &["used", "cold", "allocated", "capacity"]),
+    zero("dragonfly_interned_string_entries", MetricKind::Gauge, INTERNED, "", &[]),
+    zero("dragonfly_interned_string_hits_total", MetricKind::Counter, INTERNED, "", &[]),
+    zero("dragonfly_interned_string_misses_total", MetricKind::Counter, INTERNED, "", &[]),
+    zero("dragonfly_migration_errors_total", MetricKind::Counter, SLOTS, "num", &["migration errors"]),
+    zero("dragonfly_moved_errors_total", MetricKind::Counter, SLOTS, "num", &["moved errors"]),
+    zero("dragonfly_tiered_list_events", MetricKind::Counter, TIERED, "type", &["offload", "onload"]),
+    zero("dragonfly_tiered_entries", MetricKind::Gauge, TIERED, "", &[]),
+    zero(
+        "dragonfly_tiered_bytes",
+        MetricKind::Gauge,
+        TIERED,
+        "type",
+        &["used", "cold", "allocated", "capacity"],
+    ),
     zero(
         "dragonfly_tiered_events",
-        Kind::Counter,
+        MetricKind::Counter,
         TIERED,
         "type",
         &["stash", "fetch", "upload", "cancel", "delete"],
     ),
-    zero("dragonfly_tiered_hits", Kind::Counter, TIERED, "type", &["ram", "cool", "disk"]),
+    zero("dragonfly_tiered_hits", MetricKind::Counter, TIERED, "type", &["ram", "cool", "disk"]),
     zero(
         "dragonfly_tiered_overload",
-        Kind::Counter,
+        MetricKind::Counter,
         TIERED,
         "type",
         &["client throttling", "stash overflows"],

@@ -6,7 +6,7 @@ use crate::stats::histogram::Sum;
 
 /// The kind of numbers in a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows, except for restarts and CONFIG RESETSTAT.
     Counter,
     /// May go either way.
@@ -17,29 +17,29 @@ pub enum Kind {
     Summary,
 }
 
-impl Kind {
+impl MetricKind {
     const fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Summary => "summary",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+            MetricKind::Summary => "summary",
         }
     }
 }
 
 /// The page under construction.
 #[derive(Debug, Default)]
-pub struct Page(String);
+pub struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     /// An empty page.
-    pub fn new() -> Page {
-        Page(String::with_capacity(32 << 10))
+    pub fn new() -> MetricsPage {
+        MetricsPage(String::with_capacity(32 << 10))
     }
 
     /// Begins a family; its samples follow.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Samples<'_> {
+    pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) -> Samples<'_> {
         // Writing to a String does not fail.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.word());
         Samples { out: &mut self.0, name }
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn labels_are_quoted() {
-        let mut page = Page::new();
-        page.family("x_total", Kind::Counter, "X.").with("a", "q\"b\\c\nd", 1);
+        let mut page = MetricsPage::new();
+        page.family("x_total", MetricKind::Counter, "X.").with("a", "q\"b\\c\nd", 1);
         assert_eq!(
             page.into_text(),
             "# HELP x_total X.\n# TYPE x_total counter\nx_total{a=\"q\\\"b\\\\c\\nd\"} 1\n"
@@ -143,8 +143,8 @@ mod tests {
         [1000, 3000, 1 << 33].into_iter().for_each(|nanos| histogram.add(nanos));
         let mut sum = Sum::default();
         sum.add(&histogram);
-        let mut page = Page::new();
-        page.family("t", Kind::Histogram, "T.").histogram(&[("cmd", "get")], &sum, 4000);
+        let mut page = MetricsPage::new();
+        page.family("t", MetricKind::Histogram, "T.").histogram(&[("cmd", "get")], &sum, 4000);
         let text = page.into_text();
         for line in [
             "t_bucket{cmd=\"get\",le=\"0.000001024\"} 1",

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn status_of(text: &str) -> Option<Status> {
+fn status_of(text: &str) -> Option<HttpStatus> {
     match parse(text.as_bytes(), &mut 0) {
-        Step::Bad(status) => Some(status),
+        RequestStep::Bad(status) => Some(status),
         _ => None,
     }
 }
 
-fn head(text: &str) -> Head<'_> {
+fn head(text: &str) -> RequestHead<'_> {
     match parse(text.as_bytes(), &mut 0) {
-        Step::Head(head) => *head,
+        RequestStep::Head(head) => *head,
         other => panic!("{text:?}: {other:?}"),
     }
 }
@@ -43,16 +43,16 @@ fn a_head_may_come_byte_by_byte() {
     let text = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut looked_at = 0;
     for len in 0..text.len() {
-        assert!(matches!(parse(&text[..len], &mut looked_at), Step::More), "{len}");
+        assert!(matches!(parse(&text[..len], &mut looked_at), RequestStep::More), "{len}");
         assert_eq!(looked_at, len);
     }
-    assert!(matches!(parse(text, &mut looked_at), Step::Head(_)));
+    assert!(matches!(parse(text, &mut looked_at), RequestStep::Head(_)));
     assert_eq!(looked_at, 0);
 }
 
 #[test]
 fn what_could_be_read_in_two_ways_is_refused() {
-    let bad = Some(Status::BadRequest);
+    let bad = Some(HttpStatus::BadRequest);
     for (text, status) in [
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", bad),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", bad),
@@ -72,8 +72,11 @@ fn what_could_be_read_in_two_ways_is_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", bad),
         ("GET /\r\nHost: a\r\n\r\n", bad),
         ("\r\n\r\n", bad),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", Some(Status::NotImplemented)),
-        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Some(Status::VersionNotSupported)),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            Some(HttpStatus::NotImplemented),
+        ),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Some(HttpStatus::VersionNotSupported)),
     ] {
         assert_eq!(status_of(text), status, "{text:?}");
     }
@@ -94,7 +97,7 @@ fn no_bytes_do_harm() {
                 _ => drop(bytes.remove(at)),
             }
         }
-        if let Step::Head(head) = parse(&bytes, &mut 0) {
+        if let RequestStep::Head(head) = parse(&bytes, &mut 0) {
             assert!(head.head_bytes <= bytes.len() && head.body_bytes as u64 <= BODY_BYTES_MAX);
             assert!(head.path.starts_with('/'));
         }
@@ -104,16 +107,16 @@ fn no_bytes_do_harm() {
 #[test]
 fn sizes_are_limited() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(HEAD_BYTES_MAX));
-    assert_eq!(status_of(&long), Some(Status::HeadTooLarge));
-    assert_eq!(status_of(&"a".repeat(HEAD_BYTES_MAX + 1)), Some(Status::HeadTooLarge));
+    assert_eq!(status_of(&long), Some(HttpStatus::HeadTooLarge));
+    assert_eq!(status_of(&"a".repeat(HEAD_BYTES_MAX + 1)), Some(HttpStatus::HeadTooLarge));
     let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "x: 1\r\n".repeat(HEADERS_MAX));
-    assert_eq!(status_of(&many), Some(Status::HeadTooLarge));
+    assert_eq!(status_of(&many), Some(HttpStatus::HeadTooLarge));
     let body = |bytes: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
-    assert_eq!(status_of(&body("1048577")), Some(Status::BodyTooLarge));
-    assert_eq!(status_of(&body("99999999999999999999999")), Some(Status::BodyTooLarge));
+    assert_eq!(status_of(&body("1048577")), Some(HttpStatus::BodyTooLarge));
+    assert_eq!(status_of(&body("99999999999999999999999")), Some(HttpStatus::BodyTooLarge));
     assert_eq!(head(&body("1048576")).body_bytes, 1 << 20);
     assert_eq!(
         status_of(&format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(256))),
-        Some(Status::BadRequest)
+        Some(HttpStatus::BadRequest)
     );
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use darter_quorum::group::ServeWindow;
 use darter_reactor::process::boot_ms;
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 use darter_replica::records::StreamNumbers;
 
 use crate::stats::histogram::Histogram;
@@ -53,7 +53,7 @@ struct CommitTable {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WantedMember {
     /// Which start.
-    pub boot: Id,
+    pub boot: ReplId,
     /// The store cannot have it yet: it counts from the moment on at which it has almost everything.
     pub is_candidate: bool,
     // it has every record below
@@ -64,12 +64,12 @@ pub struct WantedMember {
 
 impl WantedMember {
     /// One that the store may have, of which nothing is known.
-    pub fn member(boot: Id) -> WantedMember {
+    pub fn member(boot: ReplId) -> WantedMember {
         WantedMember { boot, is_candidate: false, acked: 0, holds_back: false }
     }
 
     /// One that the store cannot have yet.
-    pub fn candidate(boot: Id) -> WantedMember {
+    pub fn candidate(boot: ReplId) -> WantedMember {
         WantedMember { is_candidate: true, ..WantedMember::member(boot) }
     }
 }
@@ -230,7 +230,7 @@ impl CommitRule {
     }
 
     /// A member has every record below `next`; returns whether more is committed.
-    pub fn note_acked(&self, boot: &Id, next: u64) -> bool {
+    pub fn note_acked(&self, boot: &ReplId, next: u64) -> bool {
         let mut table = lock(&self.table);
         let Some(member) = table.wanted.iter_mut().find(|member| member.boot == *boot) else { return false };
         member.acked = member.acked.max(next);
@@ -238,14 +238,14 @@ impl CommitRule {
     }
 
     /// Returns true if nothing is answered without a member's acknowledgement, and it has everything that was.
-    pub fn is_required(&self, boot: &Id) -> bool {
+    pub fn is_required(&self, boot: &ReplId) -> bool {
         let table = lock(&self.table);
         let has_all = |member: &WantedMember| member.holds_back && member.acked >= table.committed;
         table.wanted.iter().any(|member| member.boot == *boot && has_all(member))
     }
 
     /// The members that the store may have.
-    pub fn members(&self) -> Vec<Id> {
+    pub fn members(&self) -> Vec<ReplId> {
         let table = lock(&self.table);
         table.wanted.iter().filter(|member| !member.is_candidate).map(|member| member.boot).collect()
     }
@@ -281,8 +281,8 @@ impl CommitRule {
 mod tests {
     use super::*;
 
-    fn id(digit: char) -> Id {
-        Id::parse(digit.to_string().repeat(40).as_bytes()).expect("forty digits")
+    fn id(digit: char) -> ReplId {
+        ReplId::parse(digit.to_string().repeat(40).as_bytes()).expect("forty digits")
     }
 
     fn rule() -> CommitRule {

@@ -11,14 +11,14 @@ use darter_quorum::group::{GroupAction, GroupConfig, GroupFacts, GroupFollower, 
 use darter_quorum::state::{Ack, GroupMember, GroupState};
 use darter_quorum::store::GroupStore;
 use darter_reactor::process::boot_ms;
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 
 use super::beats::Beaters;
 use super::closing::{AfterClosing, Closing};
 use super::store::{self, LocalAddress, StoreRequest};
 use super::{FailoverGroup, GroupEvent, place, roles};
 use crate::pubsub;
-use crate::replication::replicas::Stage;
+use crate::replication::replicas::ReplicaStage;
 use crate::shared::{CloseScope, Shared, ThreadMessage};
 use crate::thread_state::unix_ms;
 use crate::worker::lock;
@@ -37,7 +37,7 @@ struct GroupDriver {
     beaters: Beaters,
     closing: Option<Closing>,
     // the history that a reign would begin
-    replid: Id,
+    replid: ReplId,
     // who leads, as subscribers know it
     leader: String,
     // the log was told that the leader asks for disks
@@ -285,7 +285,7 @@ impl GroupDriver {
         let keys = || shared.shard_stats.iter().any(|stats| lock(stats).keys.iter().any(|keys| *keys > 0));
         let has_keys = keys();
         let state = shared.replication.state();
-        let followers = state.replicas.iter().filter(|replica| replica.stage == Stage::Online);
+        let followers = state.replicas.iter().filter(|replica| replica.stage == ReplicaStage::Online);
         let followers = followers.filter_map(|replica| {
             let boot = replica.boot?;
             Some(GroupFollower {

@@ -24,7 +24,7 @@ use std::sync::{Mutex, OnceLock};
 use darter_quorum::group::{GroupAction, GroupMachine};
 use darter_quorum::state::Ack;
 use darter_quorum::store::{StoreFault, StoreWritten, Versioned};
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 
 pub use driver::{check_disk_acks, start};
 pub use place::parse as split_name;
@@ -51,7 +51,7 @@ pub struct FailoverGroup {
     machine: Mutex<Option<GroupMachine>>,
     events: OnceLock<Sender<GroupEvent>>,
     // which server a start is of, as far as beats have told
-    names: Mutex<HashMap<Id, String>>,
+    names: Mutex<HashMap<ReplId, String>>,
     // the term that this server leads or follows
     term: AtomicU64,
     // writes are refused: too few members have to have them
@@ -175,7 +175,7 @@ impl FailoverGroup {
         let mut wanted = Vec::new();
         let mut members = 0;
         for member in machine.required() {
-            let Some(boot) = Id::parse(member.boot.as_bytes()) else { continue };
+            let Some(boot) = ReplId::parse(member.boot.as_bytes()) else { continue };
             let is_candidate = machine.is_candidate(&member);
             members += u32::from(!is_candidate);
             wanted.push(match is_candidate {
@@ -206,13 +206,13 @@ impl FailoverGroup {
 
     /// Notes which server a start is of.
     fn note_name(&self, boot: &str, name: &str) {
-        if let Some(boot) = Id::parse(boot.as_bytes()) {
+        if let Some(boot) = ReplId::parse(boot.as_bytes()) {
             lock(&self.names).insert(boot, name.to_owned());
         }
     }
 
     /// A member has told how far it is.
-    pub fn note_acked(&self, shared: &Shared, boot: &Id, said: &ReplicaProgress) {
+    pub fn note_acked(&self, shared: &Shared, boot: &ReplId, said: &ReplicaProgress) {
         self.note_synced(shared);
         if self.commit.note_acked(boot, self.acked(said)) {
             shared.journal.release(shared);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use darter_replica::history::Id;
+use darter_replica::history::ReplId;
 
 use super::{FailoverGroup, place};
 use crate::replication::roles;
@@ -21,7 +21,7 @@ pub fn follow(shared: &'static Shared, name: &str) {
 
 /// Becomes the master. Returns false if the server ends meanwhile, or data of the master before cannot be applied.
 pub fn lead(shared: &'static Shared, group: &'static FailoverGroup, term: u64, replid: &str) -> bool {
-    let Some(id) = Id::parse(replid.as_bytes()) else {
+    let Some(id) = ReplId::parse(replid.as_bytes()) else {
         tracing::error!("the store names a history that is none: {replid}");
         return false;
     };

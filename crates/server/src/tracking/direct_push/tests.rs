@@ -14,7 +14,7 @@ fn open() -> (DirectPush, UnixStream) {
     end.set_nonblocking(true).expect("not blocking");
     let direct_push = DirectPush::default();
     *direct_push.hold() =
-        Way { end: Some(File::from(std::os::fd::OwnedFd::from(end))), is_open: true, rest: Vec::new() };
+        PushWay { end: Some(File::from(std::os::fd::OwnedFd::from(end))), is_open: true, rest: Vec::new() };
     (direct_push, client)
 }
 
@@ -42,13 +42,13 @@ fn while_asleep(look: impl FnOnce(&ThreadHandle)) {
 fn a_message_goes_past_a_thread_that_sleeps() {
     let (direct_push, mut client) = open();
     while_asleep(|handle| {
-        assert_eq!(direct_push.tell(handle, KEYS), Told::Sent);
-        assert_eq!(direct_push.tell(handle, b""), Told::Sent);
+        assert_eq!(direct_push.tell(handle, KEYS), ToldClient::Sent);
+        assert_eq!(direct_push.tell(handle, b""), ToldClient::Sent);
         let held = direct_push.hold();
-        assert_eq!(direct_push.tell(handle, KEYS), Told::NotNow, "its thread sends");
+        assert_eq!(direct_push.tell(handle, KEYS), ToldClient::NotNow, "its thread sends");
         drop(held);
         direct_push.close();
-        assert_eq!(direct_push.tell(handle, KEYS), Told::NotNow, "something is on its way");
+        assert_eq!(direct_push.tell(handle, KEYS), ToldClient::NotNow, "something is on its way");
     });
     assert_eq!(direct_push.take_sent(), MESSAGE.len() as u64 + 24);
     assert_eq!(direct_push.take_sent(), 0);
@@ -64,7 +64,7 @@ fn nothing_goes_past_messages_that_wait() {
     while_asleep(|handle| {
         handle.send(ThreadMessage::Durable);
         assert!(!handle.is_asleep());
-        assert_eq!(direct_push.tell(handle, KEYS), Told::NotNow);
+        assert_eq!(direct_push.tell(handle, KEYS), ToldClient::NotNow);
     });
 }
 
@@ -77,11 +77,11 @@ fn what_the_kernel_does_not_take_is_left_for_its_thread() {
         loop {
             messages += 1;
             match direct_push.tell(handle, &keys) {
-                Told::Sent => {}
-                told => break assert_eq!(told, Told::InPart),
+                ToldClient::Sent => {}
+                told => break assert_eq!(told, ToldClient::InPart),
             }
         }
-        assert_eq!(direct_push.tell(handle, KEYS), Told::NotNow);
+        assert_eq!(direct_push.tell(handle, KEYS), ToldClient::NotNow);
     });
     let rest = direct_push.hold().take_rest();
     assert!(!rest.is_empty() && direct_push.hold().take_rest().is_empty());

@@ -1,9 +1,9 @@
 use darter_base::hash::KeyHasher;
 use darter_base::rng::Rng;
 use darter_pack::entry::Item;
-use darter_pack::table::{Expiry as FieldExpiry, Kind, Table};
+use darter_pack::table::{FieldExpiry, PackKind, Table};
 use darter_pack::tree::List;
-use darter_pack::tree::list::End;
+use darter_pack::tree::list::ListEnd;
 use darter_slab::Arena;
 
 use crate::shard::{Key, Shard};
@@ -54,7 +54,7 @@ fn shown(shard: &mut Shard, key: Key<'_>) -> Vec<String> {
     } else if let Ok(Some(set)) = place.view::<SetValue>() {
         lines.extend(set.root.iter(set.arena, NOW).map(|member| format!("{member:?}")));
     } else if let Ok(Some(list)) = place.view::<List>() {
-        lines.extend(list.root.iter(list.arena, 0, End::Back).map(|item| format!("{item:?}")));
+        lines.extend(list.root.iter(list.arena, 0, ListEnd::Back).map(|item| format!("{item:?}")));
     }
     lines
 }
@@ -85,7 +85,7 @@ fn it_does_what_the_general_way_does() {
                     shard,
                     key,
                     is_direct,
-                    || Table::new(Kind::KeysAndValues),
+                    || Table::new(PackKind::KeysAndValues),
                     |table, arena, hasher| {
                         let expiry = if what == 2 { FieldExpiry::At(NOW + 900) } else { FieldExpiry::Keep };
                         put(table, arena, hasher, &field, n, expiry);
@@ -96,7 +96,7 @@ fn it_does_what_the_general_way_does() {
                     set.insert(arena, hasher, member, FieldExpiry::Keep).expect("room");
                 }),
                 _ => add(shard, key, is_direct, List::new, |list, arena, _| {
-                    let end = if what % 2 == 0 { End::Front } else { End::Back };
+                    let end = if what % 2 == 0 { ListEnd::Front } else { ListEnd::Back };
                     list.push(arena, end, Item::of(field.as_bytes())).expect("room");
                 }),
             });
@@ -125,7 +125,7 @@ fn a_write_to_a_small_hash_is_a_use_of_it() {
                 &mut shard,
                 key,
                 is_direct,
-                || Table::new(Kind::KeysAndValues),
+                || Table::new(PackKind::KeysAndValues),
                 |table, arena, hasher| {
                     put(table, arena, hasher, "field", n, FieldExpiry::Keep);
                 },

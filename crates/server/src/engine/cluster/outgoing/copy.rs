@@ -13,7 +13,7 @@ use darter_cluster::SlotMigration;
 use darter_command::keys::dump;
 use darter_latch::Grant;
 use darter_store::change::Listeners;
-use darter_store::{Keyed, Position, Shard};
+use darter_store::{Keyed, ScanPosition, Shard};
 use darter_txn::leaving::NamedKey;
 use darter_txn::{LeavingKeys, LockSet};
 
@@ -21,7 +21,7 @@ use super::peer::{ImportTarget, SentKey};
 use super::{ExportStage, ExportStop};
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
-use crate::job::{Body, Job, Shards};
+use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -53,7 +53,7 @@ const CATCHES_UP_WITHIN: Duration = Duration::from_secs(60);
 /// Keys of a shard that were read, and where to go on.
 struct ScannedKeys {
     keys: Vec<SentKey>,
-    next: Option<Position>,
+    next: Option<ScanPosition>,
 }
 
 impl SlotCopy {
@@ -108,7 +108,7 @@ impl SlotCopy {
         let dbs = self.shared.settings.live().dbnum as usize;
         for shard in self.shards.iter().copied() {
             for db in 0..dbs {
-                let mut next = Some(Position::START);
+                let mut next = Some(ScanPosition::START);
                 while let Some(at) = next {
                     let batch = self.read_lines(shard, db, at)?;
                     let len = batch.keys.len() as u64;
@@ -211,7 +211,7 @@ impl SlotCopy {
         keys.iter().try_for_each(|key| target.send(key))
     }
 
-    fn read_lines(&self, shard: u16, db: usize, at: Position) -> Result<ScannedKeys, ExportStop> {
+    fn read_lines(&self, shard: u16, db: usize, at: ScanPosition) -> Result<ScannedKeys, ExportStop> {
         let (leaving, before) = (self.leaving.clone(), self.flushes.get(&shard).copied());
         let batch = self.with(shard, move |local, grant| {
             let is_whole = grant.get_mut(shard).map(|part| part.shard.flushes()) == before;
@@ -268,7 +268,7 @@ impl SlotCopy {
             let _ = tell.send(act(local, grant));
         };
         let home = self.shared.home_of(wanted.ids().first().copied().unwrap_or_default());
-        let body = Body::Call(Some(Box::new(call)));
+        let body = JobBody::Call(Some(Box::new(call)));
         Job::new(Origin::nobody(home), body, wanted, Grant::empty()).enqueue_from_outside(self.shared);
         hear.recv().map_err(|_| "the server ends".into())
     }
