@@ -7,10 +7,10 @@
 //! between threads. Called by `txn` and `server`.
 //!
 //! ```
-//! use darter_latch::{Cell, Grant, Job, Mailbox, Runner, Waiter, acquire, drive, queue_for};
+//! use darter_latch::{Cell, Grant, LatchJob, Mailbox, Runner, Waiter, acquire, drive, queue_for};
 //!
 //! struct Increment { wanted: Vec<u16>, grant: Grant<u64, Increment> }
-//! impl Job for Increment {
+//! impl LatchJob for Increment {
 //!     type Shard = u64;
 //!     fn need(&mut self) -> (&[u16], &mut Grant<u64, Increment>) { (&self.wanted, &mut self.grant) }
 //! }

@@ -110,7 +110,7 @@ impl<W: Write> FileWriter<W> {
     }
 
     /// Writes the `entries` entries in `bytes`, of database `db` and from shard `shard`. Parts of lists must be
-    /// passed to [`Writer::entries_in_order`].
+    /// passed to [`FileWriter::entries_in_order`].
     ///
     /// Errors: the disk failed, or the bytes are not entries.
     pub fn entries(&mut self, db: u32, shard: u32, entries: u32, bytes: &[u8]) -> Result<(), PersistError> {

@@ -229,7 +229,7 @@ impl StreamValue {
         self.more.groups.iter().map(|group| &**group)
     }
 
-    /// The group at this place of [`Stream::groups`].
+    /// The group at this place of [`StreamValue::groups`].
     pub fn group_at(&self, at: usize) -> Option<&ConsumerGroup> {
         self.more.groups.get(at).map(|group| &**group)
     }
@@ -279,12 +279,12 @@ impl StreamValue {
         std::iter::once(own).chain(self.more.groups.iter_mut().map(|group| marked(group, mark))).collect()
     }
 
-    /// The marks of the stream and of its groups, as [`Stream::mark_all`] returned them if nothing has changed.
+    /// The marks of the stream and of its groups, as [`StreamValue::mark_all`] returned them if nothing has changed.
     pub fn marks(&self) -> impl Iterator<Item = u64> + '_ {
         std::iter::once(self.more.mark).chain(self.groups().map(ConsumerGroup::mark))
     }
 
-    /// The mark at this place of [`Stream::marks`].
+    /// The mark at this place of [`StreamValue::marks`].
     pub fn mark_at(&self, nth: usize) -> Option<u64> {
         match nth.checked_sub(1) {
             None => Some(self.more.mark),
