@@ -177,7 +177,7 @@ def visit(browser, server, page="", user=""):
 
 
 # Axes are grey; a line of some seconds has at least this many pixels of a colour.
-DRAWN = """[...document.querySelectorAll('canvas')].every((canvas) => {
+DRAWN = """[...document.querySelectorAll('canvas[id^=chart-]')].every((canvas) => {
   const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   let coloured = 0;
   for (let at = 0; at < data.length; at += 4) coloured += data[at + 3] > 200 && Math.abs(data[at] - data[at + 2]) > 60;
