@@ -307,17 +307,6 @@ mod tests {
         let began = std::time::Instant::now();
         intake.rest();
         assert!(began.elapsed() >= LONG_REST_MAX, "nobody takes anything");
-        // What it rests for ends it at once.
-        std::thread::scope(|scope| {
-            let resting = scope.spawn(|| intake.rest());
-            while lock(&intake.queue).resting == 0 {
-                std::thread::yield_now();
-            }
-            intake.take(0);
-            intake.take(0);
-            resting.join().expect("it ends");
-        });
-        assert_eq!(intake.bytes(), 0);
     }
 
     #[test]

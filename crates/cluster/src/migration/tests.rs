@@ -43,6 +43,16 @@ fn fail(id: &str) -> MigrationChange {
     MigrationChange::Fail { id: id.to_owned(), attempt: None, state, why: "no room".to_owned(), now_s: 8 }
 }
 
+fn export_with_a_retry() -> MigrationChange {
+    let (id, target) = ("m".to_owned(), "c".to_owned());
+    MigrationChange::Export { id, slots: slots(100, 199), target, retries: 1, now_s: 5 }
+}
+
+fn fail_for_now(attempt: u64, why: &str) -> MigrationChange {
+    let (id, why) = ("m".to_owned(), why.to_owned());
+    MigrationChange::Fail { id, attempt: Some(attempt), state: MigrationState::Retrying, why, now_s: 8 }
+}
+
 fn refused(map: &StoredMap, me: &str, change: &MigrationChange) -> String {
     change.apply(&mut map.clone(), me).expect_err("it is refused")
 }
@@ -164,16 +174,9 @@ fn a_process_that_was_restarted_commits_nothing_that_began_before() {
 #[test]
 fn a_passing_failure_begins_again_as_often_as_was_planned() {
     let mut map = map();
-    let (id, target) = ("m".to_owned(), "c".to_owned());
-    let plan = MigrationChange::Export { id, slots: slots(100, 199), target, retries: 1, now_s: 5 };
+    let plan = export_with_a_retry();
     assert_eq!(plan.apply(&mut map, "a"), Ok(()));
-    let failed = |attempt| MigrationChange::Fail {
-        id: "m".to_owned(),
-        attempt: Some(attempt),
-        state: MigrationState::Retrying,
-        why: "late".to_owned(),
-        now_s: 8,
-    };
+    let failed = |attempt| fail_for_now(attempt, "late");
     let swept = |attempt| MigrationChange::Swept("m".to_owned(), attempt);
     let state = |map: &StoredMap| map.migrations[0].state;
     assert_eq!(refused(&map, "a", &failed(2)), "no migration m is under way", "the first has not been");
@@ -209,16 +212,9 @@ fn a_passing_failure_begins_again_as_often_as_was_planned() {
 #[test]
 fn attempts_that_never_reach_their_target_are_counted_once_and_leave_nothing() {
     let mut map = map();
-    let (id, target) = ("m".to_owned(), "c".to_owned());
-    let plan = MigrationChange::Export { id, slots: slots(100, 199), target, retries: 1, now_s: 5 };
+    let plan = export_with_a_retry();
     assert_eq!(plan.apply(&mut map, "a"), Ok(()));
-    let failed = |attempt| MigrationChange::Fail {
-        id: "m".to_owned(),
-        attempt: Some(attempt),
-        state: MigrationState::Retrying,
-        why: "nobody is there".to_owned(),
-        now_s: 8,
-    };
+    let failed = |attempt| fail_for_now(attempt, "nobody is there");
     assert_eq!(failed(1).apply(&mut map, "a"), Ok(()));
     assert_eq!(refused(&map, "a", &failed(1)), "no migration m is under way", "it counts once");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Targets of migrations that die, for ever or for a while: their slots are free without their word, and what they have got is
-//! nobody's. And sources that are back before they have loaded.
+//! Migrations whose target dies, for ever or for a while. Their slots are free without the target, and nobody sees what it
+//! has got. Migrations whose source starts again send nothing before it has loaded.
 
 use std::net::TcpStream;
 

@@ -86,8 +86,8 @@ fn messages_come_before_what_is_asked_after_the_write() {
     }
 }
 
-/// Gives a key a deadline by `change`, leaves it alone, and checks that a cache is told of its end. Returns false if the key
-/// died before the cache had read it.
+/// Gives a key a deadline by `change` and checks that a cache hears of its end. Returns false if the key died before the
+/// cache had read it.
 fn is_told_of_the_end(server: &Server, change: &[&str]) -> bool {
     let (mut cache, mut writer) = (tracking_client(server), server.client());
     writer.call(&["SET", "dying", "v"]);

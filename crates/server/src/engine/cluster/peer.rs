@@ -1,7 +1,7 @@
 //! A question to another node of the cluster, on a connection of its own.
 //!
-//! Called by threads that may wait: CLUSTER MEET asks who is there, CLUSTER SETSLOT passes a change on to the slot's owner, and
-//! the source of a migration asks whether its target is there.
+//! Called by threads that may wait. CLUSTER MEET asks who is there. CLUSTER SETSLOT passes a change on to the slot's owner.
+//! The source of a migration asks whether its target is there.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
