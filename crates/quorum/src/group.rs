@@ -8,6 +8,8 @@
 //! what it tells of. A member is dropped by the store first, and by the leader then. A start of a server that is not in the
 //! store's list cannot lead, whatever its name is.
 
+mod candidacy;
+
 use std::collections::BTreeMap;
 
 use crate::beat::{Beat, BeatAnswer, Standing};
@@ -50,8 +52,10 @@ pub struct GroupFacts {
     pub recovers: bool,
     /// A full sync has taken what was here, and has not brought a whole state.
     pub is_emptied: bool,
-    /// It has keys.
-    pub has_data: bool,
+    /// Whether it may be the first leader of a group that the store does not know.
+    pub founding: Founding,
+    /// It never wants to lead by itself.
+    pub is_barred: bool,
     /// What was on disk is loaded.
     pub is_ready: bool,
     /// The history that a new reign would begin, and the present one on a leader.
@@ -60,6 +64,18 @@ pub struct GroupFacts {
     pub end: u64,
     /// On a leader: those who follow it.
     pub followers: Vec<GroupFollower>,
+}
+
+/// Whether a server may be the first leader of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Founding {
+    /// Another server does that.
+    Never,
+    /// After a lease: a server with data goes first.
+    #[default]
+    Later,
+    /// At once.
+    Now,
 }
 
 /// A replica of the leader.
@@ -205,6 +221,8 @@ pub struct GroupMachine {
     needs_whole: bool,
     // the leader has asked this server to take its place, and serves no more
     is_invited: bool,
+    // a person has asked it to campaign, whatever the leader says
+    insists: bool,
     // this server has given the lead away, and does not take it back before
     rests_until_ms: u64,
 }
@@ -240,6 +258,7 @@ impl GroupMachine {
             forced_ms: None,
             needs_whole: false,
             is_invited: false,
+            insists: false,
             rests_until_ms: 0,
         }
     }
@@ -293,6 +312,14 @@ impl GroupMachine {
     pub fn promote_unclean(&mut self, now_ms: u64) {
         self.forced_ms = Some(now_ms).filter(|_| !self.leads());
         self.next_read_ms = now_ms;
+    }
+
+    /// The leader that this server follows.
+    pub fn followed(&self) -> Option<&str> {
+        match &self.role {
+            GroupRole::Follows { leader, .. } => Some(leader),
+            _ => None,
+        }
     }
 
     /// On a leader: serves no more from now on, so that another member may take its place. All members have everything.
@@ -430,9 +457,9 @@ impl GroupMachine {
         let is_of_leader = match &self.role {
             GroupRole::Follows { leader, term, since_ms }
             | GroupRole::Campaigns { leader, term, since_ms } => {
-                // It was on its way when the leader gave its place away.
-                let is_old = self.is_invited && now_ms < since_ms + REST_MS;
-                *leader == answer.from.name && *term == answer.term && answer.clock_ms > 0 && !is_old
+                // It was on its way when the leader gave its place away, or it is not asked.
+                let is_vain = (self.is_invited || self.insists) && now_ms < since_ms + REST_MS;
+                *leader == answer.from.name && *term == answer.term && answer.clock_ms > 0 && !is_vain
             }
             GroupRole::Waits | GroupRole::Leads { .. } => false,
         };
@@ -451,7 +478,7 @@ impl GroupMachine {
             GroupRole::Campaigns { leader, term, .. } if self.forced_ms.is_none() => {
                 let leader = leader.clone();
                 self.role = GroupRole::Follows { leader: leader.clone(), term: *term, since_ms: now_ms };
-                self.is_invited = false;
+                (self.is_invited, self.insists) = (false, false);
                 vec![GroupAction::Follow(leader)]
             }
             _ => Vec::new(),
@@ -551,7 +578,7 @@ impl GroupMachine {
         if is_mine {
             return self.lead(now_ms, actions);
         }
-        (self.clock_ms, self.is_invited, self.rests_until_ms) = (0, false, 0);
+        (self.clock_ms, self.is_invited, self.insists, self.rests_until_ms) = (0, false, false, 0);
         if leader == self.own.name {
             // That was an earlier start of this server.
             self.role = GroupRole::Waits;
@@ -574,7 +601,7 @@ impl GroupMachine {
         let from_ms = now_ms.max(first_ms);
         actions.push(GroupAction::Lead { term: state.term, replid: state.replid.clone() });
         self.role = GroupRole::Leads { term: state.term, from_ms };
-        self.forced_ms = None;
+        (self.forced_ms, self.insists) = (None, false);
         self.goals.clear();
         self.joining.clear();
         for peer in self.peers.values_mut() {
@@ -679,115 +706,5 @@ impl GroupMachine {
         let heard_ms = self.peer(member).map_or(0, |peer| peer.heard_ms).max(from_ms);
         let is_behind = self.goals.get(member).is_some_and(|goal| now_ms > goal.since_ms + timeout_ms);
         other_boot || now_ms > heard_ms + timeout_ms || is_behind
-    }
-
-    /// On any other: the state that it leads in, if it may.
-    fn candidacy(
-        &mut self,
-        now_ms: u64,
-        facts: &GroupFacts,
-        actions: &mut Vec<GroupAction>,
-    ) -> Option<GroupState> {
-        if !facts.is_ready {
-            return None;
-        }
-        let Some(known) = &self.known else {
-            let waits_ms = if facts.has_data { 0 } else { self.config.lease_ms };
-            let may_begin = self.is_absent && now_ms >= self.began_ms + waits_ms;
-            return may_begin.then(|| self.reign(0, facts));
-        };
-        let (term, state) = (known.state.term, &known.state);
-        if let Some(forced_ms) = self.forced_ms {
-            let is_fresh = self.fresh_ms.is_some_and(|at| at >= forced_ms);
-            return is_fresh.then(|| self.reign(term, facts));
-        }
-        if !state.has(&self.own) {
-            return self.may_recover(now_ms, facts, state).then(|| self.reign(term, facts));
-        }
-        if !facts.is_whole {
-            return None;
-        }
-        match &self.role {
-            GroupRole::Follows { leader, since_ms, .. } => {
-                let given_ms = self.gave_ms.max(*since_ms);
-                if now_ms > given_ms + self.config.patience_ms() {
-                    let leader = leader.clone();
-                    self.role = GroupRole::Campaigns { leader, term, since_ms: now_ms };
-                    self.clock_ms = 0;
-                    self.next_read_ms = now_ms;
-                    actions.push(GroupAction::StopFollowing);
-                }
-                None
-            }
-            GroupRole::Campaigns { since_ms, .. } => {
-                let is_fresh = self.fresh_ms.is_some_and(|at| at >= *since_ms);
-                let is_asked = self.is_invited || now_ms >= since_ms + ASK_MS;
-                let has_time = !self.is_invited && now_ms < since_ms + ASK_MS + YIELD_MS;
-                let yields = has_time && self.knows_better(*since_ms, state);
-                // Whoever is invited knows that the other members have everything, too.
-                let sync = if self.is_invited { state.sync.clone() } else { vec![self.own.clone()] };
-                let reign = || GroupState { sync, ..self.reign(term, facts) };
-                (is_fresh && is_asked && !yields).then(reign)
-            }
-            GroupRole::Waits | GroupRole::Leads { .. } => None,
-        }
-    }
-
-    /// Whether another member has more.
-    fn knows_better(&self, since_ms: u64, state: &GroupState) -> bool {
-        state.sync.iter().filter(|member| **member != self.own).filter_map(|member| self.peer(member)).any(
-            |peer| {
-                let standing = peer.standing;
-                peer.heard_ms >= since_ms && standing.is_whole && standing.position > self.standing.position
-            },
-        )
-    }
-
-    /// Whether this start of a server may go on for an earlier one, because no member has stayed.
-    fn may_recover(&self, now_ms: u64, facts: &GroupFacts, state: &GroupState) -> bool {
-        if facts.is_emptied || !state.sync.iter().any(|member| member.name == self.own.name) {
-            return false;
-        }
-        let patience_ms = 2 * self.config.lease_ms;
-        let led_ms = self.peers.get(&state.leader).map_or(0, |peer| peer.led_ms);
-        if now_ms < led_ms.max(self.began_ms) + patience_ms {
-            return false;
-        }
-        let others = || state.sync.iter().filter(|member| member.name != self.own.name);
-        let heard = |member: &GroupMember| {
-            self.peers.get(&member.name).filter(|peer| peer.heard_ms + self.config.lease_ms > now_ms)
-        };
-        if self.config.acks == 0 {
-            return !others().any(|member| heard(member).is_some_and(|peer| peer.boot == member.boot));
-        }
-        if !facts.recovers {
-            return false;
-        }
-        if state.ack == Ack::Disk {
-            return true;
-        }
-        // The leader has all that was acknowledged; it has lost its place in the history if it was killed.
-        let rank = |name: &str, position: u64| {
-            let position = if name == state.leader { u64::MAX } else { position };
-            (position, name.to_owned())
-        };
-        let own = rank(&self.own.name, self.standing.position);
-        others().all(|member| {
-            heard(member).is_some_and(|peer| {
-                let is_back = peer.boot != member.boot && peer.standing.recovers;
-                is_back && rank(&member.name, peer.standing.position) < own
-            })
-        })
-    }
-
-    /// The state in which this server leads alone.
-    fn reign(&self, term: u64, facts: &GroupFacts) -> GroupState {
-        GroupState {
-            term: term + 1,
-            leader: self.own.name.clone(),
-            replid: facts.replid.clone(),
-            ack: self.config.ack,
-            sync: vec![self.own.clone()],
-        }
     }
 }

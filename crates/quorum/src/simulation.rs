@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use darter_base::rng::Rng;
 
 use crate::beat::{Beat, BeatAnswer};
-use crate::group::{GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
+use crate::group::{Founding, GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
 use crate::state::{Ack, GroupMember, GroupState};
 use crate::store::{StoreFault, StoreWritten, Versioned};
 
@@ -171,6 +171,11 @@ impl SimWorld {
                 self.beat(node);
                 if self.chance(10) {
                     self.hand_over(node);
+                }
+                if self.chance(3) {
+                    let local = self.nodes[node].local(self.now);
+                    let actions = self.nodes[node].group.campaign(local);
+                    self.act(node, actions);
                 }
             }
         }
@@ -487,7 +492,8 @@ impl SimWorld {
             is_whole: own.is_whole,
             recovers: own.recovers,
             is_emptied: own.is_emptied,
-            has_data: !own.log.is_empty(),
+            founding: if own.log.is_empty() { Founding::Later } else { Founding::Now },
+            is_barred: false,
             is_ready: true,
             replid: own.replid.clone(),
             end: own.log.len() as u64,
@@ -714,7 +720,8 @@ fn what_another_has_written_is_read_before_anything_is_written_again() {
     let config = GroupConfig { lease_ms: 1000, ack_timeout_ms: 500, acks: 0, ack: Ack::Memory };
     let member = |name: &str| GroupMember { name: name.to_owned(), boot: "b".to_owned() };
     let mut group = GroupMachine::new(config, member("n1:1"), 0);
-    let facts = GroupFacts { is_ready: true, is_whole: true, has_data: true, ..GroupFacts::default() };
+    let facts =
+        GroupFacts { is_ready: true, is_whole: true, founding: Founding::Now, ..GroupFacts::default() };
     for (now_ms, outcome) in [(1000, Ok(StoreWritten::Conflict)), (2000, Err(StoreFault("away".to_owned())))]
     {
         assert_eq!(group.tick(now_ms, &facts), [GroupAction::Read]);
