@@ -266,7 +266,7 @@ pub fn build_hashed(
         backup: Default::default(),
         snapshots: Snapshots::new(),
         replication: Replication::new(|| seeds.next_u64()),
-        group: live.replication.ha.is_on().then(|| FailoverGroup::new(&live.replication.ha)),
+        group: live.has_group().then(|| FailoverGroup::new(&live.replication.ha)),
         migrations: Migrations::default(),
         cluster,
         tls,

@@ -18,7 +18,7 @@ use crate::conn::Conn;
 use crate::conn::output;
 use crate::conn::window::ConnWindow;
 use crate::cron::Cron;
-use crate::engine::cluster::{ClusterView, changes, role};
+use crate::engine::cluster::{ClusterView, changes};
 use crate::engine::lease;
 use crate::event_loop::EventLoop;
 use crate::job::{Job, JobBody};
@@ -481,13 +481,9 @@ impl Worker {
     #[cold]
     fn take_map(&mut self, revision: u64) {
         let shared = self.local.shared;
-        let before = self.local.cluster.map.clone();
         self.local.take_view(ClusterView::new(&shared.cluster, &self.local.live.cluster));
         let map = self.local.cluster.map.clone();
         self.local.waits_for_map = false;
-        if self.local.thread == 0 {
-            role::settle(&mut self.local, &before);
-        }
         let Worker { local, event_loop: Some(event_loop), .. } = self else { return };
         let EventLoop { conns, dirty, .. } = &mut **event_loop;
         let mut waiting: Vec<(Token, u64)> = Vec::new();

@@ -423,6 +423,7 @@ impl Cluster {
             messages_when_down: v.bool("cluster-allow-pubsubshard-when-down"),
             crosses_own: v.choice("cluster_cross_slot") == "own",
             failover_ms: v.u64("cluster-manual-failover-timeout"),
+            takes_over: !v.bool("cluster-replica-no-failover"),
             pause_ms_max: v.u64("cluster-slot-migration-write-pause-timeout"),
             counts_by_slot: v.bool("cluster-slot-stats-enabled"),
             migration_retries: v.u64("cluster_migration_retries"),

@@ -237,6 +237,16 @@ impl Live {
         usize::try_from(bytes).unwrap_or(0)
     }
 
+    /// Returns true if a store says who leads: of a group of its own, or of a group of the cluster.
+    pub fn has_group(&self) -> bool {
+        self.replication.ha.is_on() || self.cluster.mode == ClusterMode::Stored
+    }
+
+    /// Returns true if this server begins as a replica.
+    pub fn may_follow(&self) -> bool {
+        self.replication.master.is_some() || self.has_group()
+    }
+
     /// The addresses of the admin port, in the words of `bind`; empty = all addresses.
     pub fn admin_addresses(&self) -> Vec<String> {
         if self.admin.follows_bind() {

@@ -405,6 +405,8 @@ pub struct Cluster {
     pub crosses_own: bool,
     /// Milliseconds for a replica to catch up when it takes over.
     pub failover_ms: u64,
+    /// A replica takes over when its master is silent.
+    pub takes_over: bool,
     /// Milliseconds that writers wait at most while slots are handed over.
     pub pause_ms_max: u64,
     /// Time and bytes of commands are counted by slot.

@@ -76,11 +76,6 @@ impl HighAvailability {
 }
 
 impl ReplicationSettings {
-    /// Returns true if this server begins as a replica.
-    pub fn may_follow(&self) -> bool {
-        self.master.is_some() || self.ha.is_on()
-    }
-
     pub(super) fn new(v: &FlagFields<'_>) -> Self {
         ReplicationSettings {
             master: v.endpoint("replicaof"),

@@ -94,8 +94,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Cluster, "how stale a replica may be to take over"),
     Setting::bool("cluster-replica-no-failover", "no")
         .alias(&["cluster-slave-no-failover"])
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "never take over"),
+        .help(Cluster, "a replica does not take over when its master is silent"),
     Setting::bool("cluster-allow-replica-migration", "yes")
         .no_effect(NO_CLUSTER)
         .help(Cluster, "let replicas move to bare masters"),

@@ -9,7 +9,7 @@ use serde_json::{Value as JsonValue, json};
 use crate::cluster_moves::{StopOnDrop, write_and_check};
 use crate::harness::browser::{Browser, CONSOLE};
 use crate::harness::{Client, Value, wait_until};
-use crate::stored::{ClusterClient, StoredNodes, text};
+use crate::stored::{ClusterClient, StoredNodes, is_following, text};
 
 pub fn run(client: &mut Client, line: &str) -> Value {
     client.call(&line.split(' ').collect::<Vec<_>>())
@@ -205,7 +205,7 @@ fn keys_that_arrive_are_hidden_and_a_cancelled_migration_leaves_none() {
     let own = [nodes.address(3), nodes.address(0)];
     nodes.tool(&["add-node", &own[0], &own[1], "--cluster-slave", "--cluster-master-id", &master]);
     let mut replica = nodes.client(3);
-    wait_until("the replica follows", || replica.info::<String>("replication", "master_link_status") == "up");
+    wait_until("the replica follows", || is_following(&mut replica));
     fill_bar(&nodes);
     // foo is the target's own: slot 12182 is node 2's, slot 7000 is node 1's.
     let mut target = nodes.client(1);

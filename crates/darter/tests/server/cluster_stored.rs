@@ -1,7 +1,7 @@
 //! A cluster whose map is in etcd: `redis-cli --cluster`, the verbs of CLUSTER, and what happens without the store.
 
 use crate::harness::{Client, Server, Value, wait_until};
-use crate::stored::{ClusterClient, StoredNodes, text, tool};
+use crate::stored::{ClusterClient, StoredNodes, is_following, text, tool};
 
 fn run(client: &mut Client, line: &str) -> Value {
     client.call(&line.split(' ').collect::<Vec<_>>())
@@ -73,7 +73,7 @@ fn a_replica_takes_over_and_no_write_is_lost() {
     ]);
     nodes.settle();
     let mut replica = nodes.client(3);
-    wait_until("the replica follows", || replica.info::<String>("replication", "master_link_status") == "up");
+    wait_until("the replica follows", || is_following(&mut replica));
     let mut client = ClusterClient::new(nodes.servers[1].port());
     // {bar} is in slot 5061, of node 0.
     for n in 1..=300 {
@@ -91,7 +91,7 @@ fn a_replica_takes_over_and_no_write_is_lost() {
         "ERR You should send CLUSTER FAILOVER to a replica"
     );
     let mut old = nodes.client(0);
-    wait_until("the old master follows", || old.info::<String>("replication", "master_link_status") == "up");
+    wait_until("the old master follows", || is_following(&mut old));
     assert_eq!(run(&mut old, "READONLY"), Value::ok());
     wait_until("the old master has it", || run(&mut old, "GET bar") == Value::Text("300".to_owned()));
 }
@@ -206,7 +206,7 @@ fn a_message_reaches_the_subscribers_of_every_node_once() {
     nodes.tool(&[&["add-node", &nodes.address(3), &nodes.address(0)][..], &slave].concat());
     nodes.settle();
     let mut replica = nodes.client(3);
-    wait_until("the replica follows", || replica.info::<String>("replication", "master_link_status") == "up");
+    wait_until("the replica follows", || is_following(&mut replica));
     let mut listeners: Vec<Client> = (0..4).map(|at| nodes.client(at)).collect();
     for listener in &mut listeners {
         assert!(matches!(run(listener, "SUBSCRIBE news"), Value::Array(_)));

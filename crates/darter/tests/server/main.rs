@@ -47,6 +47,7 @@ mod clients;
 mod cluster;
 mod cluster_beside_redis;
 mod cluster_dead_targets;
+mod cluster_failover;
 mod cluster_migration_kills;
 mod cluster_migrations;
 mod cluster_moves;

@@ -18,8 +18,9 @@ use super::persistence::{asking, wait};
 use super::{ServerCommand, row};
 use crate::clients::ClientInfo;
 use crate::dispatch::Caller;
+use crate::engine::cluster::handover::{self, LeadWay};
 use crate::engine::cluster::map_store::Outcome;
-use crate::engine::cluster::{handover, peer};
+use crate::engine::cluster::peer;
 use crate::exec::{CommandCall, Ran};
 use crate::report::Report;
 use crate::session::QueuedCommand;
@@ -69,7 +70,7 @@ const fn change(
     syntax: &'static str,
     summary: &'static str,
 ) -> ServerCommand {
-    let flags = Flags::ADMIN.with(Flags::NOSCRIPT);
+    let flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE);
     row(sub(name, arity, since, syntax, summary).flag(flags).mark(Marks::CHANGES_MAP), run)
 }
 
@@ -82,7 +83,7 @@ enum MapVerb {
     /// A slot is to be a master's; its owner does that.
     Give(u16, String),
     /// This replica is to lead its group.
-    Lead,
+    Lead(LeadWay),
 }
 
 fn run(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
@@ -103,7 +104,9 @@ fn run(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(),
         MapVerb::Give(slot, id) => spawn("darter-give", move || {
             handover::give(shared, slot, &id, Box::new(move |shared, outcome| tell(shared, to, outcome)));
         }),
-        MapVerb::Lead => handover::lead(shared, Box::new(move |shared, outcome| tell(shared, to, outcome))),
+        MapVerb::Lead(way) => {
+            handover::lead(shared, way, Box::new(move |shared, outcome| tell(shared, to, outcome)))
+        }
     };
     begun.map_err(|error| Fault::Text(format!("ERR {error}").into()))?;
     wait(caller);
@@ -342,21 +345,20 @@ fn read_reset(caller: &mut Caller<'_>, args: Args<'_>) -> Result<MapChange, Faul
 }
 
 fn read_failover(caller: &Caller<'_>, args: Args<'_>) -> Result<MapVerb, Fault> {
-    let is_forced =
-        args.len() == 3 && (reader::is(args.at(2), "force") || reader::is(args.at(2), "takeover"));
-    if args.len() > 2 && !is_forced {
-        return Err(Fault::Syntax);
-    }
+    let is = |word: &str| reader::is(args.at(2), word);
+    let way = match args.len() {
+        2 => LeadWay::Asked,
+        3 if is("force") => LeadWay::Forced,
+        3 if is("takeover") => LeadWay::Unclean,
+        _ => return Err(Fault::Syntax),
+    };
     if !matches!(caller.local.cluster.map.place(), darter_cluster::NodeRole::Replica(_)) {
         return Err(Fault::text("ERR You should send CLUSTER FAILOVER to a replica"));
     }
-    if is_forced {
-        return Err(Fault::text("ERR a failover without the master is not in this version"));
-    }
-    if !caller.local.shared.replication.link_is_up() {
+    if way == LeadWay::Asked && !caller.local.shared.replication.link_is_up() {
         return Err(Fault::text("ERR Master is down or failed, please use CLUSTER FAILOVER FORCE"));
     }
-    Ok(MapVerb::Lead)
+    Ok(MapVerb::Lead(way))
 }
 
 fn read_set_slot(args: Args<'_>) -> Result<MapVerb, Fault> {

@@ -96,9 +96,14 @@ impl Replication {
                 }
                 state.records.widen(lanes);
                 let next = state.records.next();
+                let numbers = StreamNumbers::new(end, next);
+                if let Some(group) = shared.group.as_ref().filter(|group| group.acks == 0) {
+                    // Its stream begins with the first follower, perhaps long after its reign.
+                    group.commit.begin(next, &numbers);
+                }
                 *feeding = Some(Feeding {
                     merger: Merger::new(lanes, next),
-                    numbers: StreamNumbers::new(end, next),
+                    numbers,
                     former: Former::default(),
                     marks: Vec::new(),
                     pinged: Instant::now(),

@@ -183,7 +183,7 @@ impl Replication {
     /// Goes on where what was loaded at the start stands. A replica asks its master for what follows; a master begins a
     /// new history there, so that replicas that had no more than that go on. No client is served yet.
     pub fn resume(&self, shared: &'static Shared, position: StreamPosition) {
-        let follows = shared.settings.live().replication.may_follow();
+        let follows = shared.settings.live().may_follow();
         {
             let found = lock(&self.found).take();
             let is_it =

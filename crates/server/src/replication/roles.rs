@@ -146,19 +146,22 @@ pub fn take_over(
         let shared = local.shared;
         let replication = &shared.replication;
         let _applying = lock(&replication.applying);
-        let selected = {
+        let (selected, is_continuous) = {
             let mut state = replication.state();
             state.master = None;
-            let offset = state.offset();
-            match state.is_continuous {
+            let (offset, is_continuous) = (state.offset(), state.is_continuous);
+            match is_continuous {
                 true => state.history.turn(id, offset),
                 false => state.history = History::new(id),
             }
             state.drop_replicas(shared);
-            std::mem::take(&mut state.db)
+            (std::mem::take(&mut state.db), is_continuous)
         };
         replication.keeps_dead.store(false, Relaxed);
-        replication.begin_feeding(shared, selected);
+        // Where nobody waits for members, a stream begins with the first of them.
+        if is_continuous || shared.group.as_ref().is_some_and(|group| group.acks > 0) {
+            replication.begin_feeding(shared, selected);
+        }
         grant.iter_mut().for_each(|part| pubsub::settle(local, part));
         at_switch();
         replication.is_replica.store(false, Relaxed);

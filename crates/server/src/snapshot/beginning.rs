@@ -41,7 +41,7 @@ pub fn find(shared: &'static Shared, live: &Live) -> io::Result<Beginning> {
         naming::directory(live)?.sweep()?;
     }
     let Some(source) = naming::newest(live)? else { return Ok(Beginning::Empty) };
-    if live.replication.may_follow() {
+    if live.may_follow() {
         // Nothing goes by itself on a replica.
         shared.snapshots.loading.begin_replay(source.1.len);
     } else {

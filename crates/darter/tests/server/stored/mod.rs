@@ -237,9 +237,10 @@ impl StoredNodes {
 
     fn launch(&self, folder: &Folder, gate: &StoreGate) -> Server {
         let server = self.begin(folder, gate);
-        wait_until("the node is in the map", || {
+        wait_until("the node is in the map, and leads or follows", || {
             matches!(server.client().call(&["CLUSTER", "NODES"]), Value::Text(text) if text.contains("myself"))
                 && server.client().info::<u64>("cluster", "cluster_store_revision") > 0
+                && matches!(group_role(&mut server.client()).as_str(), "leading" | "following")
         });
         server
     }
@@ -252,7 +253,9 @@ impl StoredNodes {
     fn flags_of(&self, folder: &Folder, gate: &StoreGate) -> Vec<String> {
         let place = gate.place();
         let flags = ["--cluster_mode=yes", "--cluster_store", &place, "--dir", folder.text()];
-        let usual = ["--proactor_threads", "2", "--cluster-manual-failover-timeout", "60000"];
+        // A node that gets no processor for a second is no reason for a failover.
+        let patience = ["--cluster-manual-failover-timeout", "60000", "--ha_lease_ms", "5000"];
+        let usual = ["--proactor_threads", "2"].into_iter().chain(patience);
         let own = self.flags.iter().map(String::as_str);
         flags.into_iter().chain(usual).chain(own).map(str::to_owned).collect()
     }
@@ -310,8 +313,7 @@ impl StoredNodes {
         wait_until("the replicas follow", || {
             self.servers.iter().all(|server| {
                 let mut client = server.client();
-                client.info::<String>("replication", "role") == "master"
-                    || client.info::<String>("replication", "master_link_status") == "up"
+                group_role(&mut client) == "leading" || is_following(&mut client)
             })
         });
         let said = self.tool(&["check", &self.address(0)]);
@@ -334,6 +336,18 @@ pub fn tool(words: &[&str]) -> (bool, String) {
     let done = process.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     (done.status.success(), said)
+}
+
+/// What a node is in its group.
+pub fn group_role(client: &mut Client) -> String {
+    let Value::Array(fields) = client.call(&["DARTER", "GROUP"]) else { return String::new() };
+    let at = fields.iter().position(|field| *field == Value::Text("role".to_owned()));
+    at.and_then(|at| fields.get(at + 1)).cloned().map(text).unwrap_or_default()
+}
+
+/// Returns true if a node follows a master and has its data.
+pub fn is_following(client: &mut Client) -> bool {
+    text(client.call(&["INFO", "replication"])).contains("master_link_status:up\r\n")
 }
 
 /// The text of an answer.

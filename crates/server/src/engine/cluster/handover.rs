@@ -13,10 +13,9 @@ use darter_latch::Grant;
 use darter_txn::LockSet;
 
 use super::map_store::{Outcome, UNREACHED};
-use super::{outgoing, peer};
+use super::peer;
 use crate::engine::origin::Origin;
 use crate::job::{Job, JobBody, Shards};
-use crate::replication::takeover;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
 
@@ -151,27 +150,73 @@ fn count(shared: &'static Shared, slot: u16) -> Result<usize, String> {
     hear.recv().map_err(|_| ENDS.to_owned())
 }
 
-/// Between attempts to change the map.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Between attempts, and between looks at the role.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes the place of this replica's master, which follows then, and notes it in the map.
+/// How a replica comes to lead its group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeadWay {
+    /// Its master is asked, and hands over when the replica has everything.
+    Asked,
+    /// Its master is not asked. A member that has everything that was acknowledged leads; no other.
+    Forced,
+    /// Whatever may be lost by it.
+    Unclean,
+}
+
+/// Takes the place of this replica's master, which follows then. The group decides (`replication::group`), and the new leader
+/// notes it in the map.
 ///
 /// Errors: there can be no more threads.
-pub fn lead(shared: &'static Shared, then: AfterHandover) -> std::io::Result<()> {
+pub fn lead(shared: &'static Shared, way: LeadWay, then: AfterHandover) -> std::io::Result<()> {
+    let body = move || {
+        let led = lead_now(shared, way);
+        then(shared, led.map(|()| MapAnswer::Done));
+    };
+    thread::Builder::new().name("darter-lead".to_owned()).spawn(body).map(drop)
+}
+
+fn lead_now(shared: &'static Shared, way: LeadWay) -> Result<(), String> {
+    let group = shared.group.as_ref().ok_or_else(|| UNREACHED.to_owned())?;
     // Writers of the old master wait up to this long for the replica to have everything.
     let timeout = Duration::from_millis(shared.settings.live().cluster.failover_ms);
-    let wish = takeover::TakeoverWish { timeout, saves: false };
-    takeover::begin(shared, wish, move |shared, is_done| {
-        if !is_done {
-            return then(shared, Err("ERR the master did not hand over".to_owned()));
+    let began = Instant::now();
+    match way {
+        LeadWay::Asked => ask_master(shared, timeout)?,
+        LeadWay::Forced => group.campaign(shared)?,
+        LeadWay::Unclean => group.promote_unclean(shared)?,
+    }
+    let leads = || {
+        let is_named = matches!(shared.cluster.map().place(), NodeRole::Master(_));
+        is_named && !shared.replication.is_replica()
+    };
+    while !leads() {
+        if began.elapsed() > timeout + GRACE {
+            return Err("ERR this replica has not come to lead".to_owned());
         }
-        // The old master serves no more: the map is changed as soon as that can be.
-        loop {
-            match change(shared, vec![MapChange::Lead(outgoing::now_s())]) {
-                Ok(answers) => return then(shared, one(answers)),
-                Err(why) => tracing::warn!("this node leads now, but the map does not say so: {why}"),
-            }
-            thread::sleep(PAUSE);
+        thread::sleep(PAUSE);
+    }
+    // Answered when all threads route by it.
+    change(shared, Vec::new()).map(drop)
+}
+
+/// A leader is elected, and the map says so, within this time.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Asks the master to hand over to this replica: again while it is no member yet.
+fn ask_master(shared: &'static Shared, timeout: Duration) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let map = shared.cluster.map();
+        let own = map.find(shared.cluster.id().as_bytes());
+        let (group, own) = own.ok_or("ERR this node is not in the map")?;
+        let (port, left) = (own.port.to_string(), timeout.as_millis().max(1).to_string());
+        let words: [&[u8]; 6] =
+            [b"FAILOVER", b"TO", own.ip.as_bytes(), port.as_bytes(), b"TIMEOUT", left.as_bytes()];
+        match peer::ask(shared, &group.master.ip, group.master.port, &words) {
+            Ok(_) => return Ok(()),
+            Err(why) if began.elapsed() > timeout => return Err(why),
+            Err(_) => thread::sleep(PAUSE),
         }
-    })
+    }
 }

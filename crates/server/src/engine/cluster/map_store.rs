@@ -46,7 +46,8 @@ enum AnswerTime {
 /// What the threads share of the store.
 pub struct MapStore {
     place: EtcdPlace,
-    key: String,
+    // the keys of this cluster begin with it
+    prefix: String,
     sender: Sender<Work>,
     receiver: Mutex<Option<Receiver<Work>>>,
     /// The last question was answered.
@@ -64,6 +65,8 @@ const LOOK_WHILE_MOVING: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(1);
 /// The store answers within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for a question about who leads a group.
+const GROUP_PATIENCE: Duration = Duration::from_secs(1);
 
 impl MapStore {
     /// The map of the cluster `name` at `place`. Errors: what is wrong with the place.
@@ -75,7 +78,7 @@ impl MapStore {
         let (sender, receiver) = channel();
         Ok(MapStore {
             place,
-            key: format!("/darter/{name}/map"),
+            prefix: format!("/darter/{name}"),
             sender,
             receiver: Mutex::new(Some(receiver)),
             is_reached: AtomicBool::new(false),
@@ -97,12 +100,19 @@ impl MapStore {
         let _ = self.sender.send(Work { changes, when: AnswerTime::Written, then });
     }
 
+    /// The store of the state of a group: who leads it, and who is a member.
+    pub fn of_group(&self, group: &str) -> Etcd {
+        let key = format!("{}/group/{group}/state", self.prefix);
+        Etcd::new(self.place.clone(), &key, GROUP_PATIENCE, dial())
+    }
+
     /// Starts the thread; to be called once, when the port is known.
     ///
     /// Errors: there can be no more threads.
     pub fn start(&'static self, shared: &'static Shared) -> io::Result<()> {
         let Some(receiver) = lock(&self.receiver).take() else { return Ok(()) };
-        let store = Box::new(Etcd::new(self.place.clone(), &self.key, PATIENCE, dial()));
+        let store =
+            Box::new(Etcd::new(self.place.clone(), &format!("{}/map", self.prefix), PATIENCE, dial()));
         let body = move || {
             shared.snapshots.roam();
             let mut keeper = MapKeeper {

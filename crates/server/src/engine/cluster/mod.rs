@@ -2,8 +2,8 @@
 //!
 //! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
 //! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map
-//! of a store, and `role` does what the map says of replicas. `moving` looks at keys that move one by one, `outgoing` moves
-//! slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
+//! of a store; who leads a group of it is decided in `replication::group`. `moving` looks at keys that move one by one, `outgoing`
+//! moves slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
 //! nodes, `courier` brings messages to them, and `show` is for the console. A map comes from anywhere:
 //! [`ClusterNode::adopt`] is the one door. Nothing here decides who owns a slot.
 
@@ -17,7 +17,6 @@ pub mod map_store;
 pub mod moving;
 pub mod outgoing;
 pub mod peer;
-pub mod role;
 pub mod route;
 pub mod show;
 pub mod sweep;

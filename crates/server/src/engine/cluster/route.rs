@@ -98,11 +98,12 @@ pub fn must_wait(
     verdict(local, &ask) == Routing::Held
 }
 
-/// Refuses writes while a replica takes over from this node, until the map says so.
+/// Refuses writes while this node does not lead its group, though the map still names it as master; reads too, as long as its
+/// data may be older than what the leader has.
 fn refusal_in_handover(local: &ThreadState, ask: &Ask) -> Option<Line> {
-    let leads = matches!(local.cluster.map.place(), NodeRole::Master(_));
-    let hands_over = local.shared.cluster.store.is_some() && leads && local.follows();
-    (hands_over && ask.slot.is_some() && ask.writes).then(|| {
+    let is_named = matches!(local.cluster.map.place(), NodeRole::Master(_));
+    let is_deposed = local.shared.cluster.store.is_some() && is_named && local.follows();
+    (is_deposed && ask.slot.is_some() && (ask.writes || local.is_in_doubt())).then(|| {
         local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
         Cow::Borrowed(LEADER_CHANGES.as_bytes())
     })

@@ -31,12 +31,10 @@ impl Beaters {
             stays
         });
         for name in names {
-            if !self.0.contains_key(name)
-                && let Some(place) = place::parse(name)
-            {
+            if !self.0.contains_key(name) {
                 let is_over = Arc::new(AtomicBool::new(false));
                 let (known, own) = (is_over.clone(), name.clone());
-                let body = move || run(shared, &own, &place, &known);
+                let body = move || run(shared, &own, &known);
                 match thread::Builder::new().name("darter-beat".to_owned()).spawn(body) {
                     Ok(_) => drop(self.0.insert(name.clone(), is_over)),
                     Err(error) => tracing::error!("{name} is not heard: {error}"),
@@ -46,7 +44,7 @@ impl Beaters {
     }
 }
 
-fn run(shared: &'static Shared, name: &str, place: &(String, u16), is_over: &AtomicBool) {
+fn run(shared: &'static Shared, name: &str, is_over: &AtomicBool) {
     let Some(group) = &shared.group else { return };
     let ha = shared.settings.live().replication.ha.clone();
     let period = Duration::from_millis((ha.lease_ms / 10).clamp(1, 100));
@@ -54,7 +52,7 @@ fn run(shared: &'static Shared, name: &str, place: &(String, u16), is_over: &Ato
     let mut wire = None;
     while !is_over.load(Relaxed) {
         let began = Instant::now();
-        if let Err(error) = beat(shared, group, name, place, &mut wire, patience) {
+        if let Err(error) = beat(shared, group, name, &mut wire, patience) {
             tracing::debug!("member {name}: {error}");
             wire = None;
         }
@@ -72,13 +70,15 @@ fn beat(
     shared: &'static Shared,
     group: &FailoverGroup,
     name: &str,
-    (host, port): &(String, u16),
     wire: &mut Option<Wire>,
     patience: Duration,
 ) -> std::io::Result<()> {
     let wire = match wire {
         Some(wire) => wire,
-        empty => empty.insert(connect(shared, host, *port, patience)?),
+        empty => {
+            let (host, port) = place::find(shared, name).ok_or(std::io::ErrorKind::NotFound)?;
+            empty.insert(connect(shared, &host, port, patience)?)
+        }
     };
     let beat = group.with_machine(shared, |machine| machine.beat_for(boot_ms(), name));
     let Some(beat) = beat else { return Ok(()) };

@@ -2,20 +2,21 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use darter_cluster::{MapChange, NodeRole};
 use darter_quorum::etcd::Etcd;
-use darter_quorum::group::{GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
+use darter_quorum::group::{Founding, GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
 use darter_quorum::state::{Ack, GroupMember, GroupState};
-use darter_quorum::store::GroupStore;
 use darter_reactor::process::boot_ms;
 use darter_replica::history::ReplId;
 
 use super::beats::Beaters;
 use super::closing::{AfterClosing, Closing};
-use super::store::{self, LocalAddress, StoreRequest};
+use super::record::GroupRecord;
+use super::seat::{self, Seat, Seating};
+use super::store::{self, StoreRequest};
 use super::{FailoverGroup, GroupEvent, place, roles};
 use crate::pubsub;
 use crate::replication::replicas::ReplicaStage;
@@ -26,8 +27,8 @@ use darter_config::{Fsync, HighAvailability, Live};
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(10);
-/// Time between two attempts to reach the store before this server knows its name.
-const RETRY: Duration = Duration::from_millis(200);
+/// Time between two attempts to have the map of the cluster say that this server leads.
+const CLAIM: Duration = Duration::from_millis(500);
 
 /// The thread's own.
 struct GroupDriver {
@@ -46,6 +47,13 @@ struct GroupDriver {
     leaseless_ms: Option<u64>,
     // when clients that come back to who led before are sent away once more, by `boot_ms`
     sends_away_ms: Option<u64>,
+    // this server's place in a group, and how many it has had
+    seat: Option<Seat>,
+    seats: u64,
+    // the revision of the map of the cluster that was looked at last
+    revision: u64,
+    // when the map was asked last to say that this server leads
+    claimed: Option<Instant>,
 }
 
 /// Joins the group that the settings name, if they name one. To be called once, when it is known what is loaded.
@@ -59,16 +67,15 @@ pub fn start(shared: &'static Shared) -> std::io::Result<()> {
         return Err(invalid("ha_store: the group says whom this server follows, not replicaof"));
     }
     check_disk_acks(&live).map_err(|why| invalid(&why))?;
-    if live.cluster.mode != darter_config::ClusterMode::Off {
-        return Err(invalid("ha_store: groups of a cluster are not supported yet"));
+    if live.replication.ha.is_on() && live.cluster.mode != darter_config::ClusterMode::Off {
+        return Err(invalid("ha_store: a cluster has its groups in cluster_store"));
     }
-    let local = LocalAddress::default();
-    let etcd = store::open(&live, local.clone()).map_err(|why| invalid(&format!("ha_store: {why}")))?;
+    let seating = Seating::new(shared, &live).map_err(|why| invalid(&why))?;
     let (tell, hear) = channel();
     let _ = group.events.set(tell);
     let body = move || {
         shared.snapshots.roam();
-        run(shared, group, etcd, &local, &hear);
+        run(shared, group, seating, &hear);
     };
     thread::Builder::new().name("darter-group".to_owned()).spawn(body).map(drop)
 }
@@ -79,7 +86,7 @@ pub fn start(shared: &'static Shared) -> std::io::Result<()> {
 pub fn check_disk_acks(live: &Live) -> Result<(), String> {
     let (ha, own) = (&live.replication.ha, &live.persistence);
     let lacks = match () {
-        _ if !ha.is_on() || !ha.acks_disk => return Ok(()),
+        _ if !live.has_group() || !ha.acks_disk => return Ok(()),
         _ if !own.appendonly => "appendonly yes",
         _ if own.appendfsync != Fsync::Always => "appendfsync always",
         _ if ha.acks == 0 => "min_replicas_to_ack 1 or more",
@@ -91,37 +98,21 @@ pub fn check_disk_acks(live: &Live) -> Result<(), String> {
 fn run(
     shared: &'static Shared,
     group: &'static FailoverGroup,
-    mut etcd: Etcd,
-    local: &Arc<Mutex<Option<std::net::IpAddr>>>,
+    seating: Seating,
     events: &Receiver<GroupEvent>,
 ) {
-    let live = shared.settings.live();
-    let host = loop {
-        let known = place::host(&live).or_else(|| lock(local).map(|at| at.to_string()));
-        if let Some(host) = known {
-            break host;
-        }
-        if let Err(fault) = etcd.read() {
-            tracing::warn!("the store of the group: {fault}");
-            thread::sleep(RETRY);
-        }
-    };
+    let seat = seating.wait(shared, &shared.settings.live());
     // Whoever follows before is given everything; nobody leads with half of what there is.
     while shared.snapshots.loading.is_on() {
         thread::sleep(TICK);
     }
-    let name = place::name(shared, &live, &host);
-    let own = GroupMember { name, boot: shared.replication.boot.to_string() };
-    tracing::info!("this server is {} of the group {}", own.name, live.replication.ha.group);
-    *lock(&group.machine) = Some(GroupMachine::new(config(group, &live.replication.ha), own, boot_ms()));
     let (requests, asked) = channel();
-    let spawned = thread::Builder::new()
-        .name("darter-store".to_owned())
-        .spawn(move || store::run(shared, etcd, &asked));
+    let spawned =
+        thread::Builder::new().name("darter-store".to_owned()).spawn(move || store::run(shared, &asked));
     if let Err(error) = spawned {
         return tracing::error!("the store of the group cannot be asked: {error}");
     }
-    let driver = GroupDriver {
+    let mut driver = GroupDriver {
         shared,
         group,
         requests,
@@ -132,7 +123,14 @@ fn run(
         lacks_disk: false,
         leaseless_ms: None,
         sends_away_ms: None,
+        seat: None,
+        seats: 0,
+        revision: 0,
+        claimed: None,
     };
+    if let Some((seat, etcd)) = seat {
+        driver.sit(seat, etcd);
+    }
     driver.run(events);
 }
 
@@ -155,18 +153,97 @@ impl GroupDriver {
     fn take(&mut self, event: GroupEvent) {
         let now_ms = boot_ms();
         let actions = match event {
-            GroupEvent::Read(answer) => {
+            GroupEvent::Read(seat, answer) if seat == self.seats => {
                 self.group.with_machine(self.shared, |machine| machine.read(now_ms, answer))
             }
-            GroupEvent::Written(answer) => {
+            GroupEvent::Written(seat, answer) if seat == self.seats => {
                 self.group.with_machine(self.shared, |machine| machine.written(now_ms, answer))
             }
+            GroupEvent::Read(..) | GroupEvent::Written(..) => None,
             GroupEvent::Actions(actions) => Some(actions),
         };
         self.act(actions.unwrap_or_default());
     }
 
+    /// Takes a place in a group. Whatever this server was in another is over.
+    fn sit(&mut self, seat: Seat, etcd: Etcd) {
+        self.stand_up();
+        let (shared, group) = (self.shared, self.group);
+        tracing::info!("this server is {} of the group {}", seat.name, seat.group);
+        self.seats += 1;
+        let _ = self.requests.send(StoreRequest::Open(self.seats, etcd));
+        let own = GroupMember { name: seat.name.clone(), boot: shared.replication.boot.to_string() };
+        let config = config(group, &shared.settings.live().replication.ha);
+        *lock(&group.machine) = Some(GroupMachine::new(config, own, boot_ms()));
+        *lock(&group.record) = GroupRecord::default();
+        (self.seat, self.leader) = (Some(seat), String::new());
+    }
+
+    /// Leaves the group.
+    fn stand_up(&mut self) {
+        if self.seat.take().is_none() {
+            return;
+        }
+        let (shared, group) = (self.shared, self.group);
+        let left = lock(&group.machine).take();
+        self.beaters.settle(shared, &[]);
+        group.changes.fetch_add(1, SeqCst);
+        roles::stop_following(shared);
+        if left.is_some_and(|machine| machine.leads()) {
+            roles::leave(shared, group);
+            self.closing = Some(Closing::begin(shared, CloseScope::All, AfterClosing::LetGo));
+        }
+    }
+
+    /// Takes the place that the map of the cluster gives to this node, and follows a leader to another address.
+    fn heed_map(&mut self) {
+        let shared = self.shared;
+        let Some(store) = &shared.cluster.store else { return };
+        let revision = shared.cluster.map().revision();
+        if std::mem::replace(&mut self.revision, revision) == revision {
+            return self.claim();
+        }
+        let seat = seat::in_map(shared);
+        if seat == self.seat {
+            let followed = |machine: &mut GroupMachine| machine.followed().map(str::to_owned);
+            if let Some(leader) = self.group.with_machine(shared, followed).flatten() {
+                roles::follow(shared, &leader);
+            }
+            return self.claim();
+        }
+        match seat {
+            Some(seat) => {
+                let etcd = store.of_group(&seat.group);
+                self.sit(seat, etcd);
+            }
+            None => self.stand_up(),
+        }
+    }
+
+    /// Has the map say that this server is the master of its group, once it leads.
+    fn claim(&mut self) {
+        let shared = self.shared;
+        let Some(store) = &shared.cluster.store else { return };
+        let is_replica = matches!(shared.cluster.map().place(), NodeRole::Replica(_));
+        let leads = || self.group.with_machine(shared, |machine| machine.leads()) == Some(true);
+        let was_now = self.claimed.is_some_and(|at| at.elapsed() < CLAIM);
+        if !is_replica || was_now || shared.replication.is_replica() || !leads() {
+            return;
+        }
+        self.claimed = Some(Instant::now());
+        let change = MapChange::Lead(unix_ms() / 1000);
+        store.change(
+            vec![change],
+            Box::new(|_, outcome| {
+                if let Err(why) = outcome {
+                    tracing::warn!("this node leads its group, but the map does not say so: {why}");
+                }
+            }),
+        );
+    }
+
     fn tick(&mut self) {
+        self.heed_map();
         let facts = self.facts();
         let done = self.group.with_machine(self.shared, |machine| {
             let actions = machine.tick(boot_ms(), &facts);
@@ -259,6 +336,11 @@ impl GroupDriver {
             (leader, self.leader == machine.own().name)
         });
         let Some((leader, led)) = known.filter(|(leader, _)| *leader != self.leader) else { return };
+        if self.shared.cluster.store.is_some() {
+            // Clients of a cluster are sent on by its map.
+            self.leader = leader;
+            return;
+        }
         let old = std::mem::replace(&mut self.leader, leader);
         let (Some(old), Some(new)) = (place::parse(&old), place::parse(&self.leader)) else { return };
         let group = &self.shared.settings.live().replication.ha.group;
@@ -285,6 +367,14 @@ impl GroupDriver {
         let keys = || shared.shard_stats.iter().any(|stats| lock(stats).keys.iter().any(|keys| *keys > 0));
         let has_keys = keys();
         let state = shared.replication.state();
+        let is_mapped = shared.cluster.store.is_some();
+        let founding = match shared.cluster.map().place() {
+            // The map names the first leader of each group.
+            NodeRole::Master(_) if is_mapped => Founding::Now,
+            _ if is_mapped => Founding::Never,
+            _ if state.is_continuous || has_keys => Founding::Now,
+            _ => Founding::Later,
+        };
         let followers = state.replicas.iter().filter(|replica| replica.stage == ReplicaStage::Online);
         let followers = followers.filter_map(|replica| {
             let boot = replica.boot?;
@@ -299,7 +389,8 @@ impl GroupDriver {
             is_whole: state.is_continuous && !is_loading,
             recovers: self.group.recovers.load(SeqCst),
             is_emptied: self.group.is_emptied.load(SeqCst) && !state.is_continuous,
-            has_data: state.is_continuous || has_keys,
+            founding,
+            is_barred: is_mapped && !shared.settings.live().cluster.takes_over,
             is_ready: !is_loading,
             replid: if leads { state.history.id } else { self.replid }.to_string(),
             end: state.records.next(),

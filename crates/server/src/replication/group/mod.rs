@@ -3,7 +3,8 @@
 //! `driver` is the thread of the group: it runs the state machine of the crate `quorum`, `roles` does what that asks for.
 //! `beats` are the threads that speak to other members, `store` the one that asks the store. `commit` says how far output
 //! may go, `takeover` gives the lead away, `closing` ends connections that may not be answered any more, `place` finds this server's own
-//! name, `record` keeps what has changed for people.
+//! name, `seat` in which group it is, `record` keeps what has changed for people. Each group of a cluster whose map is in a store is
+//! such a group, too.
 
 pub mod beats;
 mod closing;
@@ -12,6 +13,7 @@ mod driver;
 mod place;
 pub mod record;
 mod roles;
+mod seat;
 pub mod show;
 mod store;
 pub mod takeover;
@@ -92,10 +94,10 @@ pub struct GroupCounts {
 
 /// News for the thread of the group.
 enum GroupEvent {
-    /// The store has answered a read.
-    Read(Result<Option<Versioned>, StoreFault>),
-    /// The store has answered a write.
-    Written(Result<StoreWritten, StoreFault>),
+    /// The store has answered a read, asked by the seat of this number.
+    Read(u64, Result<Option<Versioned>, StoreFault>),
+    /// The store has answered a write of such a seat.
+    Written(u64, Result<StoreWritten, StoreFault>),
     /// The state machine asks for this.
     Actions(Vec<GroupAction>),
 }
@@ -225,6 +227,16 @@ impl FailoverGroup {
     pub fn take_over(&self, shared: &Shared, of_term: u64) -> Result<(), &'static str> {
         let now_ms = darter_reactor::process::boot_ms();
         let actions = self.with_machine(shared, |machine| machine.take_over(now_ms, of_term));
+        self.tell(GroupEvent::Actions(actions.ok_or(NAMELESS)?));
+        Ok(())
+    }
+
+    /// Has this member lead without waiting for the leader's silence; one that lacks something stays what it is.
+    ///
+    /// Errors: this server does not know its own name yet.
+    pub fn campaign(&self, shared: &Shared) -> Result<(), &'static str> {
+        let now_ms = darter_reactor::process::boot_ms();
+        let actions = self.with_machine(shared, |machine| machine.campaign(now_ms));
         self.tell(GroupEvent::Actions(actions.ok_or(NAMELESS)?));
         Ok(())
     }

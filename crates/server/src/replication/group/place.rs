@@ -1,4 +1,5 @@
-//! The name of this server in its group: the host and the port by which others reach it.
+//! Names of members. In a group of its own the name is the host and the port by which others reach a server; in a group of a
+//! cluster it is the id of the node, and the map says where that is.
 
 use std::net::IpAddr;
 
@@ -27,6 +28,16 @@ pub fn name(shared: &Shared, live: &Live, host: &str) -> String {
     let (.., port) = own_place(shared, live);
     let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
     if is_bare_ipv6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// The host and the port of a member; `None`: the name has none, or the map has none for it.
+pub fn find(shared: &Shared, name: &str) -> Option<(String, u16)> {
+    if shared.cluster.store.is_none() {
+        return parse(name);
+    }
+    let map = shared.cluster.map();
+    let (_, node) = map.find(name.as_bytes())?;
+    (!node.ip.is_empty()).then(|| (node.ip.clone(), node.port))
 }
 
 /// The host and the port of a name.

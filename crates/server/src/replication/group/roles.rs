@@ -11,8 +11,8 @@ use crate::shared::{Shared, ThreadMessage};
 
 /// Follows a member.
 pub fn follow(shared: &'static Shared, name: &str) {
-    let Some((host, port)) = place::parse(name) else {
-        return tracing::error!("the leader's name cannot be read: {name}");
+    let Some((host, port)) = place::find(shared, name) else {
+        return tracing::error!("the leader has no address: {name}");
     };
     if let Err(error) = roles::follow(shared, &host, port) {
         tracing::error!("cannot follow {name}: {error}");
@@ -52,11 +52,16 @@ pub fn step_down(shared: &'static Shared, group: &FailoverGroup) {
         shared.journal.release(shared);
         return tracing::info!("this server gives the lead away");
     }
+    leave(shared, group);
+    group.counts.deposed.fetch_add(1, SeqCst);
+    tracing::warn!("this server does not lead its group any more");
+}
+
+/// Is the master of nobody, and nothing that waits is answered.
+pub fn leave(shared: &'static Shared, group: &FailoverGroup) {
     group.doubt();
     roles::abdicate(shared);
-    group.counts.deposed.fetch_add(1, SeqCst);
     shared.handles.iter().for_each(|handle| handle.send(ThreadMessage::Demoted));
-    tracing::warn!("this server does not lead its group any more");
 }
 
 /// Acknowledges nothing to the leader any more.

@@ -6,7 +6,7 @@ use darter_reactor::process::boot_ms;
 use darter_wire::Reply;
 use serde_json::{Value, json};
 
-use super::FailoverGroup;
+use super::{FailoverGroup, place};
 use crate::replication::show::followers;
 use crate::shared::Shared;
 use crate::worker::lock;
@@ -70,7 +70,12 @@ pub fn console(shared: &Shared) -> Value {
     let followers = if leads { followers(shared) } else { Vec::new() };
     let sync: Vec<&str> = seen.sync.iter().filter_map(|member| member.split('#').next()).collect();
     let mut names = sync.clone();
-    let others = followers.iter().map(|one| format!("{}:{}", one.ip, one.port)).collect::<Vec<_>>();
+    let known = [&sync[..], &[seen.name.as_str(), seen.leader.as_str()]].concat();
+    let others = followers.iter().map(|one| {
+        let is_it = |name: &&&str| place::find(shared, name) == Some((one.ip.clone(), one.port));
+        known.iter().find(is_it).map_or_else(|| format!("{}:{}", one.ip, one.port), |name| (*name).to_owned())
+    });
+    let others: Vec<String> = others.collect();
     names.extend(others.iter().map(String::as_str).chain([seen.name.as_str(), seen.leader.as_str()]));
     names.retain(|name| !name.is_empty());
     names.sort_unstable();

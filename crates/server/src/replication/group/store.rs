@@ -1,4 +1,5 @@
-//! The thread that asks the store: one request at a time, each answered or given up within a second.
+//! The thread that asks the store: one request at a time, each answered or given up within a second. A server that moves to
+//! another group has another key asked for; answers say which of its seats had asked.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
@@ -18,6 +19,8 @@ use crate::worker::lock;
 
 /// A question to the store.
 pub enum StoreRequest {
+    /// What follows is about the group at this key, for the seat of this number.
+    Open(u64, Etcd),
     /// The state.
     Read,
     /// To take another state.
@@ -31,13 +34,10 @@ const CONNECT: Duration = Duration::from_millis(500);
 /// A read that brings nothing returns after this.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Our side of the connection to the store, as soon as there has been one.
-pub type LocalAddress = Arc<Mutex<Option<IpAddr>>>;
-
-/// The store that the settings name.
+/// The store that the settings name. `local` becomes our side of the connection to it.
 ///
 /// Errors: what is wrong with them.
-pub fn open(live: &Live, local: LocalAddress) -> Result<Etcd, String> {
+pub fn open(live: &Live, local: Arc<Mutex<Option<IpAddr>>>) -> Result<Etcd, String> {
     let ha = &live.replication.ha;
     let place = EtcdPlace::parse(&ha.store)?;
     let is_encrypted = place.is_encrypted;
@@ -73,19 +73,25 @@ fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Answers requests until the thread of the group has ended.
-pub fn run(shared: &'static Shared, mut store: Etcd, requests: &Receiver<StoreRequest>) {
+pub fn run(shared: &'static Shared, requests: &Receiver<StoreRequest>) {
     let Some(group) = &shared.group else { return };
+    let mut open = None;
     while let Ok(request) = requests.recv() {
-        let (event, fault) = match request {
-            StoreRequest::Read => {
+        let (event, fault) = match (request, &mut open) {
+            (StoreRequest::Open(seat, store), _) => {
+                open = Some((seat, store));
+                continue;
+            }
+            (_, None) => continue,
+            (StoreRequest::Read, Some((seat, store))) => {
                 let answer = store.read();
                 let fault = answer.as_ref().err().map(ToString::to_string);
-                (GroupEvent::Read(answer), fault)
+                (GroupEvent::Read(*seat, answer), fault)
             }
-            StoreRequest::Write(expected, state) => {
+            (StoreRequest::Write(expected, state), Some((seat, store))) => {
                 let answer = store.compare_and_set(expected, &state.to_json());
                 let fault = answer.as_ref().err().map(ToString::to_string);
-                (GroupEvent::Written(answer), fault)
+                (GroupEvent::Written(*seat, answer), fault)
             }
         };
         note_fault(&mut lock(&group.store_fault), fault);

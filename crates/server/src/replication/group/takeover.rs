@@ -32,7 +32,7 @@ pub fn begin(
         let term = machine.state().map_or(0, |(_, state)| state.term);
         let members = machine.required().into_iter().filter(|member| !machine.is_candidate(member));
         let mut names = members.map(|member| member.name);
-        let is_it = |name: &String| to.is_none() || place::parse(name) == to;
+        let is_it = |name: &String| to.is_none() || place::find(shared, name) == to;
         (machine.leads(), term, names.find(is_it))
     });
     let (leads, term, name) = found.ok_or_else(|| super::NAMELESS.to_owned())?;
@@ -69,7 +69,7 @@ fn run(
 ) -> Result<(), String> {
     let began = Instant::now();
     // Connected before anybody waits for it.
-    let (host, port) = place::parse(name).ok_or_else(|| format!("{name} is no address"))?;
+    let (host, port) = place::find(shared, name).ok_or_else(|| format!("{name} has no address"))?;
     let wire = beats::connect(shared, &host, port, timeout);
     let mut wire = wire.map_err(|error| format!("{name}: {error}"))?;
     let is_fed = || !shared.replication.is_feeding_before(shared.journal.end());
