@@ -2,7 +2,8 @@
 # Runs real clients against a server: tests/clients/run.sh HOST PORT [CLIENT...]
 # NAME-cluster is the library's cluster client, against a server of its own with --cluster_mode=emulated ($DARTER_BIN).
 # NAME-nodes is the same against three servers with --cluster_mode=yes, NAME-moves against six whose slots move as a whole.
-# NAME-group is the library's Sentinel client against a group of three whose leader changes (group.sh).
+# NAME-group is the library's Sentinel client against a group of three whose leader changes (group.sh), NAME-failover its cluster
+# client against six whose masters change.
 # NAME-cache is the library's client-side cache; it empties the server.
 # With MEMCACHED_PORT those of memcached too. Libraries go to $DARTER_CLIENTS_CACHE (default ~/.cache/darter-clients). Exits non-zero when a client fails.
 set -u
@@ -67,29 +68,39 @@ while True:
     rm -rf "$three_folder"
 }
 
-# redis-py while slots move as a whole between the masters of six.sh; needs an etcd.
+# redis-py while slots move as a whole between the masters of six.sh; needs an etcd. A busy machine is no reason for a failover.
 moves() {
     install_redis_py || return
-    six_folder=$(mktemp -d) || return
-    six_port=$((20000 + $$ % 10000))
-    SIX_RUNS="'$cache/redis-py/venv/bin/python' '$here/redis-py/moving.py' 127.0.0.1 $six_port" \
-        $limit "$here/six.sh" "$six_folder" "$six_port" >"$cache/six.log" 2>&1 || { tail -3 "$cache/six.log" >&2; return 1; }
-    rm -rf "$six_folder"
+    choose_ports
+    SIX_FLAGS="--ha_lease_ms 5000" SIX_RUNS="'$cache/redis-py/venv/bin/python' '$here/redis-py/moving.py' 127.0.0.1 $group_port" \
+        local_run six
 }
 
-# The Sentinel client of a library while the leader of a group changes (group.sh); needs an etcd.
+# A client of a library while the leader of a group changes; needs an etcd. group NAME: its Sentinel client with group.sh; group NAME
+# cluster: its cluster client with six.sh.
 group() {
-    group_folder=$(mktemp -d) || return
+    choose_ports
+    case $1 in
+    redis-py) install_redis_py && group_check="'$cache/redis-py/venv/bin/python' '$here/redis-py/group.py' 127.0.0.1 $group_port ${2:-}" ;;
+    ioredis) install_npm ioredis && group_check="CLIENT_DIR='$cache/ioredis' node '$here/ioredis/group.js' 127.0.0.1 $group_port ${2:-}" ;;
+    go-redis) install_go_redis && group_check="'$cache/go-redis/check' 127.0.0.1 $group_port group ${2:-}" ;;
+    esac || return
+    case ${2:-} in
+    cluster) SIX_FLAGS="--min_replicas_to_ack 1" SIX_RUNS=$group_check local_run six ;;
+    *) GROUP_RUNS=$group_check local_run group ;;
+    esac
+}
+
+choose_ports() {
     group_port=$((20000 + ($$ + ${groups:=0} * 40) % 10000))
     groups=$((groups + 1))
-    case $1 in
-    redis-py) install_redis_py && group="'$cache/redis-py/venv/bin/python' '$here/redis-py/group.py' 127.0.0.1 $group_port" ;;
-    ioredis) install_npm ioredis && group="CLIENT_DIR='$cache/ioredis' node '$here/ioredis/group.js' 127.0.0.1 $group_port" ;;
-    go-redis) install_go_redis && group="'$cache/go-redis/check' 127.0.0.1 $group_port group" ;;
-    esac || return
-    GROUP_RUNS=$group $limit "$here/group.sh" "$group_folder" "$group_port" >"$cache/group.log" 2>&1 ||
-        { tail -3 "$cache/group.log" >&2; return 1; }
-    rm -rf "$group_folder"
+}
+
+# Runs six.sh or group.sh, which run a check.
+local_run() {
+    local_folder=$(mktemp -d) || return
+    $limit "$here/$1.sh" "$local_folder" "$group_port" >"$cache/$1.log" 2>&1 || { tail -3 "$cache/$1.log" >&2; return 1; }
+    rm -rf "$local_folder"
 }
 
 # redis-cli that follows redirections, and its look at a cluster.
@@ -263,6 +274,9 @@ run() {
     redis-cli-cluster) tool=redis-cli check="cluster redis-cli" ;;
     redis-py-nodes) tool=python3 check="nodes redis-py" ;;
     redis-py-moves) tool=etcd check=moves ;;
+    redis-py-failover) tool=etcd check="group redis-py cluster" ;;
+    ioredis-failover) tool=etcd check="group ioredis cluster" ;;
+    go-redis-failover) tool=etcd check="group go-redis cluster" ;;
     redis-py-group) tool=etcd check="group redis-py" ;;
     ioredis-group) tool=etcd check="group ioredis" ;;
     go-redis-group) tool=etcd check="group go-redis" ;;
@@ -288,7 +302,7 @@ failed=0
 all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchmark"
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
 all="$all redis-py-nodes redis-py-moves ioredis-nodes go-redis-nodes redis-cli-nodes"
-all="$all redis-py-group ioredis-group go-redis-group"
+all="$all redis-py-group ioredis-group go-redis-group redis-py-failover ioredis-failover go-redis-failover"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"

@@ -133,21 +133,47 @@ func nodes(host string, first int, protocol int) {
 	expect("nodes shards", len(must(r.ClusterShards(ctx).Result())), 3)
 }
 
-// What a client of Sentinel does while the leader of a group changes (tests/clients/group.sh): once as planned, once by a kill.
-// What it was told of must be there once the last one leads.
-func group(host string, first int, protocol int) {
+// What a client of Sentinel does while the leader of a group changes (tests/clients/group.sh), or one of a cluster while a master
+// does (six.sh): once as planned, once by a kill. What it was told of must be there once the last one leads.
+func group(host string, first int, isCluster bool, protocol int) {
 	var sentinels []string
 	for at := range 3 {
 		sentinels = append(sentinels, fmt.Sprintf("%s:%d", host, first+at+10))
 	}
-	r := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "darter", SentinelAddrs: sentinels, Protocol: protocol})
+	var r redis.UniversalClient
+	if isCluster {
+		r = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{fmt.Sprintf("%s:%d", host, first)}, Protocol: protocol})
+	} else {
+		r = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "darter", SentinelAddrs: sentinels, Protocol: protocol})
+	}
 	defer r.Close()
 	const patience = time.Minute
-	leader := func() string {
-		asked := redis.NewSentinelClient(&redis.Options{Addr: sentinels[0], Protocol: protocol})
-		defer asked.Close()
-		return strings.Join(must(asked.GetMasterAddrByName(ctx, "darter").Result()), ":")
+	// The addresses of the group that has the key, of which a cluster alone tells the followers: the leader first.
+	members := func() []string {
+		if !isCluster {
+			asked := redis.NewSentinelClient(&redis.Options{Addr: sentinels[0], Protocol: protocol})
+			defer asked.Close()
+			return []string{strings.Join(must(asked.GetMasterAddrByName(ctx, "darter").Result()), ":")}
+		}
+		for at := range 6 {
+			asked := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("%s:%d", host, first+at), Protocol: protocol})
+			defer asked.Close()
+			slot := asked.ClusterKeySlot(ctx, "told").Val()
+			// The dead one knows no ranges.
+			for _, one := range asked.ClusterSlots(ctx).Val() {
+				if int64(one.Start) <= slot && slot <= int64(one.End) {
+					var found []string
+					for _, node := range one.Nodes {
+						found = append(found, node.Addr)
+					}
+					return found
+				}
+			}
+		}
+		expect("nodes that know the slot", 0, 1)
+		return nil
 	}
+	leader := func() string { return members()[0] }
 	answered, count := map[string]bool{}, 0
 	// Adds until as many more were answered; an error leaves open whether it took place.
 	write := func(more int) {
@@ -164,11 +190,14 @@ func group(host string, first int, protocol int) {
 			}
 		}
 	}
-	must(r.Del(ctx, "told").Result())
 	write(200)
 	one := leader()
-	old := redis.NewClient(&redis.Options{Addr: one, Protocol: protocol})
-	expect("planned change", must(old.Do(ctx, "FAILOVER").Text()), "OK")
+	at, words := one, []any{"FAILOVER"}
+	if isCluster {
+		at, words = members()[1], []any{"CLUSTER", "FAILOVER"}
+	}
+	old := redis.NewClient(&redis.Options{Addr: at, Protocol: protocol, ReadTimeout: patience})
+	expect("planned change", must(old.Do(ctx, words...).Text()), "OK")
 	old.Close()
 	for began := time.Now(); leader() == one; time.Sleep(50 * time.Millisecond) {
 		expect("another leader in time", time.Since(began) < patience, true)
@@ -312,7 +341,7 @@ func reconnect(r, other *redis.Client) {
 func main() {
 	address := os.Args[1] + ":" + os.Args[2]
 	if len(os.Args) > 3 && os.Args[3] == "group" {
-		group(os.Args[1], must(strconv.Atoi(os.Args[2])), 3)
+		group(os.Args[1], must(strconv.Atoi(os.Args[2])), len(os.Args) > 4, 3)
 		return
 	}
 	for _, protocol := range []int{2, 3} {
