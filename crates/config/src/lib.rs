@@ -24,7 +24,7 @@ pub use help::reference;
 pub use live::{
     Admin, Allowed, CallerLimits, Cluster, ClusterMode, Encoding, Endpoint, EvictionPolicy, Fsync,
     HighAvailability, Http, Live, LogLevel, LogSettings, Measure, OnSignal, OomScore, Persistence,
-    ReplicationSettings, Share, Shutdown, Slowlog, Tcp, Tls,
+    ReplicationSettings, Share, Shutdown, Slowlog, SyncLoad, Tcp, Tls,
 };
 pub use load::{CommandLine, Startup};
 pub use rewrite::WantedSettings;

@@ -115,6 +115,10 @@ pub trait AdmitFacts {
     fn is_loading(&self) -> bool {
         false
     }
+    /// A snapshot is loading, and the data before it is served.
+    fn is_loading_aside(&self) -> bool {
+        false
+    }
     /// A script has run for too long.
     fn busy(&self) -> Option<Line> {
         None
@@ -299,7 +303,9 @@ mod check {
     }
 
     pub fn LOADING(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
-        (facts.is_loading() && !all_have(facts, Flags::LOADING)).then(|| line(IS_LOADING))
+        let keeps_out = has(facts, Flags::NO_ASYNC_LOADING) || runs_any(facts, Flags::NO_ASYNC_LOADING);
+        let is_refused = facts.is_loading() && !all_have(facts, Flags::LOADING);
+        (is_refused || keeps_out && facts.is_loading_aside()).then(|| line(IS_LOADING))
     }
 
     pub fn BUSY(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
@@ -371,7 +377,8 @@ mod tests {
                     ("NOREPLICAS", _) => ("replicas", "NOREPLICAS"),
                     ("READONLY", _) => ("role", "READONLY"),
                     ("MASTERDOWN", _) => ("stale", "MASTERDOWN"),
-                    ("LOADING", _) => ("loading", "LOADING"),
+                    ("LOADING", _) if self.is("loading") => ("loading", "LOADING"),
+                    ("LOADING", _) => ("loading aside", "LOADING"),
                     ("BUSY", _) => ("busy", "BUSY"),
                     (_, STALE_SCRIPT) => ("stale", "stale replica"),
                     (_, WRONG_WORDS) => ("words", "words"),
@@ -438,6 +445,9 @@ mod tests {
         }
         fn is_loading(&self) -> bool {
             self.is("loading")
+        }
+        fn is_loading_aside(&self) -> bool {
+            self.is("loading aside")
         }
         fn busy(&self) -> Option<Line> {
             self.is("busy").then_some(b"BUSY".as_slice().into())
@@ -518,6 +528,19 @@ mod tests {
                 ORDER.iter().filter(|(_, entries)| entries.any(entry)).map(|(name, _)| *name).collect();
             assert_eq!(names, wanted);
         }
+    }
+
+    #[test]
+    fn what_does_not_go_with_a_load_aside_is_refused_then_and_nothing_else() {
+        let refusals = |flags: Flags, queued: Flags| {
+            let mut all = Trouble::new(Spec::other("replicaof", 3).flag(flags).mark(Marks::RUNS_QUEUE));
+            all.queued = queued;
+            all.cured.borrow_mut().push("loading");
+            all.refusals(EntryPoints::CLIENT).iter().filter(|word| *word == "LOADING").count()
+        };
+        assert_eq!(refusals(Flags::STALE, Flags::NONE), 0);
+        assert_eq!(refusals(Flags::NO_ASYNC_LOADING, Flags::NONE), 1);
+        assert_eq!(refusals(Flags::STALE, Flags::NO_ASYNC_LOADING), 1);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Shard {
         if self.remembers != on {
             self.remembers = on;
             self.counts_uses = on;
-            self.dbs.iter_mut().for_each(|db| db.index.remember(on));
+            self.dbs.iter_mut().chain(&mut self.aside).for_each(|db| db.index.remember(on));
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub mod array;
 pub mod ascii7;
+mod aside;
 pub mod change;
 pub mod cut;
 pub mod db;

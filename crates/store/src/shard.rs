@@ -106,6 +106,8 @@ pub struct Shard {
     unswept: Vec<u32>,
     // Databases that were emptied and are freed in slices.
     pub(crate) ruins: Vec<Db>,
+    // A second set of databases, which nobody sees (`aside`); empty without one.
+    pub(crate) aside: Vec<Db>,
     pub(crate) reads: Option<Box<Reads>>,
     // Collections without a key that are still read or written in slices, by their numbers.
     pub(crate) orphans: Vec<u32>,
@@ -180,6 +182,7 @@ impl Shard {
             lazy_free: Vec::new(),
             unswept: Vec::new(),
             ruins: Vec::new(),
+            aside: Vec::new(),
             cut: None,
             reads: None,
             orphans: Vec::new(),
@@ -249,7 +252,7 @@ impl Shard {
     pub fn index_bytes(&self) -> usize {
         // Two loops, because one over both would leave a call.
         let of = |dbs: &[Db]| dbs.iter().map(|db| db.index.bytes()).sum::<usize>();
-        of(self.filled_dbs()) + of(&self.ruins)
+        of(self.filled_dbs()) + of(&self.ruins) + of(&self.aside)
     }
 
     /// The databases up to the last that has had a key: most often one of many.
@@ -646,14 +649,13 @@ impl Shard {
     pub fn flush_db(&mut self, db: usize) -> usize {
         self.flushes += 1;
         self.all_series_go(db);
-        let mut empty = Db::new();
-        empty.index.remember(self.remembers);
+        let empty = self.new_db();
         let old = std::mem::replace(&mut self.dbs[db], empty);
         let keys = old.len();
         if self.cut.is_none()
             && self.reads_len() == 0
             && self.drafts_len() == 0
-            && self.dbs.iter().all(Db::is_empty)
+            && self.dbs.iter().chain(&self.aside).all(Db::is_empty)
         {
             self.arena.clear();
             self.tidy = Tidy::default();
@@ -669,6 +671,12 @@ impl Shard {
         self.tidied.buried += keys as u64;
         self.changes.count(keys as u64);
         keys
+    }
+
+    pub(crate) fn new_db(&self) -> Db {
+        let mut empty = Db::new();
+        empty.index.remember(self.remembers);
+        empty
     }
 
     /// Exchanges two databases.

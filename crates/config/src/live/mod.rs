@@ -12,7 +12,7 @@ pub use parts::{
     Admin, Allowed, CallerLimits, Cluster, ClusterMode, Encoding, Endpoint, EvictionPolicy, Http, LogLevel,
     LogSettings, Measure, OnSignal, OomScore, Persistence, Share, Shutdown, Slowlog, Tcp, Tls,
 };
-pub use replication::{HighAvailability, ReplicationSettings};
+pub use replication::{HighAvailability, ReplicationSettings, SyncLoad};
 
 use super::compound::{Events, OutputLimits};
 use super::table::Values;

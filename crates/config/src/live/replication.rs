@@ -23,6 +23,8 @@ pub struct ReplicationSettings {
     pub priority: u32,
     /// Clients may not write on a replica.
     pub read_only: bool,
+    /// What becomes of the data while that of the master comes.
+    pub sync_load: SyncLoad,
     /// Clients are answered while the master is away.
     pub serves_stale: bool,
     /// Silence that ends a link, in seconds.
@@ -41,6 +43,17 @@ pub struct ReplicationSettings {
     pub max_lag_s: u64,
     /// The group of servers with a store of consensus.
     pub ha: HighAvailability,
+}
+
+/// What becomes of a replica's data while that of its master comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncLoad {
+    /// It stays until all of the other has come.
+    Whole,
+    /// It stays until all of the other is loaded.
+    Aside,
+    /// It goes first.
+    Direct,
 }
 
 /// A group of servers, of which a store says who leads.
@@ -86,6 +99,11 @@ impl ReplicationSettings {
             is_announced: v.bool("replica-announced"),
             priority: v.u32("replica-priority"),
             read_only: v.bool("replica-read-only"),
+            sync_load: match v.choice("repl-diskless-load") {
+                "swapdb" => SyncLoad::Aside,
+                "flush-before-load" => SyncLoad::Direct,
+                _ => SyncLoad::Whole,
+            },
             serves_stale: v.bool("replica-serve-stale-data"),
             timeout_s: v.u64("repl-timeout"),
             ping_s: v.u64("repl-ping-replica-period"),

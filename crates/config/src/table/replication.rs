@@ -94,9 +94,12 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("repl-diskless-sync-max-replicas", 0, I32_MAX, "0")
         .no_effect(DISKLESS)
         .help(Replication, "replicas that end that wait"),
-    Setting::choice("repl-diskless-load", &["disabled", "on-empty-db", "swapdb"], "disabled")
-        .no_effect(DISKLESS)
-        .help(Replication, "how a replica loads a snapshot"),
+    Setting::choice(
+        "repl-diskless-load",
+        &["disabled", "on-empty-db", "swapdb", "flush-before-load"],
+        "disabled",
+    )
+    .help(Replication, "what becomes of a replica's data while that of its master comes"),
     Setting::bool("dual-channel-replication-enabled", "no")
         .no_effect(NO_REPLICATION)
         .help(Replication, "snapshot and journal on two connections"),

@@ -87,6 +87,7 @@ mod races;
 mod replication;
 mod replication_bounds;
 mod replication_flows;
+mod replication_full_sync;
 mod replication_promises;
 mod replication_resume;
 mod replication_roles;

@@ -344,6 +344,10 @@ impl AdmitFacts for Candidate<'_> {
         self.local.shared.snapshots.loading.is_on()
     }
 
+    fn is_loading_aside(&self) -> bool {
+        self.local.shared.snapshots.loading.is_aside()
+    }
+
     fn busy(&self) -> Option<Line> {
         self.local.busy.map(|kind| busy_line(kind).as_bytes().into())
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use darter_config::SyncLoad;
 use darter_replica::backlog::Backlog;
 use darter_replica::form::Former;
 use darter_replica::frame::{self, Announced, FrameKind, Joiner, SyncEnd};
@@ -23,8 +24,8 @@ use super::batch::ApplyBatch;
 use super::disk_acks::DiskAcks;
 use super::inbox::{FlowFailure, Inbox, News};
 use super::link::{Link, LinkEnd, Step, login_request};
+use super::replace::ArrivingData;
 use super::wire::Wire;
-use crate::snapshot::load::{self, BlockLoad};
 use crate::worker::lock;
 
 /// Time between two acknowledgements while something is applied,
@@ -76,7 +77,7 @@ impl Link {
             true => std::env::temp_dir(),
             false => PathBuf::from(&live.persistence.dir),
         };
-        let inbox = Inbox::new(flows.len(), folder);
+        let inbox = Inbox::new(flows.len(), folder.clone());
         let blocks = match session.next {
             None => {
                 inbox.begin_loading();
@@ -85,8 +86,7 @@ impl Link {
                     group.is_emptied.store(true, Relaxed);
                 }
                 self.info.begin_sync(0);
-                self.begin_replacing(0)?;
-                Some(BlockLoad::begin(self.shared))
+                Some(self.begin_arrival(&session.history, &folder)?)
             }
             Some(_) => None,
         };
@@ -113,12 +113,8 @@ impl Link {
             ended
         });
         let Err(end) = ended;
-        if let Some(blocks) = blocks
-            && !blocks.is_finished()
-        {
-            // What is loaded is no state of the master's, and nobody is to see it.
-            load::empty(self.shared);
-            self.end_replacing();
+        if let Some(blocks) = blocks {
+            self.give_up(blocks);
         }
         Err(end)
     }
@@ -151,7 +147,7 @@ impl Link {
         wire: &mut Wire,
         session: &FlowSession,
         inbox: &Inbox,
-        blocks: Option<&BlockLoad>,
+        blocks: Option<&ArrivingData>,
     ) -> Step<std::convert::Infallible> {
         let next = match (session.next, blocks) {
             (Some(next), _) => {
@@ -201,21 +197,24 @@ impl Link {
         wire: &mut Wire,
         session: &FlowSession,
         inbox: &Inbox,
-        blocks: &BlockLoad,
+        blocks: &ArrivingData,
     ) -> Step<SyncEnd> {
         let (shared, mut heard) = (self.shared, 0);
         let cut = loop {
             thread::sleep(LOAD_LOOK);
             let news = inbox.news();
             self.look_after(wire, &mut heard, inbox)?;
+            // With `swapdb` both are here for a while.
+            if shared.settings.live().replication.sync_load != SyncLoad::Aside {
+                self.look_for_room()?;
+            }
             self.info.sync_bytes[1].store(news.bytes, Relaxed);
             self.tell_progress();
             if let Some(cut) = news.cut.filter(|cut| cut.blocks <= news.blocks) {
                 break cut;
             }
         };
-        blocks.finish();
-        self.end_replacing();
+        self.end_arrival(wire, blocks)?;
         let host = (&self.info.host, self.info.port);
         tracing::info!(
             "master {}:{} sent {} blocks, up to sequence {}",
@@ -291,6 +290,7 @@ impl Link {
         if following.looked.elapsed() >= LOOK {
             following.looked = Instant::now();
             self.look_after(wire, &mut following.heard, following.inbox)?;
+            self.look_for_room()?;
             self.look_for_gap(following)?;
         }
         Ok(())
@@ -364,7 +364,6 @@ impl Link {
             *heard = news.bytes;
             self.hear();
         }
-        self.look_for_room()?;
         self.look_for_silence()
     }
 
@@ -415,7 +414,7 @@ struct FlowReader<'a> {
     term: u64,
     inbox: &'a Inbox,
     received_bytes: &'a AtomicU64,
-    blocks: Option<&'a BlockLoad>,
+    blocks: Option<&'a ArrivingData>,
     joiner: Joiner,
     // a frame of which a part has come
     open: Option<(Announced, Vec<u8>)>,
@@ -508,9 +507,7 @@ impl FlowReader<'_> {
             FrameKind::Records => self.inbox.put(self.flow, body.into()).map_err(lost),
             FrameKind::Block => {
                 let blocks = self.blocks.ok_or_else(|| garbled("a block of no full sync"))?;
-                let (id, block) =
-                    body.split_first_chunk::<8>().ok_or_else(|| garbled("a block is cut off"))?;
-                let done = blocks.take(u64::from_le_bytes(*id), block);
+                let done = blocks.take(&body);
                 done.map_err(|why| FlowFailure::Hopeless(format!("its snapshot cannot be loaded: {why}")))?;
                 self.inbox.note(|news| news.blocks += 1);
                 if body.capacity() <= BODY_ROOM_MAX {

@@ -25,9 +25,7 @@ use crate::engine::origin::Origin;
 use crate::job::{Job, JobBody};
 use crate::limit;
 use crate::shared::Shared;
-use crate::snapshot::load;
 use crate::thread_state::unix_ms;
-use crate::tracking;
 use crate::worker::lock;
 use darter_config::Live;
 
@@ -454,7 +452,7 @@ impl Link {
             self.fill(wire)?;
         }
         tracing::info!("master {}:{} sent a snapshot of {} bytes", info.host, info.port, transfer.received);
-        self.replace_all(Box::new(file), transfer.received)?;
+        self.replace_all(wire, &id, Box::new(file), transfer.received)?;
         let _applying = lock(&shared.replication.applying);
         if info.is_stopped() {
             return Err(LinkEnd::Stopped);
@@ -481,55 +479,6 @@ impl Link {
             info.sync_told_ms.store(now_ms, Relaxed);
             tracing::info!("snapshot of master {}:{}: {progress}", info.host, info.port);
         }
-    }
-
-    /// Loads the file while clients are told to wait.
-    fn replace_all(&self, file: Box<dyn darter_persist::ReadAt>, bytes: u64) -> Step<()> {
-        self.begin_replacing(bytes)?;
-        let loaded = load::replicated(self.shared, file);
-        self.end_replacing();
-        loaded.map_err(|why| LinkEnd::Hopeless(format!("its snapshot cannot be loaded: {why}")))
-    }
-
-    /// Has clients wait while all that is here is replaced.
-    pub(super) fn begin_replacing(&self, bytes: u64) -> Step<()> {
-        let (shared, info) = (self.shared, &self.info);
-        let loading = &shared.snapshots.loading;
-        {
-            let _applying = lock(&shared.replication.applying);
-            if info.is_stopped() {
-                return Err(LinkEnd::Stopped);
-            }
-            if loading.is_on() {
-                return Err(LinkEnd::Lost("another load is under way".to_owned()));
-            }
-            loading.begin_replay(bytes);
-        }
-        shared.replication.state().is_continuous = false;
-        if !wait_for_turns(shared, info) {
-            loading.end();
-            return Err(LinkEnd::Stopped);
-        }
-        Ok(())
-    }
-
-    /// What was loaded is here, and clients are served.
-    pub(super) fn end_replacing(&self) {
-        let shared = self.shared;
-        // Whoever watches or caches a key cannot know what has become of it.
-        apply::with_all_shards(shared, |local, grant| {
-            let leaves_dead = local.shared.replication.leaves_dead(&local.live);
-            for part in grant.iter_mut() {
-                part.shard.keep_dead(leaves_dead);
-                let dbs = part.shard.dbs_len();
-                (0..dbs).for_each(|db| part.watches.touch_db(db, |_| true));
-            }
-            tracking::invalidate_all(local, grant);
-        });
-        shared.replication.note_loaded(shared);
-        shared.snapshots.note_loaded(shared, None);
-        shared.journal.ask_for_base();
-        shared.replication.start_feeder(shared);
     }
 
     /// The master goes on where this server is, perhaps under another id.
@@ -613,7 +562,7 @@ impl Link {
 }
 
 /// Waits until every thread has begun another turn; false: the link was ended, or a thread is busy for too long.
-fn wait_for_turns(shared: &Shared, info: &LinkCard) -> bool {
+pub(super) fn wait_for_turns(shared: &Shared, info: &LinkCard) -> bool {
     let began = Instant::now();
     shared.wait_for_turns(|| info.is_stopped() || began.elapsed() > NOTICE)
 }

@@ -17,7 +17,7 @@ use darter_persist::native::{self, BlockPlace};
 use darter_persist::read_at::Front;
 use darter_persist::storage::StorageDirectory;
 use darter_persist::{Chunk, RdbItem, ReadAt, rdb};
-use darter_store::{Key, Keyed};
+use darter_store::{Key, Keyed, Shard};
 
 use crate::clock::unix_ms;
 use crate::commands::function::join;
@@ -44,6 +44,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 pub struct Loading {
     is_on: AtomicBool,
     is_replay: AtomicBool,
+    is_aside: AtomicBool,
     /// When it began, Unix seconds.
     pub began_s: AtomicU64,
     /// Bytes of the file.
@@ -73,13 +74,30 @@ impl Loading {
 
     /// Begins: from its next turn on, each thread answers clients with LOADING.
     pub fn begin(&self, total_bytes: u64) {
+        self.count_anew(total_bytes);
+        self.find(FoundPosition::default());
+        self.is_on.store(true, Relaxed);
+    }
+
+    /// Begins to count what is loaded.
+    pub fn count_anew(&self, total_bytes: u64) {
         self.began_s.store(unix_ms() / 1000, Relaxed);
         self.total_bytes.store(total_bytes, Relaxed);
         for count in [&self.loaded_bytes, &self.keys, &self.keys_expired] {
             count.store(0, Relaxed);
         }
-        self.find(FoundPosition::default());
-        self.is_on.store(true, Relaxed);
+    }
+
+    /// The same for a second set of databases: clients are served from the first, but for what does not go with a load.
+    pub fn begin_aside(&self, total_bytes: u64) {
+        self.count_anew(total_bytes);
+        self.is_aside.store(true, Relaxed);
+    }
+
+    /// Whether a second set is loaded while the first is served.
+    #[inline]
+    pub fn is_aside(&self) -> bool {
+        self.is_aside.load(Relaxed)
     }
 
     /// Notes where the data stands in a history of changes, in the place of what the file said.
@@ -107,6 +125,7 @@ impl Loading {
     /// Ends: clients are served.
     pub fn end(&self) {
         self.is_replay.store(false, Relaxed);
+        self.is_aside.store(false, Relaxed);
         self.is_on.store(false, Relaxed);
     }
 
@@ -150,12 +169,21 @@ pub enum LoadOnto {
 enum LoadPass {
     /// They are made.
     Make,
+    /// They are made in the second set of databases, dead ones too.
+    MakeAside,
     /// They are looked for: an error if there is one.
     Miss,
     /// They are understood, no more.
     Understand,
     /// They are removed where they are.
     Remove,
+}
+
+impl LoadPass {
+    /// Calls `act` with the databases of a shard that the pass is about.
+    fn within<R>(self, shard: &mut Shard, act: impl FnOnce(&mut Shard) -> R) -> R {
+        if self == LoadPass::MakeAside { shard.with_aside(act) } else { act(shard) }
+    }
 }
 
 /// Loads a file on threads of its own and calls `then` at the end. The caller has begun the load.
@@ -174,22 +202,25 @@ pub fn spawn(shared: &'static Shared, source: Source, onto: LoadOnto, then: Then
 /// Has the next sweep look at every key that expires: they were loaded as of another time.
 fn distrust_bounds(shared: &'static Shared) {
     let now_ms = unix_ms();
-    for cell in shared.cells {
-        let mut held = lease::take_asleep(cell);
-        held.shard.distrust_bounds(now_ms);
-        lease::release_as_stranger(shared, held);
-    }
+    each_shard(shared, |shard| shard.distrust_bounds(now_ms));
 }
 
 /// Empties all databases, for a thread that serves no client. It sends no notification.
 pub fn empty(shared: &'static Shared) {
-    for cell in shared.cells {
-        let mut held = lease::take_asleep(cell);
-        (0..held.shard.dbs_len()).for_each(|db| {
-            held.shard.flush_db(db);
+    each_shard(shared, |shard| {
+        (0..shard.dbs_len()).for_each(|db| {
+            shard.flush_db(db);
         });
-        lease::release_as_stranger(shared, held);
-    }
+    });
+}
+
+/// Whether no database has a key, for a thread that serves no client.
+pub fn is_empty(shared: &'static Shared) -> bool {
+    let keys = AtomicUsize::new(0);
+    each_shard(shared, |shard| {
+        keys.fetch_add(shard.keys_len(), Relaxed);
+    });
+    keys.into_inner() == 0
 }
 
 /// Loads the file `name`.
@@ -284,75 +315,119 @@ pub fn base(
     functions.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Loads the snapshot of a master in the place of all that is here; keys whose time is up are loaded too. The caller has
-/// begun the load, and nobody else reaches a shard.
-///
-/// Errors: what is wrong with it; some of it is loaded then.
-pub fn replicated(shared: &'static Shared, file: Box<dyn ReadAt>) -> Result<(), String> {
-    let loading = &shared.snapshots.loading;
-    empty(shared);
-    // Before any time a key can have.
-    loading.as_of_ms.store(1, Relaxed);
-    let functions = read(shared, file, LoadPass::Make);
-    loading.as_of_ms.store(0, Relaxed);
-    distrust_bounds(shared);
-    know_libraries(&mut ThreadState::new(shared, 0), &functions?);
-    Ok(())
-}
-
-/// A full sync whose blocks are loaded as they come, by any number of threads at once, in the place of all that is here. The
-/// same holds as for [`replicated`].
-pub struct BlockLoad {
+/// A full sync that is loaded, in the place of all that is here or in second sets of databases; dead keys are loaded too.
+/// In the first case the caller has begun the load, and nobody else reaches a shard.
+pub struct SyncLoading {
     shared: &'static Shared,
+    pass: LoadPass,
     functions: Mutex<Vec<Vec<u8>>>,
     is_finished: AtomicBool,
 }
 
-impl BlockLoad {
+impl SyncLoading {
     /// Empties what is here.
-    pub fn begin(shared: &'static Shared) -> BlockLoad {
+    pub fn in_place(shared: &'static Shared) -> SyncLoading {
         empty(shared);
+        // Before any time a key can have.
         shared.snapshots.loading.as_of_ms.store(1, Relaxed);
-        BlockLoad { shared, functions: Mutex::default(), is_finished: AtomicBool::new(false) }
+        SyncLoading::new(shared, LoadPass::Make)
     }
 
-    /// Loads a block of the file `id`. BlockLoad that are to be read in order come from one thread.
+    /// Leaves what is here.
+    pub fn aside(shared: &'static Shared) -> SyncLoading {
+        each_shard(shared, Shard::begin_aside);
+        SyncLoading::new(shared, LoadPass::MakeAside)
+    }
+
+    fn new(shared: &'static Shared, pass: LoadPass) -> SyncLoading {
+        SyncLoading { shared, pass, functions: Mutex::default(), is_finished: AtomicBool::new(false) }
+    }
+
+    /// Loads a whole file.
+    ///
+    /// Errors: what is wrong with it; some of it is loaded then.
+    pub fn take_file(&self, file: Box<dyn ReadAt>) -> Result<(), String> {
+        let functions = read(self.shared, file, self.pass)?;
+        lock(&self.functions).extend(functions);
+        Ok(())
+    }
+
+    /// Loads a block of the file `id`, on any number of threads. Blocks that are to be read in order come from one thread.
     ///
     /// Errors: what is wrong with it; some of it is loaded then.
     pub fn take(&self, id: u64, bytes: &[u8]) -> Result<(), String> {
-        let shared = self.shared;
+        let (shared, pass) = (self.shared, self.pass);
         let block = native::SnapshotBlock::alone(id, bytes).map_err(|error| error.to_string())?;
         let facts = block.facts().map_err(|error| error.to_string())?;
-        let functions = facts.into_iter().filter_map(|item| take_fact(shared, item));
+        let functions = facts.into_iter().filter_map(|item| take_fact(shared, item, pass));
         lock(&self.functions).extend(functions);
         let mut groups = groups(shared);
         for segment in block.segments().map_err(|error| error.to_string())? {
             let piece = LoadPiece { db: segment.db, bytes: segment.bytes, offset: 0 };
-            visit(shared, &mut groups, &piece, LoadPass::Make)?;
+            visit(shared, &mut groups, &piece, pass)?;
         }
         shared.snapshots.loading.loaded_bytes.fetch_add(bytes.len() as u64, Relaxed);
         Ok(())
     }
 
-    /// All blocks are loaded.
+    /// All is loaded. Of second sets the caller has made the first ones.
     pub fn finish(&self) {
-        self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+        if self.pass == LoadPass::Make {
+            self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+        }
         distrust_bounds(self.shared);
         know_libraries(&mut ThreadState::new(self.shared, 0), &lock(&self.functions));
         self.is_finished.store(true, Relaxed);
     }
 
-    /// Whether they are.
+    /// Whether it is.
     pub fn is_finished(&self) -> bool {
         self.is_finished.load(Relaxed)
     }
+
+    /// Whether what is here stays until the end.
+    pub fn is_aside(&self) -> bool {
+        self.pass == LoadPass::MakeAside
+    }
 }
 
-impl Drop for BlockLoad {
+impl Drop for SyncLoading {
+    /// What is loaded and not finished is no state of the master's, and nobody is to see it.
     fn drop(&mut self) {
-        if !self.is_finished() {
-            self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+        if self.is_finished() {
+            return;
         }
+        match self.is_aside() {
+            true => each_shard(self.shared, Shard::drop_aside),
+            false => {
+                self.shared.snapshots.loading.as_of_ms.store(0, Relaxed);
+                empty(self.shared);
+            }
+        }
+    }
+}
+
+/// Frees what was emptied, for a thread that serves no client.
+pub fn free_emptied(shared: &'static Shared) {
+    for cell in shared.cells {
+        let mut is_done = false;
+        while !is_done {
+            let mut held = lease::take_asleep(cell);
+            is_done = held.shard.free_some(FREED_AT_ONCE);
+            shared.limit.tell(cell.id(), &held.shard);
+            lease::release_as_stranger(shared, held);
+        }
+    }
+}
+
+/// Blocks that are freed with a shard held: about a tenth of a millisecond.
+const FREED_AT_ONCE: usize = 512;
+
+fn each_shard(shared: &'static Shared, act: impl Fn(&mut Shard)) {
+    for cell in shared.cells {
+        let mut held = lease::take_asleep(cell);
+        act(&mut held.shard);
+        lease::release_as_stranger(shared, held);
     }
 }
 
@@ -381,7 +456,7 @@ fn read_rdb(
         }
         // The builders alone keep it, so that reading ends when they have.
         drop(receiver);
-        feed(shared, reader, sender)
+        feed(shared, reader, sender, pass)
     });
     fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(functions, Err)
 }
@@ -391,6 +466,7 @@ fn feed(
     shared: &'static Shared,
     reader: &mut rdb::RdbReader<Front<CountedLoad>>,
     sender: SyncSender<Chunk>,
+    pass: LoadPass,
 ) -> Result<Vec<Vec<u8>>, String> {
     let mut functions = Vec::new();
     let mut next_report = Instant::now() + REPORT_EVERY;
@@ -402,7 +478,7 @@ fn feed(
                 }
             }
             RdbItem::End => return Ok(functions),
-            other => functions.extend(take_fact(shared, other)),
+            other => functions.extend(take_fact(shared, other, pass)),
         }
         report_at(shared, &mut next_report);
     }
@@ -410,7 +486,7 @@ fn feed(
 
 /// The code of a library of functions, if `item` is one. Makes room for the keys that are said to come, and says in the
 /// log what is left out.
-fn take_fact(shared: &'static Shared, item: RdbItem) -> Option<Vec<u8>> {
+fn take_fact(shared: &'static Shared, item: RdbItem, pass: LoadPass) -> Option<Vec<u8>> {
     match item {
         RdbItem::Function(code) => return Some(code),
         RdbItem::Sizes { db, keys, .. } => {
@@ -422,18 +498,14 @@ fn take_fact(shared: &'static Shared, item: RdbItem) -> Option<Vec<u8>> {
             };
             let room = total_bytes / KEY_BYTES_MIN;
             let each = keys.min(room) / shared.cells.len() as u64;
-            for id in 0..shared.router.shards_len() {
-                let mut held = lease::take_asleep(&shared.cells[usize::from(id)]);
-                if (db as usize) < held.shard.dbs_len() {
-                    held.shard.reserve(db as usize, each as usize);
-                }
-                lease::release_as_stranger(shared, held);
-            }
+            each_shard(shared, |shard| pass.within(shard, |shard| shard.reserve(db as usize, each as usize)));
         }
         RdbItem::Skipped { db, key: Some(key), what } => {
             tracing::warn!("key '{}' of database {db} is left out: {what}", key.escape_ascii());
         }
         RdbItem::Skipped { key: None, what, .. } => tracing::warn!("left out: {what}"),
+        // A second set has no place in the history of the first.
+        RdbItem::Aux { .. } if pass == LoadPass::MakeAside => {}
         RdbItem::Aux { name, value } => lock(&shared.snapshots.loading.found).take(&name, &value),
         RdbItem::Entries(_) | RdbItem::End => {}
     }
@@ -447,7 +519,7 @@ fn read_native(
     pass: LoadPass,
 ) -> Result<Vec<Vec<u8>>, String> {
     let facts = file.facts().map_err(|error| error.to_string())?;
-    let functions = facts.into_iter().filter_map(|item| take_fact(shared, item)).collect();
+    let functions = facts.into_iter().filter_map(|item| take_fact(shared, item, pass)).collect();
     let (ordered, free): (Vec<BlockPlace>, Vec<BlockPlace>) =
         file.places().iter().partition(|place| place.is_ordered);
     let next = AtomicUsize::new(0);
@@ -561,6 +633,7 @@ fn visit(
     sort(shared, by_shard, chunk)?;
     let loading = &shared.snapshots.loading;
     let now_ms = match loading.as_of_ms.load(Relaxed) {
+        _ if pass == LoadPass::MakeAside => 1,
         // Replicas that continue from here have the dead keys too, and are to be told when these go.
         0 if loading.position().is_some() => 1,
         0 => unix_ms(),
@@ -568,7 +641,7 @@ fn visit(
     };
     let groups = by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty());
     match pass {
-        LoadPass::Make => make(shared, groups, chunk, now_ms),
+        LoadPass::Make | LoadPass::MakeAside => make(shared, groups, chunk, now_ms, pass),
         LoadPass::Understand => Ok(()),
         LoadPass::Miss | LoadPass::Remove => clear(shared, groups, chunk, now_ms, pass),
     }
@@ -646,45 +719,54 @@ fn make<'g>(
     groups: impl Iterator<Item = (usize, &'g Vec<(u64, usize)>)>,
     chunk: &LoadPiece<'_>,
     now_ms: u64,
+    pass: LoadPass,
 ) -> Result<(), String> {
-    let db = chunk.db as usize;
     let (mut made, mut expired) = (0, 0);
     for (id, group) in groups {
         let mut held = lease::take_asleep(&shared.cells[id]);
-        let mut refused = None;
-        for (n, &(hash, at)) in group.iter().enumerate() {
-            if let Some(&(later, _)) = group.get(n + LOOK_AHEAD) {
-                held.shard.prefetch_line(db, later);
-            }
-            // Read a second time: cheaper than to keep what was read the first time.
-            let entry = KeyEntry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
-            let Ok(entry) = entry else { continue };
-            match entry.load(&mut held.shard, db, hash, now_ms) {
-                Ok(Made::Key) => made += 1,
-                Ok(Made::Dead) => expired += 1,
-                Ok(Made::Part | Made::Empty) => {}
-                Err(why) => {
-                    let name = short(&entry.key);
-                    refused = Some(format!(
-                        "near byte {}: {} (key '{name}', database {db})",
-                        chunk.offset,
-                        why.what()
-                    ));
-                    break;
-                }
-            }
-        }
-        held.shard.changes.take();
+        let done = pass.within(&mut held.shard, |shard| {
+            let done = make_group(shard, group, chunk, now_ms);
+            shard.changes.take();
+            done
+        });
         lease::release_as_stranger(shared, held);
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
+        let (made_there, expired_there) = done?;
+        (made, expired) = (made + made_there, expired + expired_there);
     }
     let loading = &shared.snapshots.loading;
     loading.keys.fetch_add(made, Relaxed);
     loading.keys_expired.fetch_add(expired, Relaxed);
     rest_after(shared, made + expired);
     Ok(())
+}
+
+/// Makes the keys of a piece that are in one shard. Returns how many were made, and how many were dead.
+fn make_group(
+    shard: &mut Shard,
+    group: &[(u64, usize)],
+    chunk: &LoadPiece<'_>,
+    now_ms: u64,
+) -> Result<(u64, u64), String> {
+    let db = chunk.db as usize;
+    let (mut made, mut expired) = (0, 0);
+    for (n, &(hash, at)) in group.iter().enumerate() {
+        if let Some(&(later, _)) = group.get(n + LOOK_AHEAD) {
+            shard.prefetch_line(db, later);
+        }
+        // Read a second time: cheaper than to keep what was read the first time.
+        let entry = KeyEntry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
+        let Ok(entry) = entry else { continue };
+        match entry.load(shard, db, hash, now_ms) {
+            Ok(Made::Key) => made += 1,
+            Ok(Made::Dead) => expired += 1,
+            Ok(Made::Part | Made::Empty) => {}
+            Err(why) => {
+                let (name, offset) = (short(&entry.key), chunk.offset);
+                return Err(format!("near byte {offset}: {} (key '{name}', database {db})", why.what()));
+            }
+        }
+    }
+    Ok((made, expired))
 }
 
 /// Sleeps for `key-load-delay`: as if `keys` keys took that much longer to load.

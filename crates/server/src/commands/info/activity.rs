@@ -76,8 +76,8 @@ fn journal(journal: &Figures, out: &mut InfoText) {
 fn loading(source: &InfoSource<'_>, out: &mut InfoText) {
     let loading = &source.shared.snapshots.loading;
     out.field("loading", u8::from(loading.is_on()));
-    out.field("async_loading", 0);
-    if !loading.is_on() {
+    out.field("async_loading", u8::from(loading.is_aside()));
+    if !loading.is_on() && !loading.is_aside() {
         return;
     }
     let (percent, left_s) = loading.progress(source.now_ms);
