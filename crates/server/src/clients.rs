@@ -86,6 +86,10 @@ pub struct ClientInfo {
     pub is_monitor: AtomicBool,
     /// Follows this server.
     pub is_replica: AtomicBool,
+    /// The link to the master of this server: it is in no table of clients.
+    pub is_master: AtomicBool,
+    /// One of the flows of a replica whose first connection stands for all.
+    pub is_flow: AtomicBool,
     /// CLIENT NO-EVICT.
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
@@ -168,6 +172,8 @@ impl ClientInfo {
             is_redirected_to: AtomicBool::new(false),
             is_monitor: AtomicBool::new(false),
             is_replica: AtomicBool::new(false),
+            is_master: AtomicBool::new(false),
+            is_flow: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             imports: AtomicBool::new(false),

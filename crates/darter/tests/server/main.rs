@@ -86,6 +86,7 @@ mod output;
 mod races;
 mod replication;
 mod replication_bounds;
+mod replication_clients;
 mod replication_flows;
 mod replication_full_sync;
 mod replication_promises;

@@ -180,6 +180,7 @@ pub fn attach(local: &mut ThreadState, id: u64, session: &[u8], flow: i64) -> Re
             return Err(unknown());
         }
         info.is_replica.store(true, Relaxed);
+        info.is_flow.store(true, Relaxed);
         if !flows.is_attached() {
             return Ok(());
         }

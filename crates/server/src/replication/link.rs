@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use darter_latch::Grant;
 use darter_persist::storage::Spool;
+use darter_reactor::Token;
 use darter_replica::handshake::{Card, Handshake, NextStep};
 use darter_replica::history::{History, ReplId};
 use darter_replica::stream;
@@ -21,6 +23,7 @@ use super::apply;
 use super::batch::ApplyBatch;
 use super::replicas::{SyncProgress, TELL_EVERY};
 use super::wire::Wire;
+use crate::clients::ClientInfo;
 use crate::engine::origin::Origin;
 use crate::job::{Job, JobBody};
 use crate::limit;
@@ -65,6 +68,8 @@ pub struct LinkCard {
     /// Bytes of the stream received in all.
     pub input_bytes: AtomicU64,
     socket: Mutex<Option<TcpStream>>,
+    // The link as CLIENT LIST shows it, while it is up.
+    client: Mutex<Option<Arc<ClientInfo>>>,
     // The master is a replica still, and is to take over.
     hands_over: AtomicBool,
 }
@@ -84,6 +89,7 @@ impl LinkCard {
             sync_told_ms: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
             socket: Mutex::default(),
+            client: Mutex::default(),
             hands_over: AtomicBool::new(false),
         }
     }
@@ -96,6 +102,14 @@ impl LinkCard {
     /// Breaks the connection, if there is one; the link goes on with another.
     pub fn break_off(&self) -> bool {
         lock(&self.socket).as_ref().is_some_and(|socket| socket.shutdown(Shutdown::Both).is_ok())
+    }
+
+    /// The link as a client, while it is up.
+    pub fn client(&self) -> Option<Arc<ClientInfo>> {
+        let client = lock(&self.client).clone()?;
+        client.active_ms.store(self.heard_ms.load(Relaxed), Relaxed);
+        client.input_bytes.store(self.input_bytes.load(Relaxed), Relaxed);
+        Some(client)
     }
 
     /// Whether it was ended.
@@ -254,6 +268,7 @@ impl Link {
 
     fn note_down(&self) {
         lock(&self.info.socket).take();
+        lock(&self.info.client).take();
         if self.info.stage() == LinkStage::Connected {
             self.info.down_since_ms.store(unix_ms(), Relaxed);
         }
@@ -347,11 +362,26 @@ impl Link {
         self.info.set_stage(LinkStage::Connected);
         self.info.hands_over.store(false, Relaxed);
         replication.link_is_up.store(true, Relaxed);
+        *lock(&self.info.client) = self.as_client();
         // It forgets what is too old, also after a start that needed no snapshot.
         replication.start_feeder(self.shared);
         replication.counts.links.fetch_add(1, Relaxed);
     }
 
+    /// The link as a client of this server.
+    fn as_client(&self) -> Option<Arc<ClientInfo>> {
+        let socket = lock(&self.info.socket);
+        let socket = socket.as_ref()?;
+        let address = |found: std::io::Result<std::net::SocketAddr>| {
+            found.map_or_else(|_| String::new(), |address| address.to_string())
+        };
+        let (peer, local) = (address(socket.peer_addr()), address(socket.local_addr()));
+        let place = (0, Token::NOBODY, socket.as_raw_fd());
+        let client = ClientInfo::new(self.shared.new_client_id(), place, peer, local, false, unix_ms());
+        client.is_master.store(true, Relaxed);
+        lock(&client.words).user = "(superuser)".to_owned();
+        Some(Arc::new(client))
+    }
     fn introduction(&self) -> Card {
         let live = self.shared.settings.live();
         let (login, address, port) = own_place(self.shared, &live);

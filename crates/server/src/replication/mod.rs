@@ -37,6 +37,7 @@ use darter_replica::backlog::Backlog;
 use darter_replica::history::{History, ReplId};
 use darter_replica::records::Records;
 
+use crate::clients::ClientInfo;
 use crate::registry::CommandEntry;
 use crate::shared::Shared;
 use crate::thread_state::ThreadState;
@@ -228,6 +229,14 @@ impl Replication {
     /// Has nothing of a master applied, or lets it go on: between a snapshot and its load the data stands still.
     pub fn hold(&self, on: bool) {
         self.is_held.store(on, Relaxed);
+    }
+
+    /// The link to the master as a client, while it is up.
+    pub fn master_client(&self) -> Option<Arc<ClientInfo>> {
+        let state = self.state();
+        let client = state.master.as_ref()?.client()?;
+        client.db.store(state.db, Relaxed);
+        Some(client)
     }
 
     /// Breaks the link to the master, which comes back; false: there is none.

@@ -178,6 +178,7 @@ impl ClientTotals {
     pub fn of(shared: &Shared) -> ClientTotals {
         let mut sum = ClientTotals::default();
         lock(&shared.clients).values().for_each(|info| sum.count(info));
+        sum.connected += usize::from(shared.replication.master_client().is_some());
         sum
     }
 

@@ -37,7 +37,8 @@ impl ClientTotals {
         let (input, output) = (info.query_bytes.load(Relaxed), info.pending_bytes.load(Relaxed));
         let watched = info.watched.load(Relaxed);
         let waits = info.is_blocked.load(Relaxed) || info.is_postponed.load(Relaxed);
-        self.connected += 1;
+        // As in Redis, where replicas are counted apart.
+        self.connected += usize::from(!info.is_replica.load(Relaxed));
         self.blocked += usize::from(waits);
         self.subscribed += usize::from(info.subscriptions.iter().any(|n| n.load(Relaxed) > 0));
         self.watching += usize::from(watched > 0);

@@ -50,7 +50,7 @@ const WORDS: [(&str, &str, FilterKind); 12] = [
     ("DB", "NOT-DB", FilterKind::Db),
 ];
 /// Those of CLIENT LIST's letters that no client has here.
-const OTHER_FLAGS: &[u8] = b"NMuAriItmE";
+const OTHER_FLAGS: &[u8] = b"NuAriItmE";
 
 enum FilterValue<'a> {
     Ids(Vec<u64>),

@@ -1,6 +1,5 @@
 //! CLIENT KILL, UNBLOCK: actions of one client on others.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use darter_command::Fault;
@@ -8,6 +7,7 @@ use darter_command::reader::{int, is};
 use darter_wire::{Args, Reply};
 
 use super::filter::{ClientFilter, FilterForm};
+use super::list::matching;
 use crate::clients::ClientInfo;
 use crate::clock::unix_ms;
 use crate::dispatch::Caller;
@@ -24,8 +24,10 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     };
     let now_ms = unix_ms();
     let shared = caller.local.shared;
-    let fits = |info: &&Arc<ClientInfo>| filter.fits(info, caller.session.id, now_ms);
-    let chosen: Vec<Arc<ClientInfo>> = lock(&shared.clients).values().filter(fits).cloned().collect();
+    let mut chosen = matching(shared, &filter, caller.session.id, now_ms);
+    // An id may be named twice.
+    chosen.sort_unstable_by_key(|info| info.id);
+    chosen.dedup_by_key(|info| info.id);
     for info in &chosen {
         if info.id == caller.session.id {
             caller.session.is_closing = true;
@@ -33,11 +35,7 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
             close(shared, info);
         }
     }
-    let is_master = |at: usize| {
-        is(args.at(at), "type") && ["master", "primary"].iter().any(|word| is(args.at(at + 1), word))
-    };
-    let breaks = (2..args.len()).step_by(2).any(is_master) && shared.replication.break_link();
-    match (is_old_form, chosen.len() + usize::from(breaks)) {
+    match (is_old_form, chosen.len()) {
         (true, 0) => return Err(Fault::text("ERR No such client")),
         (true, _) => reply.ok(),
         (false, n) => reply.int_len(n),
@@ -47,6 +45,10 @@ pub fn kill(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
 
 /// Closes a client. From here on it cannot be found, and none of its commands begins.
 pub(crate) fn close(shared: &Shared, info: &ClientInfo) {
+    if info.is_master.load(Relaxed) {
+        shared.replication.break_link();
+        return;
+    }
     lock(&shared.clients).remove(&info.id);
     info.is_killed.store(true, Relaxed);
     shared.acl.have_all_settled();

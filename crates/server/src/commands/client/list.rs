@@ -49,6 +49,9 @@ impl ClientType {
 
     /// The type of a client.
     pub fn of(info: &ClientInfo) -> ClientType {
+        if info.is_master.load(Relaxed) {
+            return ClientType::Master;
+        }
         if info.is_replica.load(Relaxed) {
             return ClientType::Replica;
         }
@@ -66,14 +69,8 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     let filter = ClientFilter::parse(args, &shared.acl, FilterForm::List)?;
     let now_ms = unix_ms();
     refresh_own(caller, args, reply);
-    let mut infos: Vec<Arc<ClientInfo>> = {
-        let clients = lock(&shared.clients);
-        match filter.ids() {
-            None => clients.values().cloned().collect(),
-            Some(ids) => ids.iter().filter_map(|id| clients.get(id).cloned()).collect(),
-        }
-    };
-    infos.retain(|info| !info.is_closing.load(Relaxed) && filter.fits(info, caller.session.id, now_ms));
+    let mut infos = matching(shared, &filter, caller.session.id, now_ms);
+    infos.retain(|info| !info.is_closing.load(Relaxed));
     if filter.ids().is_none() {
         infos.sort_unstable_by_key(|info| info.id);
     }
@@ -83,6 +80,27 @@ pub fn list(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> R
     }
     reply.verbatim(*b"txt", lines.as_bytes());
     Ok(())
+}
+
+/// The clients that match a filter, in the order of its ids if it has any: with the link to the master, and with one
+/// connection of each replica.
+pub(super) fn matching(
+    shared: &Shared,
+    filter: &ClientFilter<'_>,
+    caller: u64,
+    now_ms: u64,
+) -> Vec<Arc<ClientInfo>> {
+    let master = shared.replication.master_client();
+    let mut infos: Vec<Arc<ClientInfo>> = {
+        let clients = lock(&shared.clients);
+        let by_id = |id: &u64| clients.get(id).or(master.as_ref().filter(|master| master.id == *id)).cloned();
+        match filter.ids() {
+            None => clients.values().chain(&master).cloned().collect(),
+            Some(ids) => ids.iter().filter_map(by_id).collect(),
+        }
+    };
+    infos.retain(|info| !info.is_flow.load(Relaxed) && filter.fits(info, caller, now_ms));
+    infos
 }
 
 /// CLIENT INFO
@@ -178,7 +196,7 @@ fn describe(shared: &Shared, info: &ClientInfo, now_ms: u64, out: &mut String) {
 }
 
 /// The letters that `flags` may show, except `N`.
-pub(super) const LETTERS: &[u8] = b"OSPxbtRBdcUeT";
+pub(super) const LETTERS: &[u8] = b"OSMPxbtRBdcUeT";
 
 /// A client's letters.
 pub(super) fn flags(info: &ClientInfo) -> String {
@@ -186,6 +204,7 @@ pub(super) fn flags(info: &ClientInfo) -> String {
     let letters: String = [
         (info.is_monitor.load(Relaxed), 'O'),
         (info.is_replica.load(Relaxed), 'S'),
+        (info.is_master.load(Relaxed), 'M'),
         (info.subscriptions_len() > 0, 'P'),
         (info.multi.load(Relaxed) != u32::MAX, 'x'),
         (is_blocked, 'b'),

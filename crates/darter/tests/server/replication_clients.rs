@@ -1,0 +1,78 @@
+//! Links as clients see them: rows of CLIENT LIST, CLIENT KILL and INFO clients.
+
+use crate::harness::{Client, Value, wait_until};
+use crate::nodes::{Node, field, follow};
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Text(text) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+fn list(client: &mut Client, words: &[&str]) -> Vec<String> {
+    let listed = text(client.call(&[&["CLIENT", "LIST"], words].concat()));
+    listed.lines().map(str::to_owned).collect()
+}
+
+/// The value of a field of a row.
+fn part<'a>(row: &'a str, name: &str) -> &'a str {
+    let parts = row.split(' ').filter_map(|part| part.split_once('='));
+    parts.into_iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+}
+
+fn is_up(client: &mut Client) -> bool {
+    field(client, "master_link_status") == "up"
+}
+
+fn rows_of_a_link(master: &Node, replica: &Node) {
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    wait_until("it is known", || field(&mut from, "slave0").contains("state=online"));
+    // At the replica: one client is the master.
+    let addr = format!("127.0.0.1:{}", master.port());
+    for how in ["ID", "ADDR", "TYPE"] {
+        wait_until("the link is up", || is_up(&mut to));
+        let rows = list(&mut to, &["TYPE", "master"]);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        let row = &rows[0];
+        let (id, user) = (part(row, "id").to_owned(), part(row, "user"));
+        assert_eq!((part(row, "flags"), part(row, "addr"), user), ("M", addr.as_str(), "(superuser)"));
+        let all = list(&mut to, &[]);
+        assert_eq!(all.iter().filter(|row| part(row, "flags") == "M").count(), 1, "{all:?}");
+        assert_eq!(list(&mut to, &["ID", &id]).len(), 1);
+        assert_eq!(to.info::<u64>("clients", "connected_clients"), 2);
+        let value = match how {
+            "ID" => id.as_str(),
+            "ADDR" => addr.as_str(),
+            _ => "master",
+        };
+        assert_eq!(to.call(&["CLIENT", "KILL", how, value]), Value::Int(1), "{how} {value}");
+        wait_until("that link has ended", || list(&mut to, &["ID", &id]).is_empty());
+    }
+    assert_eq!(to.call(&["CLIENT", "KILL", "TYPE", "replica"]), Value::Int(0));
+    // At the master: one client is the replica, however many connections it has.
+    wait_until("the link is up", || is_up(&mut to) && field(&mut from, "connected_slaves") == "1");
+    let rows = list(&mut from, &["TYPE", "replica"]);
+    assert_eq!(rows.iter().map(|row| part(row, "flags")).collect::<Vec<_>>(), ["S"], "{rows:?}");
+    assert_eq!(from.info::<u64>("clients", "connected_clients"), 1);
+    let id = part(&rows[0], "id").to_owned();
+    assert_eq!(from.call(&["CLIENT", "KILL", "TYPE", "slave"]), Value::Int(1));
+    wait_until("it comes back", || {
+        let rows = list(&mut from, &["TYPE", "replica"]);
+        rows.len() == 1 && part(&rows[0], "id") != id && is_up(&mut to)
+    });
+    assert_eq!(list(&mut from, &["TYPE", "master"]).len(), 0);
+}
+
+#[test]
+fn a_link_is_one_client_on_each_side() {
+    rows_of_a_link(&Node::ours(&[]), &Node::ours(&[]));
+    let Some(redis) = Node::redis(&[]) else { return };
+    rows_of_a_link(&redis, &Node::ours(&[]));
+    let (Some(redis), Some(other)) = (Node::redis(&[]), Node::redis(&[])) else { return };
+    rows_of_a_link(&Node::ours(&[]), &redis);
+    drop(redis);
+    let Some(redis) = Node::redis(&[]) else { return };
+    rows_of_a_link(&redis, &other);
+}
