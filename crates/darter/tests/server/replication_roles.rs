@@ -182,6 +182,25 @@ fn a_failover_that_cannot_be_says_why() {
     assert_eq!(two.call(&["GET", "a"]), Value::Text("1".to_owned()));
 }
 
+/// It was given up after ten seconds, in which clients could not write.
+#[test]
+fn a_failover_to_one_that_refuses_is_given_up_at_once() {
+    let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));
+    let (mut one, mut two, mut writing) = (master.client(), replica.client(), master.client());
+    follow(&mut two, master.port());
+    wait_until("it is known", || field(&mut one, "slave0").contains("state=online"));
+    // The master has no password for it.
+    assert_eq!(two.call(&["CONFIG", "SET", "requirepass", "secret"]), Value::ok());
+    let began = std::time::Instant::now();
+    assert_eq!(one.call(&["FAILOVER", "TO", "127.0.0.1", &replica.port().to_string()]), Value::ok());
+    assert_eq!(writing.call(&["SET", "a", "1"]), Value::ok());
+    wait_until("it is given up", || field(&mut one, "master_failover_state") == "no-failover");
+    // Half the time that one has which does not answer; a refusal takes milliseconds.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(field(&mut one, "role"), "master");
+    catch_up(&mut one, &mut two);
+}
+
 #[test]
 fn the_end_of_a_failover_leaves_the_pause_of_a_client_alone() {
     let (master, replica) = (Node::ours(&QUIET), Node::ours(&QUIET));

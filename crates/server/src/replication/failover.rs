@@ -130,7 +130,8 @@ fn run(shared: &'static Shared, wish: &FailoverWish, failover: &Failover) {
     }
     let replication = &shared.replication;
     while replication.is_replica() && !replication.link_is_up() {
-        if failover.is_aborted() || asked.elapsed() > TAKES {
+        let refuses = || replication.state().master.as_ref().is_some_and(|card| card.was_refused());
+        if failover.is_aborted() || asked.elapsed() > TAKES || refuses() {
             tracing::warn!("failover given up: {host}:{port} does not take over");
             roles::take_back(shared);
             return;

@@ -70,6 +70,8 @@ pub struct LinkCard {
     socket: Mutex<Option<TcpStream>>,
     // The link as CLIENT LIST shows it, while it is up.
     client: Mutex<Option<Arc<ClientInfo>>>,
+    // It has refused to serve this server.
+    was_refused: AtomicBool,
     // The master is a replica still, and is to take over.
     hands_over: AtomicBool,
 }
@@ -90,6 +92,7 @@ impl LinkCard {
             input_bytes: AtomicU64::new(0),
             socket: Mutex::default(),
             client: Mutex::default(),
+            was_refused: AtomicBool::new(false),
             hands_over: AtomicBool::new(false),
         }
     }
@@ -102,6 +105,11 @@ impl LinkCard {
     /// Breaks the connection, if there is one; the link goes on with another.
     pub fn break_off(&self) -> bool {
         lock(&self.socket).as_ref().is_some_and(|socket| socket.shutdown(Shutdown::Both).is_ok())
+    }
+
+    /// Whether the master has refused to serve this server.
+    pub fn was_refused(&self) -> bool {
+        self.was_refused.load(Relaxed)
     }
 
     /// The link as a client, while it is up.
@@ -330,10 +338,11 @@ impl Link {
         self.hear();
         loop {
             let line = self.line(&mut wire)?;
-            match handshake
-                .take(&line)
-                .map_err(|refusal| LinkEnd::Lost(format!("it refuses: {}", refusal.0)))?
-            {
+            let step = handshake.take(&line).map_err(|refusal| {
+                self.info.was_refused.store(true, Relaxed);
+                LinkEnd::Lost(format!("it refuses: {}", refusal.0))
+            });
+            match step? {
                 NextStep::Send(bytes) => wire.send(&bytes)?,
                 NextStep::Wait => {}
                 // A member needs flows; what is wrong now may be right in a moment.
