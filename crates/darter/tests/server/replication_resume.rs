@@ -271,3 +271,31 @@ fn what_memory_has_no_more_comes_from_the_journals_files() {
         assert_eq!(field(&mut from, "master_replid"), replica_id);
     }
 }
+
+/// The dead are kept for replicas that go on from the file; they were counted as loaded.
+#[test]
+fn keys_that_are_dead_when_a_master_loads_count_as_expired() {
+    let folder = Folder::new("resume-dead-keys");
+    let (master, replica) = (start(&folder, &["--dbfilename", "dump"]), Node::ours(&[]));
+    let mut client = master.client();
+    follow(&mut replica.client(), master.port());
+    for n in 0..10 {
+        client.call(&["SET", &format!("k{n}"), "v"]);
+    }
+    // Longer than it takes to save, on a machine that is busy.
+    let deadline = std::time::Duration::from_secs(3);
+    let began = std::time::Instant::now();
+    let ms = deadline.as_millis().to_string();
+    for n in 0..1024 {
+        client.call(&["SET", &format!("dead{n}"), "v", "PX", &ms]);
+    }
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
+    assert!(began.elapsed() < deadline, "they were alive in the snapshot");
+    let Node::Ours(mut server) = master else { panic!("it is ours") };
+    server.kill();
+    std::thread::sleep(deadline);
+    let master = start(&folder, &["--dbfilename", "dump"]);
+    let mut client = master.client();
+    let counted = ["rdb_last_load_keys_expired", "rdb_last_load_keys_loaded"];
+    assert_eq!(counted.map(|name| client.info::<u64>("persistence", name)), [1024, 10]);
+}

@@ -632,16 +632,16 @@ fn visit(
 ) -> Result<(), String> {
     sort(shared, by_shard, chunk)?;
     let loading = &shared.snapshots.loading;
-    let now_ms = match loading.as_of_ms.load(Relaxed) {
-        _ if pass == LoadPass::MakeAside => 1,
+    let (now_ms, counted_ms) = match loading.as_of_ms.load(Relaxed) {
+        _ if pass == LoadPass::MakeAside => (1, 1),
         // Replicas that continue from here have the dead keys too, and are to be told when these go.
-        0 if loading.position().is_some() => 1,
-        0 => unix_ms(),
-        then => then,
+        0 if loading.position().is_some() => (1, unix_ms()),
+        0 => (unix_ms(), 0),
+        then => (then, then),
     };
     let groups = by_shard.iter().enumerate().filter(|(_, group)| !group.is_empty());
     match pass {
-        LoadPass::Make | LoadPass::MakeAside => make(shared, groups, chunk, now_ms, pass),
+        LoadPass::Make | LoadPass::MakeAside => make(shared, groups, chunk, (now_ms, counted_ms), pass),
         LoadPass::Understand => Ok(()),
         LoadPass::Miss | LoadPass::Remove => clear(shared, groups, chunk, now_ms, pass),
     }
@@ -718,14 +718,14 @@ fn make<'g>(
     shared: &'static Shared,
     groups: impl Iterator<Item = (usize, &'g Vec<(u64, usize)>)>,
     chunk: &LoadPiece<'_>,
-    now_ms: u64,
+    times: (u64, u64),
     pass: LoadPass,
 ) -> Result<(), String> {
     let (mut made, mut expired) = (0, 0);
     for (id, group) in groups {
         let mut held = lease::take_asleep(&shared.cells[id]);
         let done = pass.within(&mut held.shard, |shard| {
-            let done = make_group(shard, group, chunk, now_ms);
+            let done = make_group(shard, group, chunk, times);
             shard.changes.take();
             done
         });
@@ -740,12 +740,13 @@ fn make<'g>(
     Ok(())
 }
 
-/// Makes the keys of a piece that are in one shard. Returns how many were made, and how many were dead.
+/// Makes the keys of a piece that are in one shard and not dead at `now_ms`. Returns how many count as made, and how many as
+/// dead, at `counted_ms`.
 fn make_group(
     shard: &mut Shard,
     group: &[(u64, usize)],
     chunk: &LoadPiece<'_>,
-    now_ms: u64,
+    (now_ms, counted_ms): (u64, u64),
 ) -> Result<(u64, u64), String> {
     let db = chunk.db as usize;
     let (mut made, mut expired) = (0, 0);
@@ -757,8 +758,8 @@ fn make_group(
         let entry = KeyEntry::read(&mut Cursor::new(chunk.bytes.get(at..).unwrap_or_default()));
         let Ok(entry) = entry else { continue };
         match entry.load(shard, db, hash, now_ms) {
-            Ok(Made::Key) => made += 1,
-            Ok(Made::Dead) => expired += 1,
+            Ok(Made::Key) if entry.deadline_ms.is_none_or(|ms| ms > counted_ms) => made += 1,
+            Ok(Made::Key | Made::Dead) => expired += 1,
             Ok(Made::Part | Made::Empty) => {}
             Err(why) => {
                 let (name, offset) = (short(&entry.key), chunk.offset);
