@@ -25,6 +25,8 @@ pub struct ReplicationSettings {
     pub read_only: bool,
     /// What becomes of the data while that of the master comes.
     pub sync_load: SyncLoad,
+    /// A master that was started anew is followed no more.
+    pub breaks_on_restart: bool,
     /// Clients are answered while the master is away.
     pub serves_stale: bool,
     /// Silence that ends a link, in seconds.
@@ -104,6 +106,7 @@ impl ReplicationSettings {
                 "flush-before-load" => SyncLoad::Direct,
                 _ => SyncLoad::Whole,
             },
+            breaks_on_restart: v.bool("break_replication_on_master_restart"),
             serves_stale: v.bool("replica-serve-stale-data"),
             timeout_s: v.u64("repl-timeout"),
             ping_s: v.u64("repl-ping-replica-period"),

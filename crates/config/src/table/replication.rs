@@ -60,7 +60,6 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::bool("break_replication_on_master_restart", "false")
         .dragonfly()
         .fixed()
-        .no_effect("a replica follows a master that restarted, as in Redis")
         .help(Replication, "stop following a master that restarted"),
     Setting::int("repl-timeout", 1, I32_MAX, "60").help(Replication, "seconds of silence that end a link"),
     Setting::int("repl-ping-replica-period", 1, I32_MAX, "10")

@@ -271,3 +271,40 @@ fn every_type_comes_by_each_way() {
         assert_equal(&mut from, &mut to);
     }
 }
+
+/// A master that was started anew without its data: `break_replication_on_master_restart` keeps that of the replica.
+fn master_is_started_anew(flags: &[&str]) -> (Node, String) {
+    let first = Node::ours(&[]);
+    first.client().call(&["SET", "a", "1"]);
+    let sluice = Sluice::before(first.port(), i64::MAX);
+    let replica = Node::ours(flags);
+    let mut to = replica.client();
+    follow(&mut to, sluice.port);
+    // A break of the link alone ends nothing.
+    assert_eq!(to.call(&["CLIENT", "KILL", "TYPE", "master"]), Value::Int(1));
+    first.client().call(&["SET", "b", "1"]);
+    wait_until("the link is back", || to.call(&["DBSIZE"]) == Value::Int(2));
+    let second = Node::ours(&[]);
+    sluice.server.store(second.port(), Relaxed);
+    drop(first);
+    second.client().call(&["SET", "c", "1"]);
+    let Node::Ours(server) = &replica else { panic!("it is ours") };
+    wait_until("it has met the new master", || {
+        server.says("has ended for good") > 0 || to.call(&["EXISTS", "c"]) == Value::Int(1)
+    });
+    let seen = format!("{:?} {:?}", to.call(&["DBSIZE"]), field(&mut to, "master_link_status"));
+    // REPLICAOF begins it anew.
+    if server.says("break_replication_on_master_restart") > 0 {
+        follow(&mut to, sluice.port);
+        assert_eq!(to.call(&["GET", "c"]), text("1"));
+    }
+    (replica, seen)
+}
+
+#[test]
+fn a_master_that_was_started_anew_is_followed_unless_that_is_not_wanted() {
+    let (_replica, seen) = master_is_started_anew(&[]);
+    assert_eq!(seen, r#"Int(1) "up""#);
+    let (_replica, seen) = master_is_started_anew(&["--break_replication_on_master_restart", "true"]);
+    assert_eq!(seen, r#"Int(2) "down""#);
+}

@@ -71,6 +71,9 @@ impl Link {
         wire: &mut Wire,
         session: &FlowSession,
     ) -> Step<std::convert::Infallible> {
+        if session.next.is_none() {
+            self.look_for_restart(&session.history)?;
+        }
         let flows = self.connect(session)?;
         let live = self.shared.settings.live();
         let folder = match live.persistence.is_in_cloud() {

@@ -209,7 +209,7 @@ const NOTICE: Duration = Duration::from_secs(60);
 pub fn spawn(shared: &'static Shared, info: Arc<LinkCard>, was_master: WasMaster) -> std::io::Result<()> {
     let body = move || {
         shared.snapshots.roam();
-        Link { shared, info, synced: None }.run(was_master);
+        Link { shared, info, synced: None, followed: None }.run(was_master);
     };
     thread::Builder::new().name("darter-link".to_owned()).spawn(body).map(drop)
 }
@@ -228,6 +228,8 @@ pub(super) struct Link {
     pub(super) info: Arc<LinkCard>,
     // An offset, its sequence, and the end of the journal that has it all.
     pub(super) synced: Option<(u64, u64, u64)>,
+    // The history that was followed last.
+    followed: Option<ReplId>,
 }
 
 impl Link {
@@ -350,6 +352,7 @@ impl Link {
                     return Err(LinkEnd::Lost("it does not serve flows now".to_owned()));
                 }
                 NextStep::Full { id, offset } => {
+                    self.look_for_restart(&id)?;
                     self.load(&mut wire, id, offset)?;
                     break;
                 }
@@ -366,11 +369,12 @@ impl Link {
     }
 
     /// The link is up from here on.
-    pub(super) fn go_up(&self) {
+    pub(super) fn go_up(&mut self) {
         let replication = &self.shared.replication;
         self.info.set_stage(LinkStage::Connected);
         self.info.hands_over.store(false, Relaxed);
         replication.link_is_up.store(true, Relaxed);
+        self.followed = Some(replication.state().history.id);
         *lock(&self.info.client) = self.as_client();
         // It forgets what is too old, also after a start that needed no snapshot.
         replication.start_feeder(self.shared);
@@ -391,6 +395,19 @@ impl Link {
         lock(&client.words).user = "(superuser)".to_owned();
         Some(Arc::new(client))
     }
+
+    /// Ends for good where all is to be replaced by the data of a master that was started anew, if that is not wanted.
+    pub(super) fn look_for_restart(&self, history: &ReplId) -> Step<()> {
+        let breaks = self.shared.settings.live().replication.breaks_on_restart;
+        match self.followed {
+            Some(followed) if breaks && followed != *history => Err(LinkEnd::Hopeless(format!(
+                "it was started anew: its history is {history}, and {followed} was followed \
+                 (break_replication_on_master_restart)"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn introduction(&self) -> Card {
         let live = self.shared.settings.live();
         let (login, address, port) = own_place(self.shared, &live);
