@@ -79,6 +79,14 @@ pub trait AdmitFacts {
     fn misrouted(&self) -> Option<Line> {
         None
     }
+    /// The error that names the master for a write, if the connection wants to be told.
+    fn redirected_write(&self) -> Option<Line> {
+        None
+    }
+    /// The same for a read.
+    fn redirected_read(&self) -> Option<Line> {
+        None
+    }
     /// The rights of the script that calls it.
     fn script(&self) -> ScriptRights {
         ScriptRights::default()
@@ -169,6 +177,7 @@ checks! {
     STALE_IN_SCRIPT: EntryPoints::SCRIPT;
     RIGHTS: ALL_NEW.with(EntryPoints::EXEC).with(EntryPoints::WAITED);
     SLOTS: ALL_NEW.with(EntryPoints::WAITED);
+    REDIRECT: EntryPoints::CLIENT;
     READ_ONLY_SCRIPT: EntryPoints::SCRIPT;
     ROLE_IN_SCRIPT: EntryPoints::SCRIPT;
     MEMORY: ALL_CLIENTS;
@@ -242,6 +251,14 @@ mod check {
 
     pub fn SLOTS(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
         facts.misrouted()
+    }
+
+    pub fn REDIRECT(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
+        if writes(facts) {
+            return facts.redirected_write();
+        }
+        let reads = has(facts, Flags::READONLY) || runs_any(facts, Flags::READONLY);
+        if reads { facts.redirected_read() } else { None }
     }
 
     pub fn READ_ONLY_SCRIPT(_: EntryPoints, facts: &impl AdmitFacts) -> Option<Line> {
@@ -371,6 +388,7 @@ mod tests {
                     ("words", _) => ("words", "words"),
                     ("NOAUTH", _) => ("login", "NOAUTH"),
                     ("NOPERM", _) => ("rights", "NOPERM"),
+                    ("REDIRECT", _) => ("redirect", "REDIRECT"),
                     ("OOM", _) => ("memory", "OOM"),
                     ("MISCONF", line) if line.contains("RDB") => ("snapshots", "RDB"),
                     ("MISCONF", _) => ("journal", "AOF"),
@@ -418,6 +436,12 @@ mod tests {
         }
         fn denied(&self) -> Option<Line> {
             self.is("rights").then_some(b"NOPERM".as_slice().into())
+        }
+        fn redirected_write(&self) -> Option<Line> {
+            self.is("redirect").then_some(b"REDIRECT".as_slice().into())
+        }
+        fn redirected_read(&self) -> Option<Line> {
+            self.redirected_write()
         }
         fn script(&self) -> ScriptRights {
             self.script
@@ -472,6 +496,7 @@ mod tests {
             "restricted",
             "multi",
             "NOPERM",
+            "REDIRECT",
             "RDB",
             "AOF",
             "NOREPLICAS",
@@ -484,7 +509,15 @@ mod tests {
         ];
         assert_eq!(all.refusals(EntryPoints::CLIENT), order);
         let mut quiet = Trouble::new(SET);
-        quiet.cured.borrow_mut().extend(["words", "login", "restricted", "multi", "rights", "busy"]);
+        quiet.cured.borrow_mut().extend([
+            "words",
+            "login",
+            "restricted",
+            "multi",
+            "rights",
+            "redirect",
+            "busy",
+        ]);
         let order = ["OOM", "RDB", "AOF", "NOREPLICAS", "READONLY", "subscribed", "MASTERDOWN", "LOADING"];
         assert_eq!(quiet.refusals(EntryPoints::CLIENT), order);
         assert_eq!(
@@ -546,8 +579,17 @@ mod tests {
     #[test]
     fn a_read_is_refused_for_less_and_exec_for_what_it_runs() {
         let read = Trouble::new(Spec::read("get", 2, Keys::ONE)).refusals(EntryPoints::CLIENT);
-        let order =
-            ["words", "NOAUTH", "restricted", "NOPERM", "subscribed", "MASTERDOWN", "LOADING", "BUSY"];
+        let order = [
+            "words",
+            "NOAUTH",
+            "restricted",
+            "NOPERM",
+            "REDIRECT",
+            "subscribed",
+            "MASTERDOWN",
+            "LOADING",
+            "BUSY",
+        ];
         assert_eq!(read, order);
         let flags = Flags::STALE.with(Flags::LOADING);
         let exec = || Trouble::new(Spec::other("exec", 1).flag(flags).mark(Marks::RUNS_QUEUE));

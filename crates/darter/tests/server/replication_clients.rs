@@ -1,4 +1,4 @@
-//! Links as clients see them: rows of CLIENT LIST, CLIENT KILL and INFO clients.
+//! Links as clients see them: rows of CLIENT LIST, CLIENT KILL, INFO clients, and CLIENT CAPA redirect.
 
 use crate::harness::{Client, Value, wait_until};
 use crate::nodes::{Node, field, follow};
@@ -75,4 +75,43 @@ fn a_link_is_one_client_on_each_side() {
     drop(redis);
     let Some(redis) = Node::redis(&[]) else { return };
     rows_of_a_link(&redis, &other);
+}
+
+#[test]
+fn a_replica_redirects_those_who_say_that_they_follow() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    let (mut from, mut to, mut other) = (master.client(), replica.client(), replica.client());
+    let redirect = Value::error(&format!("REDIRECT 127.0.0.1:{}", master.port()));
+    from.call(&["SET", "a", "1"]);
+    for client in [&mut from, &mut to] {
+        assert_eq!(client.call(&["CLIENT", "CAPA", "redirect"]), Value::ok());
+    }
+    // One who has begun on a master.
+    assert_eq!(to.call(&["MULTI"]), Value::ok());
+    assert_eq!(to.call(&["SET", "b", "1"]), Value::Status("QUEUED".to_owned()));
+    follow(&mut other, master.port());
+    assert_eq!(to.call(&["EXEC"]), redirect);
+    assert_eq!([to.call(&["GET", "a"]), to.call(&["SET", "a", "2"])], [redirect.clone(), redirect.clone()]);
+    assert_eq!(to.call(&["PING"]), Value::Status("PONG".to_owned()));
+    assert_eq!(to.call(&["READONLY"]), Value::ok());
+    assert_eq!(
+        (to.call(&["GET", "a"]), to.call(&["DEL", "a"])),
+        (Value::Text("1".to_owned()), redirect.clone())
+    );
+    assert_eq!(to.call(&["READWRITE"]), Value::ok());
+    assert_eq!(to.call(&["MULTI"]), Value::ok());
+    assert_eq!(to.call(&["GET", "a"]), redirect);
+    assert!(matches!(to.call(&["EXEC"]), Value::Error(line) if line.starts_with("EXECABORT")));
+    // Others are answered as before.
+    assert_eq!(other.call(&["GET", "a"]), Value::Text("1".to_owned()));
+    assert!(matches!(other.call(&["SET", "a", "2"]), Value::Error(line) if line.starts_with("READONLY")));
+    assert!(
+        matches!(other.call(&["READONLY"]), Value::Error(line) if line.contains("cluster support disabled"))
+    );
+    // Nobody is redirected from a master.
+    assert_eq!(
+        [from.call(&["SET", "a", "3"]), other.call(&["REPLICAOF", "NO", "ONE"])],
+        [Value::ok(), Value::ok()]
+    );
+    assert_eq!(to.call(&["SET", "a", "4"]), Value::ok());
 }

@@ -272,7 +272,10 @@ fn shards(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result
 
 /// READONLY and READWRITE.
 fn read_replicas(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    must_be_on(caller)?;
+    // A replica without a cluster redirects those who have asked for it.
+    if !caller.info.takes_redirects.load(Relaxed) {
+        must_be_on(caller)?;
+    }
     caller.session.reads_replica = reader::is(args.at(0), "readonly");
     reply.ok();
     Ok(())

@@ -238,6 +238,22 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
+    /// Where a client of a replica is sent that follows redirects; in a cluster the map says that. While a failover hands the
+    /// role over, the other server would send it back.
+    #[cold]
+    fn to_master(&self) -> Option<Line> {
+        let shared = self.local.shared;
+        if !shared.replication.is_replica()
+            || self.session.gate.has(Gate::CLUSTER)
+            || shared.replication.is_failing_over()
+        {
+            return None;
+        }
+        let state = shared.replication.state();
+        let master = state.master.as_ref().filter(|master| master.port != 0)?;
+        Some(format!("REDIRECT {}:{}", master.host, master.port).into_bytes().into())
+    }
+
     fn queued(&self) -> &[QueuedCommand] {
         self.session.multi.as_ref().map_or(&[], |multi| &multi.queued)
     }
@@ -299,6 +315,16 @@ impl AdmitFacts for Candidate<'_> {
         } else {
             route::refusal(local, session, entry, args)
         }
+    }
+
+    #[inline]
+    fn redirected_write(&self) -> Option<Line> {
+        if self.info.takes_redirects.load(Relaxed) { self.to_master() } else { None }
+    }
+
+    #[inline]
+    fn redirected_read(&self) -> Option<Line> {
+        if self.session.reads_replica { None } else { self.redirected_write() }
     }
 
     #[inline]
@@ -403,7 +429,7 @@ pub fn refuse(
 ) {
     if entry.spec.has(Marks::RUNS_QUEUE) {
         transaction::forget(call.session);
-        if route::is_redirect(line) {
+        if route::is_redirect(line) || line.starts_with(b"REDIRECT ") {
             return dispatch::reject(local, call, entry, args, line);
         }
         let cause = line.strip_prefix(b"ERR ").unwrap_or(line);

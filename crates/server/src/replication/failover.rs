@@ -56,6 +56,11 @@ impl Replication {
         }
     }
 
+    /// Whether a failover is under way.
+    pub fn is_failing_over(&self) -> bool {
+        lock(&self.failover).is_some()
+    }
+
     /// Aborts the failover and waits some milliseconds for its end. Returns false if there is none.
     pub fn abort_failover(&self) -> bool {
         let Some(failover) = lock(&self.failover).clone() else { return false };

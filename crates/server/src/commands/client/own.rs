@@ -100,8 +100,7 @@ pub fn import_source(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
-/// CLIENT CAPA: no command is redirected to a master here, but others may ask which clients support that. Unknown
-/// words are ignored.
+/// CLIENT CAPA: a replica sends those who follow redirects to its master (`engine::admit`). Unknown words are ignored.
 pub fn capa(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     if args.iter().skip(2).any(|word| is(word, "REDIRECT")) {
         caller.info.takes_redirects.store(true, Relaxed);
