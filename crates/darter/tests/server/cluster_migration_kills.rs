@@ -12,14 +12,26 @@ use crate::cluster_migrations::{
 use crate::cluster_moves::StopOnDrop;
 use crate::harness::{Client, PATIENCE, Value, wait_until};
 use crate::nodes::signal;
-use crate::stored::StoredNodes;
+use crate::stored::{CutTime, DOOR, NetGate, StoredNodes};
+
+/// Two servers that have the slot of `{bar}` by turns.
+pub trait CountingPlaces: Sync + Send {
+    /// The port of one of them, as it is now.
+    fn port(&self, at: usize) -> u16;
+}
+
+impl CountingPlaces for StoredNodes {
+    fn port(&self, at: usize) -> u16 {
+        self.servers[at].port()
+    }
+}
 
 /// Counts up by one key of each slot until the end; after a broken connection the last one may be there or not.
-fn count_through_kills(nodes: &RwLock<StoredNodes>, who: usize, stop: &AtomicBool) {
+pub fn count_through_kills(nodes: &RwLock<impl CountingPlaces>, who: usize, stop: &AtomicBool) {
     let tag = format!("{{bar}}count{who}");
     let (mut acknowledged, mut unknown) = (0i64, 0i64);
     let call = |at: usize, words: &[&str]| -> Option<Value> {
-        let port = nodes.read().expect("no writer has failed").servers[at].port();
+        let port = nodes.read().expect("no writer has failed").port(at);
         let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
         // One that was not answered might be made after a later one: only a broken connection leaves it open.
         let _ = stream.set_read_timeout(Some(PATIENCE));
@@ -96,11 +108,16 @@ fn count_in_rounds(
     has_all(&nodes.into_inner().expect("nobody has failed"), BARS + 3);
 }
 
+/// The seed of a test: `usual`, or another one by an environment variable.
+pub fn seed(usual: u64) -> u64 {
+    std::env::var("DARTER_FAULTS_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
 #[test]
-fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
+fn a_kill_of_source_target_or_store_in_any_state_loses_nothing() {
     let flags = ["--appendonly", "yes", "--appendfsync", "always"];
     let Some(nodes) = StoredNodes::create_with("kills", 3, &flags) else { return };
-    count_in_rounds(nodes, 7, |nodes, round, rng| {
+    count_in_rounds(nodes, seed(7), |nodes, round, rng| {
         let source = {
             let nodes = nodes.read().expect("nobody has failed");
             let source = owner(&nodes);
@@ -110,10 +127,62 @@ fn a_kill_of_source_or_target_in_any_state_loses_nothing() {
             source
         };
         std::thread::sleep(Duration::from_millis(rng.below(120)));
-        let killed = if rng.below(2) == 0 { source } else { 1 - source };
-        nodes.write().expect("nobody has failed").restart(killed);
+        let killed = rng.below(3);
+        {
+            let mut nodes = nodes.write().expect("nobody has failed");
+            match killed {
+                0 => nodes.restart(source),
+                1 => nodes.restart(1 - source),
+                _ => {
+                    nodes.etcd.stop();
+                    std::thread::sleep(Duration::from_millis(rng.below(500)));
+                    nodes.etcd.go_on();
+                }
+            }
+        }
         let (state, why) = end(&nodes.read().expect("nobody has failed"), source);
-        println!("{round}: {state} {why}");
+        println!("{round}: kill of the {}: {state} {why}", ["source", "target", "store"][killed as usize]);
+    });
+}
+
+#[test]
+fn a_cut_while_slots_are_handed_over_loses_nothing() {
+    let flags = ["--cluster-announce-port", DOOR];
+    let Some(nodes) = StoredNodes::create_with("cuts", 3, &flags) else { return };
+    count_in_rounds(nodes, seed(13), |nodes, round, rng| {
+        let nodes = nodes.read().expect("nobody has failed");
+        let source = owner(&nodes);
+        let [door, store, own_store] =
+            [&nodes.doors[1 - source], &nodes.gates[1 - source], &nodes.gates[source]];
+        let time = if rng.below(2) == 0 { CutTime::Before } else { CutTime::After };
+        begin(&nodes, source, 1 - source, "5061 5061");
+        // The source from its target, the target from the store, the source from both, each at the words that give the slots
+        // away; or the source from its target at any moment.
+        let kind = rng.below(4);
+        match kind {
+            0 | 2 => door.cut_at(b"COMMIT", time),
+            // The target changes nothing in the store before it commits.
+            1 => store.cut_at(b"/v3/kv/txn", time),
+            _ => {
+                std::thread::sleep(Duration::from_millis(rng.below(60)));
+                door.cut();
+            }
+        }
+        let (began, gates) = (Instant::now(), [door, store, own_store]);
+        let is_any = || gates.iter().any(|gate| gate.is_cut());
+        while !is_any() && began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_cut = is_any();
+        if kind == 2 {
+            own_store.cut();
+        }
+        // Longer or shorter than the source waits for the word of its target.
+        std::thread::sleep(Duration::from_millis(100 + rng.below(3400)));
+        let is_late = rng.below(2) == 0;
+        gates.iter().for_each(|gate| gate.mend(is_late));
+        let (state, why) = end(&nodes, source);
+        println!("{round}: cut {kind} {time:?}, cut {is_cut}, late {is_late}: {state} {why}");
     });
 }
 
@@ -131,6 +200,8 @@ fn owner(nodes: &StoredNodes) -> usize {
 fn has_all(nodes: &StoredNodes, keys: usize) {
     let owner = owner(nodes);
     wait_until("nothing hidden is left", || keys_in(nodes, 1 - owner, BAR) == 0);
+    let other = run(&mut nodes.client(1 - owner), "EXISTS {bar}0");
+    assert!(matches!(&other, Value::Error(line) if line.starts_with("MOVED 5061 ")), "two owners: {other:?}");
     assert_eq!(keys_in(nodes, owner, BAR), keys as i64, "at node {owner}");
 }
 
@@ -183,7 +254,7 @@ fn a_commit_that_nobody_waits_for_any_more_is_none() {
 #[test]
 fn a_target_that_comes_back_empty_in_any_state_loses_nothing() {
     let Some(nodes) = StoredNodes::create("empty", 3) else { return };
-    count_in_rounds(nodes, 11, |nodes, round, rng| {
+    count_in_rounds(nodes, seed(11), |nodes, round, rng| {
         let (source, gates) = {
             let nodes = nodes.read().expect("nobody has failed");
             let source = owner(&nodes);
@@ -198,7 +269,7 @@ fn a_target_that_comes_back_empty_in_any_state_loses_nothing() {
         std::thread::sleep(Duration::from_millis(rng.below(240)));
         gates[0].shut();
         nodes.write().expect("nobody has failed").restart(1 - source);
-        gates.iter().rev().for_each(crate::stored::StoreGate::open);
+        gates.iter().rev().for_each(NetGate::open);
         println!("{round}: {:?}", end(&nodes.read().expect("nobody has failed"), source));
     });
 }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::harness::folder::Folder;
@@ -70,32 +70,59 @@ impl Drop for Etcd {
     }
 }
 
-/// The way of one node to the store. Shut, it keeps changes back, and delivers them later, even if their node is dead by then.
+/// The way of one node to the store, or of others to a node. Shut, it keeps changes of the store back, and delivers them later,
+/// even if their node is dead by then. Cut, it passes nothing on.
 #[derive(Clone)]
-pub struct StoreGate {
+pub struct NetGate {
     port: u16,
     state: Arc<GateState>,
 }
 
 #[derive(Default)]
 struct GateState {
+    to: AtomicU16,
     is_shut: AtomicBool,
     kept: AtomicUsize,
+    is_cut: AtomicBool,
+    // Times that it was cut and that connections were broken by that.
+    breaks: AtomicUsize,
+    trigger: Mutex<Option<(&'static [u8], CutTime)>>,
 }
 
-impl StoreGate {
-    fn before(etcd: u16) -> StoreGate {
+/// When a gate is cut, seen from the words that it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutTime {
+    /// They arrive when it is mended, or never.
+    Before,
+    /// They arrive, and their answer does not.
+    After,
+}
+
+impl NetGate {
+    /// A gate before the server of a port.
+    pub fn before(to: u16) -> NetGate {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let gate = StoreGate { port, state: Arc::default() };
+        let gate = NetGate { port, state: Arc::default() };
+        gate.lead_to(to);
         let state = gate.state.clone();
         std::thread::spawn(move || {
             for caller in listener.incoming().flatten() {
                 let state = state.clone();
-                std::thread::spawn(move || state.join(caller, etcd));
+                std::thread::spawn(move || state.join(caller));
             }
         });
         gate
+    }
+
+    /// Its own port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Has new connections go to another port.
+    pub fn lead_to(&self, port: u16) {
+        self.state.to.store(port, SeqCst);
     }
 
     /// As `cluster_store` names it.
@@ -117,15 +144,40 @@ impl StoreGate {
     pub fn kept(&self) -> usize {
         self.state.kept.load(SeqCst)
     }
+
+    /// Passes nothing on from now on.
+    pub fn cut(&self) {
+        self.state.is_cut.store(true, SeqCst);
+    }
+
+    /// The same as soon as these words pass.
+    pub fn cut_at(&self, words: &'static [u8], time: CutTime) {
+        *self.state.trigger.lock().expect("nobody fails here") = Some((words, time));
+    }
+
+    /// Returns true if it is cut.
+    pub fn is_cut(&self) -> bool {
+        self.state.is_cut.load(SeqCst)
+    }
+
+    /// Passes on again: what was kept arrives late, or never, and its connections break then.
+    pub fn mend(&self, is_late: bool) {
+        *self.state.trigger.lock().expect("nobody fails here") = None;
+        if !is_late {
+            self.state.breaks.fetch_add(1, SeqCst);
+        }
+        self.state.is_cut.store(false, SeqCst);
+    }
 }
 
 impl GateState {
-    fn join(&self, caller: TcpStream, etcd: u16) -> Option<()> {
-        let store = TcpStream::connect(("127.0.0.1", etcd)).ok()?;
-        let _ = (caller.set_nodelay(true), store.set_nodelay(true));
-        let back = (store.try_clone().ok()?, caller.try_clone().ok()?);
-        std::thread::spawn(move || pass_on(back, |_| ()));
-        pass_on((caller, store), |bytes| {
+    fn join(self: Arc<Self>, caller: TcpStream) -> Option<()> {
+        let server = TcpStream::connect(("127.0.0.1", self.to.load(SeqCst))).ok()?;
+        let _ = (caller.set_nodelay(true), server.set_nodelay(true));
+        let back = (server.try_clone().ok()?, caller.try_clone().ok()?);
+        let (breaks, state) = (self.breaks.load(SeqCst), self.clone());
+        std::thread::spawn(move || pass_on(back, |_| state.wait(breaks), |_| ()));
+        let ahead = |bytes: &[u8]| {
             let is_change = bytes.windows(10).any(|word| word == b"/v3/kv/txn");
             if is_change && self.is_shut.load(SeqCst) {
                 self.kept.fetch_add(1, SeqCst);
@@ -133,19 +185,49 @@ impl GateState {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
-        });
+            self.look(bytes, CutTime::Before);
+            self.wait(breaks)
+        };
+        pass_on((caller, server), ahead, |bytes| self.look(bytes, CutTime::After));
         Some(())
+    }
+
+    /// Cuts the way if these are the words for that.
+    fn look(&self, bytes: &[u8], now: CutTime) {
+        let mut trigger = self.trigger.lock().expect("nobody fails here");
+        if trigger
+            .is_some_and(|(words, time)| time == now && bytes.windows(words.len()).any(|word| word == words))
+        {
+            *trigger = None;
+            self.is_cut.store(true, SeqCst);
+        }
+    }
+
+    /// Waits while the way is cut; false: the connection broke meanwhile.
+    fn wait(&self, breaks: usize) -> bool {
+        while self.is_cut.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.breaks.load(SeqCst) == breaks
     }
 }
 
-/// Carries bytes from one to the other; `look` sees them first.
-fn pass_on((mut from, mut to): (TcpStream, TcpStream), look: impl Fn(&[u8])) {
+/// Carries bytes from one to the other; `before` and `after` see them, the first may end it.
+fn pass_on(
+    (mut from, mut to): (TcpStream, TcpStream),
+    before: impl Fn(&[u8]) -> bool,
+    after: impl Fn(&[u8]),
+) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(len @ 1..) = from.read(&mut bytes) {
-        look(&bytes[..len]);
+        if !before(&bytes[..len]) {
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+            return;
+        }
         if to.write_all(&bytes[..len]).is_err() {
             break;
         }
+        after(&bytes[..len]);
     }
     // What was sent before the end still arrives.
     let _ = to.shutdown(Shutdown::Write);
@@ -158,11 +240,16 @@ pub struct StoredNodes {
     /// The servers.
     pub servers: Vec<Server>,
     /// Their ways to the store.
-    pub gates: Vec<StoreGate>,
+    pub gates: Vec<NetGate>,
+    /// The ways of others to them.
+    pub doors: Vec<NetGate>,
     folders: Vec<Folder>,
     name: String,
     flags: Vec<String>,
 }
+
+/// Among flags: the port of the node's door.
+pub const DOOR: &str = "DOOR";
 
 impl StoredNodes {
     /// Starts `count` of them that have met nobody; `None`: there is no etcd here.
@@ -175,8 +262,15 @@ impl StoredNodes {
         let etcd = Etcd::start(name)?;
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let name = name.to_owned();
-        let mut nodes =
-            StoredNodes { etcd, servers: Vec::new(), gates: Vec::new(), folders: Vec::new(), name, flags };
+        let mut nodes = StoredNodes {
+            etcd,
+            servers: Vec::new(),
+            gates: Vec::new(),
+            doors: Vec::new(),
+            folders: Vec::new(),
+            name,
+            flags,
+        };
         (0..count).for_each(|_| nodes.add());
         Some(nodes)
     }
@@ -199,26 +293,35 @@ impl StoredNodes {
     /// Starts one more.
     pub fn add(&mut self) {
         let folder = Folder::new(&format!("stored-{}-{}", self.name, self.servers.len()));
-        let gate = StoreGate::before(self.etcd.port);
-        let server = self.launch(&folder, &gate);
-        self.servers.push(server);
-        self.gates.push(gate);
         self.folders.push(folder);
+        self.gates.push(NetGate::before(self.etcd.port));
+        // Until the server has a port nobody comes.
+        self.doors.push(NetGate::before(0));
+        let server = self.launch(self.servers.len());
+        self.servers.push(server);
     }
 
     /// Kills one of them and starts it again with what it has kept, on another port and with a new way to the store.
     pub fn restart(&mut self, at: usize) {
         // SIGKILL: nothing is written that is not written yet.
         self.servers[at].kill();
-        self.gates[at] = StoreGate::before(self.etcd.port);
-        self.servers[at] = self.launch(&self.folders[at], &self.gates[at]);
+        self.gates[at] = NetGate::before(self.etcd.port);
+        self.servers[at] = self.launch(at);
+    }
+
+    /// Removes the data of a dead one; it keeps its id.
+    pub fn forget_data(&self, at: usize) {
+        for name in self.folders[at].files().iter().filter(|name| !name.starts_with("nodes.conf")) {
+            let path = self.folders[at].path().join(name);
+            let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+        }
     }
 
     /// Starts a dead one again with a way to the store that is shut; returns a connection. It knows no map until that is opened.
     pub fn start_apart(&mut self, at: usize) -> Client {
-        self.gates[at] = StoreGate::before(self.etcd.port);
+        self.gates[at] = NetGate::before(self.etcd.port);
         self.gates[at].shut();
-        self.servers[at] = self.begin(&self.folders[at], &self.gates[at]);
+        self.servers[at] = self.begin(at);
         wait_until("it asks the store, and has loaded", || {
             let is_loading = self.client(at).info::<u64>("persistence", "loading");
             self.gates[at].kept() > 0 && is_loading == 0
@@ -229,14 +332,15 @@ impl StoredNodes {
     /// Starts a dead one again with more flags, which all get from now on; returns a connection, while it may still load.
     pub fn start_with_more(&mut self, at: usize, flags: &[&str]) -> Client {
         self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        self.gates[at] = StoreGate::before(self.etcd.port);
-        let flags = self.flags_of(&self.folders[at], &self.gates[at]);
+        self.gates[at] = NetGate::before(self.etcd.port);
+        let flags = self.flags_of(at);
         self.servers[at] = Server::start_loading(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+        self.doors[at].lead_to(self.servers[at].port());
         self.client(at)
     }
 
-    fn launch(&self, folder: &Folder, gate: &StoreGate) -> Server {
-        let server = self.begin(folder, gate);
+    fn launch(&self, at: usize) -> Server {
+        let server = self.begin(at);
         wait_until("the node is in the map, and leads or follows", || {
             matches!(server.client().call(&["CLUSTER", "NODES"]), Value::Text(text) if text.contains("myself"))
                 && server.client().info::<u64>("cluster", "cluster_store_revision") > 0
@@ -245,18 +349,22 @@ impl StoredNodes {
         server
     }
 
-    fn begin(&self, folder: &Folder, gate: &StoreGate) -> Server {
-        let flags = self.flags_of(folder, gate);
-        Server::start(&flags.iter().map(String::as_str).collect::<Vec<_>>())
+    fn begin(&self, at: usize) -> Server {
+        let flags = self.flags_of(at);
+        let server = Server::start(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+        self.doors[at].lead_to(server.port());
+        server
     }
 
-    fn flags_of(&self, folder: &Folder, gate: &StoreGate) -> Vec<String> {
-        let place = gate.place();
-        let flags = ["--cluster_mode=yes", "--cluster_store", &place, "--dir", folder.text()];
+    fn flags_of(&self, at: usize) -> Vec<String> {
+        let place = self.gates[at].place();
+        let flags = ["--cluster_mode=yes", "--cluster_store", &place, "--dir", self.folders[at].text()];
         // A node that gets no processor for a second is no reason for a failover.
         let patience = ["--cluster-manual-failover-timeout", "60000", "--ha_lease_ms", "5000"];
         let usual = ["--proactor_threads", "2"].into_iter().chain(patience);
-        let own = self.flags.iter().map(String::as_str);
+        let door = self.doors[at].port().to_string();
+        // Nodes that were told so reach each other by their doors.
+        let own = self.flags.iter().map(|flag| if flag == DOOR { door.as_str() } else { flag.as_str() });
         flags.into_iter().chain(usual).chain(own).map(str::to_owned).collect()
     }
 
