@@ -9,6 +9,7 @@ use crate::map::{MapNode, MoveWay, NodeGroup, SlotMove, SlotRange, join_ranges};
 use crate::migration::{
     MigrationChange, MigrationState, SlotMigration, end_all, lose_group, must_be_clean, must_not_move,
 };
+use crate::pushed_map::PushedChange;
 use crate::stored::{GroupPlace, StoredMap};
 
 /// A change, asked of the node `me` of [`MapChange::apply`].
@@ -55,6 +56,8 @@ pub enum MapChange {
     SetSlot(u16, SlotState),
     /// A migration begins, goes on or ends.
     Migration(MigrationChange),
+    /// A change of the map of a pushed cluster.
+    Pushed(PushedChange),
 }
 
 /// What CLUSTER SETSLOT makes of a slot; texts are ids of nodes.
@@ -115,6 +118,7 @@ impl MapChange {
                 set_slot(map, me, *slot, state)?;
             }
             MapChange::Migration(change) => change.apply(map, me)?,
+            MapChange::Pushed(change) => change.apply(map, me)?,
         }
         Ok(MapAnswer::Done)
     }

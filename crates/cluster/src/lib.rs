@@ -10,6 +10,7 @@ pub mod change;
 pub mod map;
 pub mod migration;
 pub mod pushed;
+pub mod pushed_map;
 pub mod route;
 pub mod stored;
 
@@ -19,6 +20,7 @@ pub use map::{
     Health, MapNode, MoveWay, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits,
 };
 pub use migration::{MigrationChange, MigrationState, SlotMigration};
-pub use pushed::parse;
+pub use pushed::{PushedConfig, parse};
+pub use pushed_map::PushedChange;
 pub use route::{Ask, Routing, RoutingRules};
 pub use stored::StoredMap;

@@ -51,6 +51,16 @@ impl Health {
         })
     }
 
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Health::Online => "online",
+            Health::Loading => "loading",
+            Health::Fail => "fail",
+            Health::Hidden => "hidden",
+        }
+    }
+
     /// The name that CLUSTER SHARDS shows.
     pub fn shown(self) -> &'static str {
         match self {
@@ -287,6 +297,13 @@ impl SlotMap {
         }
         (self.holds, self.revision) = (holds, revision);
         self
+    }
+
+    /// Slots of this master whose new owner is not known: see [`SlotMigration::is_offered`].
+    pub fn offered(&self) -> impl Iterator<Item = SlotHold> + '_ {
+        let is_offered = |one: &&SlotMigration| one.is_active() && one.is_offered && one.source == self.me;
+        let hold = |one: &SlotMigration| SlotHold { slots: one.slots.clone(), who: WhoWaits::Everybody };
+        self.migrations.iter().filter(is_offered).map(hold)
     }
 
     /// Migrations from or to this node's group, in the order of their plans.

@@ -18,7 +18,7 @@
 use serde_json::{Value, json};
 
 use crate::change::{has, led_group, seen, without};
-use crate::map::{NodeGroup, SlotRange, join_ranges};
+use crate::map::{NodeGroup, SlotMap, SlotRange, join_ranges};
 use crate::stored::{StoredMap, list, range_of, text};
 
 /// How far a migration is.
@@ -89,12 +89,30 @@ pub struct SlotMigration {
     pub pause_ms: u64,
     /// Nothing hidden is left of it.
     pub is_swept: bool,
+    /// The source has asked the target to take the slots, and does not know yet what has become of that: they wait. In a
+    /// pushed map alone; with a store, the store knows.
+    pub is_offered: bool,
+    /// The address of the target for the source; empty: that of the map.
+    pub ip: String,
+    /// See above.
+    pub port: u16,
+    /// Keys of the slots when they changed hands.
+    pub keys: u64,
 }
 
 impl SlotMigration {
     /// Returns true if it has `slot`.
     pub fn has(&self, slot: u16) -> bool {
         has(&self.slots, slot)
+    }
+
+    /// The address at which the source reaches the target.
+    pub fn place<'a>(&'a self, map: &'a SlotMap) -> Option<(&'a str, u16)> {
+        if !self.ip.is_empty() {
+            return Some((&self.ip, self.port));
+        }
+        let (_, node) = map.find(self.target.as_bytes())?;
+        Some((&node.ip, node.port))
     }
 
     /// Number of its slots.
@@ -136,8 +154,9 @@ impl SlotMigration {
         }
     }
 
-    fn end(&mut self, state: MigrationState, why: &str, now_s: u64) {
+    pub(crate) fn end(&mut self, state: MigrationState, why: &str, now_s: u64) {
         self.why = why.to_owned();
+        self.is_offered = false;
         if state == MigrationState::Retrying && self.retries > 0 {
             self.retries -= 1;
             // Nothing is to be removed of one that has not begun.
@@ -160,6 +179,7 @@ impl SlotMigration {
             "target": self.target, "state": self.state.name(), "why": self.why, "runner": self.runner,
             "attempt": self.attempt, "retries": self.retries, "planned_s": self.planned_s, "begun_s": self.begun_s, "ended_s": self.ended_s,
             "pause_ms": self.pause_ms, "swept": self.is_swept,
+            "offered": self.is_offered, "ip": self.ip, "port": self.port, "keys": self.keys,
         })
     }
 
@@ -185,6 +205,14 @@ impl SlotMigration {
             ended_s: number("ended_s")?,
             pause_ms: number("pause_ms")?,
             is_swept: value.get("swept").and_then(Value::as_bool).ok_or("swept is missing")?,
+            is_offered: value.get("offered").and_then(Value::as_bool).unwrap_or(false),
+            ip: value.get("ip").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            port: value
+                .get("port")
+                .and_then(Value::as_u64)
+                .and_then(|port| port.try_into().ok())
+                .unwrap_or(0),
+            keys: value.get("keys").and_then(Value::as_u64).unwrap_or(0),
         })
     }
 }
@@ -237,8 +265,10 @@ pub enum MigrationChange {
         boot: String,
         /// Unix seconds.
         now_s: u64,
-        /// Milliseconds for which writes have waited.
+        /// Milliseconds for which writes have waited, and keys of the slots.
         pause_ms: u64,
+        /// See above.
+        keys: u64,
     },
     /// It is given up, unless it has ended.
     Fail {
@@ -277,8 +307,9 @@ impl MigrationChange {
             MigrationChange::Run { id, attempt, runner, now_s } => {
                 run(map, me, (id, *attempt), runner, *now_s)
             }
-            MigrationChange::Commit { id, attempt, boot, now_s, pause_ms } => {
-                commit(map, (me, boot), (id, *attempt), *now_s, *pause_ms)
+            MigrationChange::Commit { id, attempt, boot, now_s, pause_ms, keys } => {
+                commit(map, (me, boot), (id, *attempt))?;
+                done(map, id, *now_s, (*pause_ms, *keys))
             }
             MigrationChange::Fail { id, attempt, state, why, now_s } => {
                 let one = find(map, id).filter(|one| one.may_fail(*attempt, *state));
@@ -357,7 +388,7 @@ pub(crate) fn end_all(
     forget_old(map);
 }
 
-fn find<'m>(map: &'m mut StoredMap, id: &str) -> Option<&'m mut SlotMigration> {
+pub(crate) fn find<'m>(map: &'m mut StoredMap, id: &str) -> Option<&'m mut SlotMigration> {
     map.migrations.iter_mut().find(|one| one.id == id)
 }
 
@@ -437,6 +468,10 @@ fn plan(
         ended_s: 0,
         pause_ms: 0,
         is_swept: false,
+        is_offered: false,
+        ip: String::new(),
+        port: 0,
+        keys: 0,
     };
     map.migrations.push(planned);
     Ok(())
@@ -467,14 +502,10 @@ fn run(
     Ok(())
 }
 
-fn commit(
-    map: &mut StoredMap,
-    (me, boot): (&str, &str),
-    (id, attempt): (&str, u64),
-    now_s: u64,
-    pause_ms: u64,
-) -> Result<(), String> {
-    let one = active(map, id)?.clone();
+/// Errors: not all is as planned.
+fn commit(map: &StoredMap, (me, boot): (&str, &str), (id, attempt): (&str, u64)) -> Result<(), String> {
+    let found = map.migrations.iter().find(|one| one.id == id && one.is_active());
+    let one = found.ok_or_else(|| format!("no migration {id} is under way"))?;
     if one.runner.is_empty() || one.attempt != attempt {
         return Err("the migration has begun again".to_owned());
     }
@@ -488,9 +519,30 @@ fn commit(
     if source.master.boot != one.runner || target.master.boot != boot {
         return Err("a master of the migration was restarted".to_owned());
     }
-    owns_all(source, &one.slots)?;
+    owns_all(source, &one.slots)
+}
+
+/// Gives the slots of a migration to their new group. Errors: it is not under way.
+pub(crate) fn done(
+    map: &mut StoredMap,
+    id: &str,
+    now_s: u64,
+    (pause_ms, keys): (u64, u64),
+) -> Result<(), String> {
+    let one = active(map, id)?;
+    (one.state, one.ended_s, one.pause_ms, one.keys) = (MigrationState::Done, now_s, pause_ms, keys);
+    // Why an earlier attempt has failed.
+    one.why.clear();
+    one.is_offered = false;
+    let one = one.clone();
+    map.moves.retain(|single| !one.has(single.slot));
     let epoch = map.epoch();
-    for group in &mut map.joined {
+    hand_over(&mut map.joined, &one, epoch)
+}
+
+/// Moves the slots of a migration from one group to the other; the new one's epoch becomes larger than `epoch`.
+pub(crate) fn hand_over(groups: &mut [NodeGroup], one: &SlotMigration, epoch: u64) -> Result<(), String> {
+    for group in groups {
         if group.id == one.from {
             group.slots = one.slots.iter().fold(group.slots.clone(), |slots, range| without(&slots, *range));
         } else if group.id == one.to {
@@ -501,11 +553,6 @@ fn commit(
             }
         }
     }
-    map.moves.retain(|single| !one.has(single.slot));
-    let one = active(map, id)?;
-    (one.state, one.ended_s, one.pause_ms) = (MigrationState::Done, now_s, pause_ms);
-    // Why an earlier attempt has failed.
-    one.why.clear();
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A pushed configuration: the JSON of `DFLYCLUSTER CONFIG`, checked as a whole.
 //!
-//! Called when a configuration arrives and when one is read from disk. It returns groups or one reason; a configuration
-//! is never taken in part. Unknown members of objects are ignored, as Dragonfly ignores them.
+//! Called when a configuration arrives and when an old one is read from disk. It returns all of it or one reason; a
+//! configuration is never taken in part. Unknown members of objects are ignored, as Dragonfly ignores them.
 
 use std::collections::HashSet;
 
@@ -20,8 +20,32 @@ const ADDRESS_BYTES_MAX: usize = 253;
 /// Redis' bus is this much above the port for clients.
 const BUS_PORT_DISTANCE: u16 = 10_000;
 
-/// The groups of a configuration. Errors: the first thing that is wrong with it, in words.
-pub fn parse(json: &[u8]) -> Result<Vec<NodeGroup>, String> {
+/// A configuration that is right in itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PushedConfig {
+    /// Its groups.
+    pub groups: Vec<NodeGroup>,
+    /// Slots that are to move.
+    pub moves: Vec<PushedMove>,
+}
+
+/// Slots that are to move from one group to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PushedMove {
+    /// The id of the master that has them.
+    pub source: String,
+    /// The id of the master that gets them.
+    pub target: String,
+    /// The address at which the source reaches it.
+    pub ip: String,
+    /// See above.
+    pub port: u16,
+    /// The slots, joined and in ascending order.
+    pub slots: Vec<SlotRange>,
+}
+
+/// Reads a configuration. Errors: the first thing that is wrong with it, in words.
+pub fn parse(json: &[u8]) -> Result<PushedConfig, String> {
     if json.len() > CONFIG_BYTES_MAX {
         return Err(format!("it has more than {CONFIG_BYTES_MAX} bytes"));
     }
@@ -36,18 +60,19 @@ pub fn parse(json: &[u8]) -> Result<Vec<NodeGroup>, String> {
     for (at, item) in items.iter().enumerate() {
         let within = |why: String| format!("group {at}: {why}");
         let object = item.as_object().ok_or_else(|| within("it is not an object".to_owned()))?;
-        groups.push(group(object).map_err(within)?);
-        let found: Result<Vec<Migration>, String> = match object.get("migrations") {
+        let group = group(object).map_err(within)?;
+        let found: Result<Vec<PushedMove>, String> = match object.get("migrations") {
             None | Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::Array(items)) => items.iter().map(migration).collect(),
+            Some(Value::Array(items)) => items.iter().map(|item| migration(&group.id, item)).collect(),
             Some(_) => Err("migrations is not an array".to_owned()),
         };
-        moves.extend(found.map_err(within)?.into_iter().map(|to| (at, to)));
+        moves.extend(found.map_err(within)?);
+        groups.push(group);
     }
     check_nodes(&groups)?;
     check_slots(&groups)?;
     check_migrations(&groups, &moves)?;
-    Ok(groups)
+    Ok(PushedConfig { groups, moves })
 }
 
 fn group(object: &Object<String, Value>) -> Result<NodeGroup, String> {
@@ -136,19 +161,16 @@ fn shown(text: &str) -> String {
     text.chars().take(40).collect::<String>().escape_default().to_string()
 }
 
-/// The target of a move and its slots.
-struct Migration {
-    node_id: String,
-    slots: Vec<SlotRange>,
-}
-
-fn migration(value: &Value) -> Result<Migration, String> {
+fn migration(source: &str, value: &Value) -> Result<PushedMove, String> {
     let within = |why: String| format!("migration: {why}");
     let object = value.as_object().ok_or_else(|| within("it is not an object".to_owned()))?;
-    let node_id = word(object, "node_id", ID_BYTES_MAX).map_err(within)?;
-    word(object, "ip", ADDRESS_BYTES_MAX).map_err(within)?;
-    port(object).map_err(within)?;
-    Ok(Migration { node_id, slots: ranges(object).map_err(within)? })
+    Ok(PushedMove {
+        source: source.to_owned(),
+        target: word(object, "node_id", ID_BYTES_MAX).map_err(within)?,
+        ip: word(object, "ip", ADDRESS_BYTES_MAX).map_err(within)?,
+        port: port(object).map_err(within)?,
+        slots: ranges(object).map_err(within)?,
+    })
 }
 
 fn check_nodes(groups: &[NodeGroup]) -> Result<(), String> {
@@ -182,23 +204,29 @@ fn check_slots(groups: &[NodeGroup]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_migrations(groups: &[NodeGroup], moves: &[(usize, Migration)]) -> Result<(), String> {
-    for (at, to) in moves {
-        let target = groups.iter().position(|group| group.master.id == to.node_id);
-        match target {
-            None => return Err(format!("migration: the node {} is no master", to.node_id)),
-            Some(target) if target == *at => {
-                return Err(format!("migration: the node {} has the slots already", to.node_id));
-            }
-            Some(_) => {}
+fn check_migrations(groups: &[NodeGroup], moves: &[PushedMove]) -> Result<(), String> {
+    let mut leaving = HashSet::new();
+    for one in moves {
+        if !groups.iter().any(|group| group.master.id == one.target) {
+            return Err(format!("migration: the node {} is no master", one.target));
         }
-        let own = groups.get(*at).map_or(&[][..], |group| &group.slots);
+        if one.source == one.target {
+            return Err(format!("migration: the node {} has the slots already", one.target));
+        }
+        if one.slots.is_empty() {
+            return Err(format!("migration: no slots go to {}", one.target));
+        }
+        let own = groups.iter().find(|group| group.id == one.source).map_or(&[][..], |group| &group.slots);
         let has = |range: &SlotRange| own.iter().any(|own| own.start <= range.start && range.end <= own.end);
-        if let Some(range) = to.slots.iter().find(|range| !has(range)) {
+        if let Some(range) = one.slots.iter().find(|range| !has(range)) {
             return Err(format!("migration: the slots {} to {} are not the group's", range.start, range.end));
         }
+        let mut slots = one.slots.iter().flat_map(|range| range.start..=range.end);
+        if let Some(slot) = slots.find(|slot| !leaving.insert(*slot)) {
+            return Err(format!("migration: the slot {slot} is to move twice"));
+        }
     }
-    if moves.is_empty() { Ok(()) } else { Err("migrations are not in this version".to_owned()) }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -219,11 +247,11 @@ mod tests {
 
     #[test]
     fn a_good_configuration_becomes_groups() {
-        let groups = parse(GOOD.as_bytes()).expect("good");
+        let groups = parse(GOOD.as_bytes()).expect("good").groups;
         assert_eq!(groups.len(), 2);
         assert_eq!(groups[0].replicas[0].health, Health::Loading);
         assert_eq!(groups[1].slots, [SlotRange { start: 8192, end: 16383 }]);
-        assert_eq!(parse(b"[]"), Ok(Vec::new()));
+        assert_eq!(parse(b"[]"), Ok(PushedConfig::default()));
     }
 
     #[test]
@@ -263,6 +291,17 @@ mod tests {
                 r#""migrations": [{"node_id": "b", "ip": "x", "port": 1, "slot_ranges": [{"start": 1, "end": 9000}]}]"#,
                 "migration: the slots 1 to 9000 are not the group's",
             ),
+            (
+                r#""migrations": []"#,
+                r#""migrations": [{"node_id": "b", "ip": "x", "port": 1, "slot_ranges": []}]"#,
+                "migration: no slots go to b",
+            ),
+            (
+                r#""migrations": []"#,
+                r#""migrations": [{"node_id": "b", "ip": "x", "port": 1, "slot_ranges": [{"start": 1, "end": 9}]},
+                    {"node_id": "b", "ip": "x", "port": 1, "slot_ranges": [{"start": 9, "end": 10}]}]"#,
+                "migration: the slot 9 is to move twice",
+            ),
         ] {
             assert!(GOOD.contains(from), "{from}");
             assert_eq!(refusal(&GOOD.replace(from, to)), reason);
@@ -283,8 +322,8 @@ mod tests {
         fn a_damaged_configuration_is_answered(at in 0usize..GOOD.len(), byte in any::<u8>()) {
             let mut json = GOOD.as_bytes().to_vec();
             json[at] = byte;
-            if let Ok(groups) = parse(&json) {
-                crate::SlotMap::new(groups, "a", 1);
+            if let Ok(config) = parse(&json) {
+                crate::SlotMap::new(config.groups, "a", 1);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Made of the same groups as any map. A group that no `CLUSTER MEET` has joined yet waits beside the cluster with its slots;
 //! its nodes see nobody else. Read and written as JSON by the server's thread of the store; `change` holds the changes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use darter_base::crc::SLOTS_LEN;
@@ -25,6 +25,10 @@ pub struct StoredMap {
     pub migrations: Vec<SlotMigration>,
     /// Ids of the nodes that were forgotten last, the latest at the end.
     pub forgotten: Vec<String>,
+    /// When nodes that have met nobody were heard of last, Unix seconds.
+    pub heard: BTreeMap<String, u64>,
+    /// A configuration has pushed it: a node that it does not name sees all others.
+    pub is_pushed: bool,
 }
 
 /// The place of a group in a [`StoredMap`].
@@ -42,6 +46,7 @@ impl StoredMap {
         let groups = match self.place_of(me) {
             Some(GroupPlace::Joined(_)) => self.joined.clone(),
             Some(GroupPlace::Waiting(at)) => self.waiting.get(at).cloned().into_iter().collect(),
+            None if self.is_pushed => self.joined.clone(),
             None => Vec::new(),
         };
         SlotMap::new(groups, me, revision).with_moves(&self.moves).with_migrations(&self.migrations)
@@ -83,6 +88,7 @@ impl StoredMap {
         let value = json!({
             "joined": groups(&self.joined), "waiting": groups(&self.waiting), "moves": moves,
             "migrations": migrations, "forgotten": self.forgotten,
+            "heard": self.heard, "pushed": self.is_pushed,
         });
         value.to_string().into_bytes()
     }
@@ -101,12 +107,15 @@ impl StoredMap {
         let migrations: Result<Vec<SlotMigration>, String> =
             migrations.iter().map(SlotMigration::from_value).collect();
         let forgotten = list(&value, "forgotten")?.iter().filter_map(Value::as_str).map(str::to_owned);
+        let heard = value.get("heard").and_then(Value::as_object).into_iter().flatten();
         let map = StoredMap {
             joined: groups("joined")?,
             waiting: groups("waiting")?,
             moves: moves?,
             migrations: migrations?,
             forgotten: forgotten.collect(),
+            is_pushed: value.get("pushed").and_then(Value::as_bool).unwrap_or(false),
+            heard: heard.filter_map(|(id, at)| Some((id.clone(), at.as_u64()?))).collect(),
         };
         map.check()?;
         Ok(map)
@@ -139,7 +148,7 @@ fn group_value(group: &NodeGroup) -> Value {
 fn node_value(node: &MapNode) -> Value {
     json!({
         "id": node.id, "ip": node.ip, "port": node.port, "bus_port": node.bus_port, "hostname": node.hostname,
-        "boot": node.boot,
+        "boot": node.boot, "health": node.health.name(),
     })
 }
 
@@ -187,8 +196,8 @@ fn node(value: &Value) -> Result<MapNode, String> {
         port: port(value, "port")?,
         bus_port: port(value, "bus_port")?,
         hostname: text(value, "hostname")?,
-        health: Health::Online,
-        // The map of an older version has none.
+        // The map of an older version has neither.
+        health: value.get("health").and_then(Value::as_str).and_then(Health::named).unwrap_or_default(),
         boot: value.get("boot").and_then(Value::as_str).unwrap_or_default().to_owned(),
     })
 }
@@ -237,6 +246,8 @@ pub(crate) mod tests {
             }],
             migrations: Vec::new(),
             forgotten: vec!["x".to_owned()],
+            heard: BTreeMap::from([("c".to_owned(), 5)]),
+            is_pushed: false,
         }
     }
 

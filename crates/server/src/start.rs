@@ -217,7 +217,11 @@ pub fn build_hashed(
     let acl = Acl::start(crate::acl::rows(&registry), live).map_err(invalid)?;
     let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
     let run_id = hex(&mut seeds, 40);
-    let cluster = ClusterNode::start(live, &run_id).map_err(invalid)?;
+    let replication = Replication::new(|| seeds.next_u64());
+    let cluster = ClusterNode::start(live, &run_id, replication.boot.as_str()).map_err(invalid)?;
+    if live.cluster.mode == ClusterMode::Pushed {
+        router.hidden().set(cluster.map().hidden());
+    }
     let commands = registry.entries().len();
     let verbs = crate::memcached::Verbs::new(&registry);
     let now = crate::clock::unix_ms();
@@ -265,7 +269,7 @@ pub fn build_hashed(
         slot_usage: OnceLock::new(),
         backup: Default::default(),
         snapshots: Snapshots::new(),
-        replication: Replication::new(|| seeds.next_u64()),
+        replication,
         group: live.has_group().then(|| FailoverGroup::new(&live.replication.ha)),
         migrations: Migrations::default(),
         cluster,

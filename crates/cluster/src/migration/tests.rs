@@ -28,7 +28,14 @@ fn run(id: &str, runner: &str) -> MigrationChange {
 }
 
 fn commit(id: &str, boot: &str) -> MigrationChange {
-    MigrationChange::Commit { id: id.to_owned(), attempt: 1, boot: boot.to_owned(), now_s: 7, pause_ms: 3 }
+    MigrationChange::Commit {
+        id: id.to_owned(),
+        attempt: 1,
+        boot: boot.to_owned(),
+        now_s: 7,
+        pause_ms: 3,
+        keys: 2,
+    }
 }
 
 /// The node `id` is there with another boot.

@@ -286,7 +286,7 @@ fn a_bad_configuration_changes_nothing() {
         (whole(&[group(&[(0, 9)], 0), group(&[(9, 19)], 1)]), "slot 9 belongs to node0 and to node1"),
         (whole(&[group(&[(0, 9)], 0), group(&[(10, 19)], 0)]), "the node node0 is there twice"),
         (whole(&[group(&[(9, 0)], 0)]), "group 0: the slot range 9 to 0 is reversed"),
-        (whole(&[migrating, group(&[(10, 19)], 1)]), "migrations are not in this version"),
+        (whole(&[migrating, group(&[(10, 19)], 1)]), "migration: no slots go to node1"),
         ("{}".to_owned(), "it is not an array of groups"),
         ("[".repeat(100_000), "no JSON: recursion limit exceeded at line 1 column 128"),
         (String::new(), "no JSON: EOF while parsing a value at line 1 column 0"),

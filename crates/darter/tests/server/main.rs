@@ -52,6 +52,7 @@ mod cluster_migration_kills;
 mod cluster_migrations;
 mod cluster_moves;
 mod cluster_pushed;
+mod cluster_pushed_migrations;
 mod cluster_stored;
 mod copies;
 mod doors;

@@ -44,8 +44,8 @@ impl InProcess {
             let (id, slots) = (shared.cluster.id(), r#"[{"start": 0, "end": 16383}]"#);
             let json =
                 format!(r#"[{{"slot_ranges": {slots}, "master": {{"id": "{id}", "ip": "h", "port": 1}}}}]"#);
-            let groups = darter_cluster::parse(json.as_bytes()).expect("a good configuration");
-            let map = |revision| darter_cluster::SlotMap::new(groups, id, revision);
+            let config = darter_cluster::parse(json.as_bytes()).expect("a good configuration");
+            let map = |revision| darter_cluster::SlotMap::new(config.groups, id, revision);
             shared.cluster.adopt(shared, map, Box::new(|_| {}));
         }
         InProcess { shared, dir }

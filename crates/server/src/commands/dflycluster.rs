@@ -3,15 +3,19 @@
 //! CONFIG is checked as a whole and refused with the reason, or it is written to disk and in force on every thread when it is
 //! answered. FLUSHSLOTS and GETSLOTINFO are data commands (`darter_command::keys`).
 
-use darter_cluster::pushed;
+use darter_cluster::{MapChange, PushedChange, pushed};
 use darter_command::spec::Group;
 use darter_command::{Fault, Flags, Marks, Spec};
 use darter_config::ClusterMode;
 use darter_wire::{Args, Reply};
 
-use super::persistence::{answer, asking, wait};
-use super::{ServerCommand, help, no_subcommand, row};
+use super::persistence::{asking, wait};
+use super::{ServerCommand, help, no_subcommand, pushed_migrations, row};
 use crate::dispatch::Caller;
+use crate::engine::cluster::map_store::Outcome;
+use crate::engine::cluster::outgoing::now_s;
+use crate::replication::new_id;
+use crate::shared::{Shared, ThreadMessage};
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[
@@ -33,15 +37,12 @@ pub const FAMILY: &[ServerCommand] = &[
             "dflycluster|slot-migration-status",
             -2,
             "[node-id]",
-            "Lists moves of slots between nodes; there are none in this version.",
-        ),
+            "Lists moves of slots from and to this node.",
+        )
+        .cost("O(N) over the slots that move"),
         |caller, args, reply| {
             must_be_pushed(caller)?;
-            if args.len() > 3 {
-                return Err(Fault::wrong_form(args));
-            }
-            reply.array(0);
-            Ok(())
+            pushed_migrations::status(caller, args, reply)
         },
     ),
 ];
@@ -72,12 +73,28 @@ fn config(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<
         return Err(Fault::text("ERR DFLYCLUSTER CONFIG isn't allowed for DENY BLOCKING client"));
     }
     let fault = |why: String| Fault::Text(format!("ERR Invalid cluster configuration: {why}").into());
-    let groups = pushed::parse(args.at(2)).map_err(fault)?;
-    let to = asking(caller);
-    let shared = caller.local.shared;
-    let pushed =
-        shared.cluster.push(shared, args.at(2), groups, Box::new(move |shared| answer(shared, to, Ok(()))));
-    pushed.map_err(|why| Fault::Text(format!("ERR the configuration cannot be written: {why}").into()))?;
+    let config = pushed::parse(args.at(2)).map_err(fault)?;
+    let (shared, to) = (caller.local.shared, asking(caller));
+    let change = PushedChange::Configure {
+        config,
+        id: new_id().as_str().to_owned(),
+        boot: shared.replication.boot.to_string(),
+        now_s: now_s(),
+    };
+    let then = move |shared: &'static Shared, outcome: Outcome| {
+        let done = outcome.and_then(|answers| match answers.into_iter().find_map(Result::err) {
+            None => Ok(()),
+            Some(why) => Err(format!("ERR Invalid cluster configuration: {why}")),
+        });
+        let mut reply = Vec::new();
+        match done {
+            Ok(()) => Reply::new(&mut reply, false).ok(),
+            Err(line) => Reply::new(&mut reply, false).error(line),
+        }
+        shared.handle(to.thread).send(ThreadMessage::Served { token: to.token, client: to.client, reply });
+    };
+    let store = shared.cluster.store.as_ref().ok_or(Fault::Syntax)?;
+    store.change(vec![MapChange::Pushed(change)], Box::new(then));
     wait(caller);
     Ok(())
 }

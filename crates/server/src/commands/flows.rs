@@ -8,7 +8,7 @@ use darter_replica::history::ReplId;
 use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
-use super::{ServerCommand, no_subcommand, row};
+use super::{ServerCommand, no_subcommand, pushed_migrations, row};
 use crate::dispatch::Caller;
 use crate::engine::cluster::map_store::Outcome;
 use crate::pubsub;
@@ -112,12 +112,32 @@ pub const FAMILY: &[ServerCommand] = &[
     row(
         link(
             "darter|commit",
-            3,
-            "milliseconds",
+            4,
+            "milliseconds keys",
             "Makes the slots whose keys the connection has brought this node's.",
         )
         .flag(ACK),
         commit,
+    ),
+    row(
+        link(
+            "darter|take",
+            -8,
+            "node-id migration attempt boot start-slot end-slot [start-slot end-slot ...]",
+            "Says that the source of a configured migration begins.",
+        )
+        .flag(ACK),
+        pushed_migrations::take,
+    ),
+    row(
+        link(
+            "darter|fail",
+            7,
+            "migration attempt slot state reason",
+            "Ends an attempt of a configured migration, unless the slots were taken.",
+        )
+        .flag(ACK),
+        pushed_migrations::fail,
     ),
     row(
         Spec::other("darter|seq", 2).fast().flag(Flags::STALE).doc(
@@ -153,9 +173,10 @@ fn import(caller: &mut Caller<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 /// Gives this node the slots of the connection's migration, all of whose keys were answered for on it. `milliseconds`: for
-/// which writers have waited. Answered when this server serves the slots; after an error they may still become its own.
+/// which writers have waited; `keys`: how many they are. Answered when this server serves the slots; after an error they may still become its own.
 fn commit(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     let pause_ms = u64::try_from(reader::int(args.at(2))?).map_err(|_| Fault::NotInteger)?;
+    let keys = u64::try_from(reader::int(args.at(3))?).map_err(|_| Fault::NotInteger)?;
     let shared = caller.local.shared;
     let import = caller.session.import.as_deref().cloned();
     let (Some(store), Some((id, attempt))) = (&shared.cluster.store, import) else {
@@ -166,7 +187,7 @@ fn commit(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<
     }
     // The boot is that of the process that has the keys in its memory.
     let boot = shared.replication.boot.to_string();
-    let wish = MigrationChange::Commit { id, attempt, boot, now_s: unix_ms() / 1000, pause_ms };
+    let wish = MigrationChange::Commit { id, attempt, boot, now_s: unix_ms() / 1000, pause_ms, keys };
     let to = asking(caller);
     let then = move |shared: &'static Shared, outcome: Outcome| {
         let done = outcome.and_then(|answers| answers.into_iter().collect::<Result<Vec<_>, _>>());

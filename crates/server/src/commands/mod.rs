@@ -26,6 +26,7 @@ pub mod monitor;
 pub mod persistence;
 pub mod populate;
 pub mod pubsub;
+pub mod pushed_migrations;
 pub mod replication;
 pub mod rows;
 pub mod scripting;

@@ -188,8 +188,9 @@ fn keys(source: &InfoSource<'_>, out: &mut InfoText) {
 /// INFO cluster.
 pub fn cluster(source: &InfoSource<'_>, out: &mut InfoText) {
     out.field("cluster_enabled", u8::from(source.live.cluster.mode != darter_config::ClusterMode::Off));
-    out.zeros(&["migration_errors_total", "total_migrated_keys"]);
     let cluster = &source.shared.cluster;
+    out.field("migration_errors_total", cluster.outgoing.errors.load(Relaxed));
+    out.zeros(&["total_migrated_keys"]);
     if cluster.is_on() {
         let redirects = &cluster.redirects;
         out.field("cluster_map_revision", cluster.map().revision());
@@ -198,17 +199,17 @@ pub fn cluster(source: &InfoSource<'_>, out: &mut InfoText) {
         out.field("cluster_refused_tryagain", redirects.try_again.load(Relaxed));
         out.field("cluster_refused_crossslot", redirects.cross.load(Relaxed));
         out.field("cluster_refused_down", redirects.down.load(Relaxed));
-        if let Some(store) = &cluster.store {
+        let map = cluster.map();
+        if let Some(store) = cluster.shared_store() {
             out.field("cluster_store_connected", u8::from(store.is_reached.load(Relaxed)));
             out.field("cluster_store_revision", cluster.store_revision.load(Relaxed));
             out.field("cluster_store_errors", store.errors.load(Relaxed));
-            let map = cluster.map();
             out.field("cluster_slots_moving", map.moves().len());
-            let active = map.migrations().iter().filter(|one| one.is_active()).count();
-            out.field("cluster_migrations_active", active);
-            out.field("cluster_migrations_done", cluster.outgoing.done.load(Relaxed));
-            out.field("cluster_migrations_failed", cluster.outgoing.failed.load(Relaxed));
         }
+        let active = map.migrations().iter().filter(|one| one.is_active()).count();
+        out.field("cluster_migrations_active", active);
+        out.field("cluster_migrations_done", cluster.outgoing.done.load(Relaxed));
+        out.field("cluster_migrations_failed", cluster.outgoing.failed.load(Relaxed));
     }
 }
 

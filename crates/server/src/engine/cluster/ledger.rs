@@ -2,6 +2,8 @@
 //!
 //! The thread of the store calls it. It knows no thread and no socket, so it runs on a fake store in tests.
 
+use std::fmt;
+
 use darter_cluster::change::MapAnswer;
 use darter_cluster::{MapChange, StoredMap};
 use darter_quorum::store::{GroupStore, StoreFault, StoreWritten, Versioned};
@@ -23,6 +25,16 @@ pub enum LedgerFault {
     Damaged(String),
     /// Others change the map all the time.
     Contended,
+}
+
+impl fmt::Display for LedgerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LedgerFault::Unreached(why) => why.fmt(f),
+            LedgerFault::Damaged(why) => f.write_str(why),
+            LedgerFault::Contended => f.write_str("it changes all the time"),
+        }
+    }
 }
 
 /// Answers of changes, one by one.

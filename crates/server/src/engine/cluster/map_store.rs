@@ -1,4 +1,5 @@
-//! The map of the cluster in a store (`cluster_store`): one thread that reads it, and changes it by compare-and-set.
+//! The map of the cluster in a store (`cluster_store`), or a pushed one in the node's file: one thread that reads it, and
+//! changes it by compare-and-set.
 //!
 //! Commands leave changes with [`MapStore::change`]; a change is answered when every thread of this server routes by it.
 //! Others tell of their changes, and what is missed is found by looking. While the store cannot be asked, changes are refused and the map stays as it is.
@@ -45,9 +46,10 @@ enum AnswerTime {
 
 /// What the threads share of the store.
 pub struct MapStore {
-    place: EtcdPlace,
-    // the keys of this cluster begin with it
-    prefix: String,
+    // Until the thread starts.
+    ledger: Mutex<Option<MapLedger>>,
+    // where nodes share it: the etcd, and the beginning of the keys of this cluster
+    shared: Option<(EtcdPlace, String)>,
     sender: Sender<Work>,
     receiver: Mutex<Option<Receiver<Work>>>,
     /// The last question was answered.
@@ -75,16 +77,29 @@ impl MapStore {
         if place.is_encrypted {
             return Err("cluster_store: https is not in this version".to_owned());
         }
+        let prefix = format!("/darter/{name}");
+        let etcd = Etcd::new(place.clone(), &format!("{prefix}/map"), PATIENCE, dial());
+        let ledger = MapLedger::new(Box::new(etcd));
+        Ok(MapStore { shared: Some((place, prefix)), ..MapStore::of_node(ledger) })
+    }
+
+    /// The map that this node alone changes, read already if there is one.
+    pub fn of_node(ledger: MapLedger) -> MapStore {
         let (sender, receiver) = channel();
-        Ok(MapStore {
-            place,
-            prefix: format!("/darter/{name}"),
+        MapStore {
+            ledger: Mutex::new(Some(ledger)),
+            shared: None,
             sender,
             receiver: Mutex::new(Some(receiver)),
             is_reached: AtomicBool::new(false),
             errors: AtomicU64::new(0),
             seen_ms: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// Returns true if all nodes of the cluster have this one map.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some()
     }
 
     /// Makes changes of this node in one step: `then` gets what each answers. A refused change leaves the others in force
@@ -100,10 +115,10 @@ impl MapStore {
         let _ = self.sender.send(Work { changes, when: AnswerTime::Written, then });
     }
 
-    /// The store of the state of a group: who leads it, and who is a member.
-    pub fn of_group(&self, group: &str) -> Etcd {
-        let key = format!("{}/group/{group}/state", self.prefix);
-        Etcd::new(self.place.clone(), &key, GROUP_PATIENCE, dial())
+    /// The store of the state of a group: who leads it, and who is a member; `None` if nodes do not share the map.
+    pub fn of_group(&self, group: &str) -> Option<Etcd> {
+        let (place, prefix) = self.shared.as_ref()?;
+        Some(Etcd::new(place.clone(), &format!("{prefix}/group/{group}/state"), GROUP_PATIENCE, dial()))
     }
 
     /// Starts the thread; to be called once, when the port is known.
@@ -111,18 +126,18 @@ impl MapStore {
     /// Errors: there can be no more threads.
     pub fn start(&'static self, shared: &'static Shared) -> io::Result<()> {
         let Some(receiver) = lock(&self.receiver).take() else { return Ok(()) };
-        let store =
-            Box::new(Etcd::new(self.place.clone(), &format!("{}/map", self.prefix), PATIENCE, dial()));
+        let Some(ledger) = lock(&self.ledger).take() else { return Ok(()) };
         let body = move || {
             shared.snapshots.roam();
             let mut keeper = MapKeeper {
                 shared,
                 own: self,
-                ledger: MapLedger::new(store),
-                routed: 0,
+                // A map of its own is in force since the start.
+                routed: ledger.revision(),
+                is_introduced: !self.is_shared(),
+                ledger,
                 held_until: None,
                 looked: Instant::now(),
-                is_introduced: false,
             };
             keeper.look();
             loop {
@@ -206,6 +221,9 @@ impl MapKeeper {
             return;
         }
         self.settle(Box::new(outgoing::attend));
+        if !self.own.is_shared() {
+            return;
+        }
         let node = own_node(self.shared);
         let map = self.ledger.map();
         let known = map.place_of(&node.id).and_then(|place| map.group(place));
@@ -228,7 +246,7 @@ impl MapKeeper {
         match self.note(changed) {
             Ok(answers) => {
                 // A word to the others saves them the time until they look.
-                if !changes.is_empty() && self.ledger.revision() != before {
+                if self.own.is_shared() && !changes.is_empty() && self.ledger.revision() != before {
                     courier::tell_of_map(self.shared, &self.ledger.map().joined);
                 }
                 if when == AnswerTime::Written {
@@ -267,11 +285,15 @@ impl MapKeeper {
         let was_reached = self.own.is_reached.swap(is_reached, Relaxed);
         if is_reached {
             self.own.seen_ms.store(crate::thread_state::unix_ms(), Relaxed);
-            if !was_reached {
+            if !was_reached && self.own.is_shared() {
                 tracing::info!("the cluster's store answers");
             }
         }
         answer.map_err(|fault| match fault {
+            LedgerFault::Unreached(why) if !self.own.is_shared() => {
+                self.own.errors.fetch_add(1, Relaxed);
+                format!("ERR the configuration cannot be written: {why}")
+            }
             LedgerFault::Unreached(why) => {
                 if self.own.errors.fetch_add(1, Relaxed) == 0 || was_reached {
                     tracing::warn!("the cluster's store cannot be reached: {why}");

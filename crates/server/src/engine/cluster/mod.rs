@@ -1,9 +1,9 @@
 //! This server as one node of a cluster (`cluster_mode yes`): its id, its map, and the change from one map to the next.
 //!
 //! `route` is the check that every command passes, `changes` what a thread does when the map has changed, `sweep` removes
-//! the keys of slots that are not ours, and `file` keeps a pushed configuration. `map_store` and its `ledger` have the map
-//! of a store; who leads a group of it is decided in `replication::group`. `moving` looks at keys that move one by one, `outgoing`
-//! moves slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
+//! the keys of slots that are not ours. `map_store` and its `ledger` have the map: in a store that all nodes share, or in the
+//! node's own `file` if it is pushed. Who leads a group of a shared map is decided in `replication::group`. `moving` looks at keys
+//! that move one by one, `outgoing` moves slots as a whole, `leftovers` removes what that leaves behind. `handover` changes owners and leaders, `peer` asks other
 //! nodes, `courier` brings messages to them, and `show` is for the console. A map comes from anywhere:
 //! [`ClusterNode::adopt`] is the one door. Nothing here decides who owns a slot.
 
@@ -23,14 +23,15 @@ pub mod sweep;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use darter_cluster::{NodeGroup, RoutingRules, SlotHold, SlotMap};
+use darter_cluster::{MapChange, PushedChange, RoutingRules, SlotHold, SlotMap, StoredMap};
 use darter_config::{Cluster as Settings, ClusterMode, Live};
 
 use self::courier::Courier;
+use self::file::MapFile;
+use self::ledger::MapLedger;
 use self::map_store::MapStore;
 use self::outgoing::SlotExports;
 use crate::command_log::slots;
@@ -40,17 +41,14 @@ use crate::sync::lock;
 /// What the threads share of the cluster.
 pub struct ClusterNode {
     is_on: bool,
-    /// The store of the map, if it is not pushed.
+    /// The map that this node changes: one that all nodes share, or its own.
     pub store: Option<MapStore>,
     /// The revision of the store's map by which every thread routes.
     pub store_revision: AtomicU64,
     id: String,
-    file: PathBuf,
     // keeps the file from other servers, which would take the id in it for theirs
     _claim: Option<File>,
     state: Mutex<MapState>,
-    // Held while a configuration is written and taken, so that the file is that of the map.
-    pushing: Mutex<()>,
     /// A map has come since the start, or was found on disk.
     is_configured: AtomicBool,
     /// Messages for subscribers at other nodes.
@@ -91,40 +89,57 @@ struct MapState {
 pub type Then = Box<dyn FnOnce(&'static Shared) + Send>;
 
 impl ClusterNode {
-    /// The node as the settings and its file say. Errors: the file is damaged, or cannot be read.
-    pub fn start(live: &Live, run_id: &str) -> Result<ClusterNode, String> {
+    /// The node as the settings and its file say, run by a process of this boot. Errors: the file is damaged, or cannot be
+    /// read or written.
+    pub fn start(live: &Live, run_id: &str, boot: &str) -> Result<ClusterNode, String> {
         let settings = &live.cluster;
-        let own = if settings.node_id.is_empty() { run_id } else { &settings.node_id };
-        let mut cluster = ClusterNode::with(own.to_owned(), settings, Vec::new(), 0);
-        let claim = cluster.is_on.then(|| file::claim(&settings.config_file)).transpose()?;
-        if cluster.is_on
-            && let Some(kept) = file::read(&settings.config_file)?
-        {
-            let id = if settings.node_id.is_empty() { kept.id } else { settings.node_id.clone() };
-            let is_pushed = settings.mode == ClusterMode::Pushed;
-            let (groups, revision) = if is_pushed { (kept.groups, kept.revision) } else { (Vec::new(), 0) };
-            cluster = ClusterNode::with(id, settings, groups, revision);
-            cluster.is_configured.store(is_pushed, Relaxed);
-        }
+        let is_on = settings.mode.has_slots();
+        let claim = is_on.then(|| file::claim(&settings.config_file)).transpose()?;
+        let kept = if is_on { file::read(&settings.config_file)? } else { None };
+        let id = match &kept {
+            _ if !settings.node_id.is_empty() => settings.node_id.clone(),
+            Some(kept) => kept.id.clone(),
+            None => run_id.to_owned(),
+        };
+        let mut cluster = ClusterNode::with(id, claim, settings);
+        let unwritten =
+            |why: String| format!("cluster-config-file {}: {why}", settings.config_file.display());
         if settings.mode == ClusterMode::Stored {
             cluster.store = Some(MapStore::new(&settings.store, &settings.name)?);
             // The file keeps the id alone: what a node serves is in the store.
-            file::write(&settings.config_file, &cluster.id, 0, b"[]")
-                .map_err(|why| format!("cluster-config-file {}: {why}", settings.config_file.display()))?;
+            file::write(&settings.config_file, &cluster.id, 0, &StoredMap::default().to_json())
+                .map_err(unwritten)?;
+        } else if is_on {
+            let kept = kept.map(|kept| (kept.revision, kept.map));
+            let mut ledger = MapLedger::new(Box::new(MapFile::new(
+                &settings.config_file,
+                &cluster.id,
+                kept.as_ref().map(|(revision, map)| (*revision, map)),
+            )));
+            if kept.is_some() {
+                // What the process before has begun ends before anything is served.
+                let start = PushedChange::Start { boot: boot.to_owned(), now_s: outgoing::now_s() };
+                ledger
+                    .change(&cluster.id, &[MapChange::Pushed(start)])
+                    .map_err(|fault| unwritten(fault.to_string()))?;
+                cluster.is_configured.store(true, Relaxed);
+                let state = cluster.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+                state.base = Arc::new(ledger.map().view(&cluster.id, ledger.revision()));
+                state.map = Arc::new(state.held(ledger.revision()));
+            }
+            cluster.store = Some(MapStore::of_node(ledger));
         }
-        cluster._claim = claim;
         Ok(cluster)
     }
 
-    fn with(id: String, settings: &Settings, groups: Vec<NodeGroup>, revision: u64) -> ClusterNode {
-        let map = Arc::new(pushed_map(groups, &id, revision));
+    fn with(id: String, claim: Option<File>, settings: &Settings) -> ClusterNode {
+        let map = Arc::new(SlotMap::new(Vec::new(), &id, 0));
         ClusterNode {
             is_on: settings.mode.has_slots(),
             store: None,
             store_revision: AtomicU64::new(0),
             id,
-            file: settings.config_file.clone(),
-            _claim: None,
+            _claim: claim,
             state: Mutex::new(MapState {
                 base: map.clone(),
                 map,
@@ -132,12 +147,16 @@ impl ClusterNode {
                 behind: 0,
                 then: Vec::new(),
             }),
-            pushing: Mutex::new(()),
             is_configured: AtomicBool::new(false),
             courier: Courier::default(),
             outgoing: SlotExports::default(),
             redirects: Redirects::default(),
         }
+    }
+
+    /// The store that all nodes share; `None` if the map is pushed, or there is none.
+    pub fn shared_store(&self) -> Option<&MapStore> {
+        self.store.as_ref().filter(|store| store.is_shared())
     }
 
     /// Whether this server is one of several.
@@ -158,21 +177,6 @@ impl ClusterNode {
     /// The latest map.
     pub fn map(&self) -> Arc<SlotMap> {
         lock(&self.state).map.clone()
-    }
-
-    /// Takes a pushed configuration that is checked: `groups` are those of `json`. It is on disk before it is in force.
-    /// Errors: it cannot be written; nothing has changed then.
-    pub fn push(
-        &self,
-        shared: &'static Shared,
-        json: &[u8],
-        groups: Vec<NodeGroup>,
-        then: Then,
-    ) -> Result<(), String> {
-        let _pushing = lock(&self.pushing);
-        file::write(&self.file, &self.id, self.map().revision() + 1, json)?;
-        self.adopt(shared, |revision| pushed_map(groups, &self.id, revision), then);
-        Ok(())
     }
 
     /// Replaces the map by the one that `make` returns for its revision. `then` runs when every thread routes by it: from
@@ -236,7 +240,7 @@ impl MapState {
     /// Makes the map that threads are to take, and returns its revision.
     fn renew(&mut self, shared: &'static Shared, then: Then) -> u64 {
         let revision = self.map.revision() + 1;
-        let map = (*self.base).clone().with_holds(self.holds.values().cloned().collect(), revision);
+        let map = self.held(revision);
         tracing::debug!("the cluster has {} groups, map {revision}", map.groups().len());
         shared.router.hidden().set(map.hidden());
         self.map = Arc::new(map);
@@ -244,12 +248,12 @@ impl MapState {
         self.then.push(then);
         revision
     }
-}
 
-/// A map of pushed groups, whose changes have the map's number.
-fn pushed_map(mut groups: Vec<NodeGroup>, me: &str, revision: u64) -> SlotMap {
-    groups.iter_mut().for_each(|group| group.epoch = revision);
-    SlotMap::new(groups, me, revision)
+    /// The map with the slots that are held.
+    fn held(&self, revision: u64) -> SlotMap {
+        let holds = self.holds.values().cloned().chain(self.base.offered()).collect();
+        (*self.base).clone().with_holds(holds, revision)
+    }
 }
 
 /// The map as one thread routes by it.

@@ -102,7 +102,7 @@ pub fn must_wait(
 /// data may be older than what the leader has.
 fn refusal_in_handover(local: &ThreadState, ask: &Ask) -> Option<Line> {
     let is_named = matches!(local.cluster.map.place(), NodeRole::Master(_));
-    let is_deposed = local.shared.cluster.store.is_some() && is_named && local.follows();
+    let is_deposed = local.shared.cluster.shared_store().is_some() && is_named && local.follows();
     (is_deposed && ask.slot.is_some() && (ask.writes || local.is_in_doubt())).then(|| {
         local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
         Cow::Borrowed(LEADER_CHANGES.as_bytes())

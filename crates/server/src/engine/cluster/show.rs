@@ -20,7 +20,7 @@ pub fn console(shared: &Shared) -> Value {
     let groups: Vec<Value> = map.groups().iter().map(|one| group(&map, one)).collect();
     let migrations: Vec<Value> =
         map.migrations().iter().rev().map(|one| migration(shared, &map, one)).collect();
-    let store = cluster.store.as_ref().map(|store| json!({ "is_reached": store.is_reached.load(Relaxed) }));
+    let store = cluster.shared_store().map(|store| json!({ "is_reached": store.is_reached.load(Relaxed) }));
     json!({
         "leads": matches!(map.place(), NodeRole::Master(_)),
         "store": store,

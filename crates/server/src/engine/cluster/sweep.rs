@@ -2,13 +2,14 @@
 //!
 //! Begun when all threads route by a new map, and once what is on disk is loaded. Every key is removed by a DEL, so the
 //! journal and replicas hear of it. A replica removes nothing: its master does. A node that the map does not name removes
-//! nothing either, because a mistyped id must not cost its data.
+//! nothing either, because a mistyped id must not cost its data. Keys of slots that move as a whole are hidden, and stay
+//! until a configuration no longer has that move.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use darter_base::crc::key_slot;
+use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_cluster::{NodeRole, SlotMap};
 use darter_latch::Grant;
 use darter_store::ScanPosition;
@@ -27,7 +28,7 @@ const LINES_AT_ONCE: usize = 64;
 /// Removes the keys that are not this node's under the map of `revision`, unless a later map comes in between.
 pub fn begin(shared: &'static Shared, revision: u64) {
     // By a store's map an owner gives a slot up when it has no key of it left: what else is found there is no surplus.
-    if shared.cluster.store.is_some() {
+    if shared.cluster.shared_store().is_some() {
         return;
     }
     let map = shared.cluster.map();
@@ -87,6 +88,16 @@ impl SweepStep {
         let Some(part) = grant.get_mut(self.shard) else { return };
         if self.db >= part.shard.dbs_len() {
             return;
+        }
+        let shard = &mut part.shard;
+        let is_surplus = |slot: u16| {
+            shard.has_slot(slot)
+                && shard.slot_keys(self.db, slot).is_some_and(|keys| keys > 0)
+                && !self.map.is_own(slot)
+        };
+        if self.at == ScanPosition::START && !(0..SLOTS_LEN).any(is_surplus) {
+            self.db += 1;
+            return self.enqueue(shared);
         }
         let mut del = OwnedArgs::from_slices(&[b"DEL"]);
         let mut next = Some(self.at);

@@ -198,7 +198,7 @@ impl GroupDriver {
     /// Takes the place that the map of the cluster gives to this node, and follows a leader to another address.
     fn heed_map(&mut self) {
         let shared = self.shared;
-        let Some(store) = &shared.cluster.store else { return };
+        let Some(store) = shared.cluster.shared_store() else { return };
         let revision = shared.cluster.map().revision();
         if std::mem::replace(&mut self.revision, revision) == revision {
             return self.claim();
@@ -211,11 +211,8 @@ impl GroupDriver {
             }
             return self.claim();
         }
-        match seat {
-            Some(seat) => {
-                let etcd = store.of_group(&seat.group);
-                self.sit(seat, etcd);
-            }
+        match seat.and_then(|seat| Some((store.of_group(&seat.group)?, seat))) {
+            Some((etcd, seat)) => self.sit(seat, etcd),
             None => self.stand_up(),
         }
     }
@@ -223,7 +220,7 @@ impl GroupDriver {
     /// Has the map say that this server is the master of its group, once it leads.
     fn claim(&mut self) {
         let shared = self.shared;
-        let Some(store) = &shared.cluster.store else { return };
+        let Some(store) = shared.cluster.shared_store() else { return };
         let is_replica = matches!(shared.cluster.map().place(), NodeRole::Replica(_));
         let leads = || self.group.with_machine(shared, |machine| machine.leads()) == Some(true);
         let was_now = self.claimed.is_some_and(|at| at.elapsed() < CLAIM);
@@ -336,7 +333,7 @@ impl GroupDriver {
             (leader, self.leader == machine.own().name)
         });
         let Some((leader, led)) = known.filter(|(leader, _)| *leader != self.leader) else { return };
-        if self.shared.cluster.store.is_some() {
+        if self.shared.cluster.shared_store().is_some() {
             // Clients of a cluster are sent on by its map.
             self.leader = leader;
             return;
@@ -367,7 +364,7 @@ impl GroupDriver {
         let keys = || shared.shard_stats.iter().any(|stats| lock(stats).keys.iter().any(|keys| *keys > 0));
         let has_keys = keys();
         let state = shared.replication.state();
-        let is_mapped = shared.cluster.store.is_some();
+        let is_mapped = shared.cluster.shared_store().is_some();
         let founding = match shared.cluster.map().place() {
             // The map names the first leader of each group.
             NodeRole::Master(_) if is_mapped => Founding::Now,

@@ -32,7 +32,7 @@ pub fn name(shared: &Shared, live: &Live, host: &str) -> String {
 
 /// The host and the port of a member; `None`: the name has none, or the map has none for it.
 pub fn find(shared: &Shared, name: &str) -> Option<(String, u16)> {
-    if shared.cluster.store.is_none() {
+    if shared.cluster.shared_store().is_none() {
         return parse(name);
     }
     let map = shared.cluster.map();

@@ -41,7 +41,7 @@ impl Seating {
     ///
     /// Errors: what is wrong with them.
     pub fn new(shared: &Shared, live: &Live) -> Result<Seating, String> {
-        if shared.cluster.store.is_some() {
+        if shared.cluster.shared_store().is_some() {
             return Ok(Seating::Mapped);
         }
         let local = Arc::default();

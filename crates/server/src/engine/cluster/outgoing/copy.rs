@@ -180,6 +180,19 @@ impl SlotCopy {
         if is_whole { Ok(()) } else { Err(FLUSHED.into()) }
     }
 
+    /// Counts the keys of the slots.
+    pub fn keys_len(&self) -> Result<u64, ExportStop> {
+        let mut keys = 0;
+        for shard in self.shards.iter().copied() {
+            let leaving = self.leaving.clone();
+            let count = move |_: &mut ThreadState, grant: &mut Shards| {
+                grant.get_mut(shard).map_or(0, |part| keys_of(&part.shard, &leaving))
+            };
+            keys += self.with(shard, count)?;
+        }
+        Ok(keys)
+    }
+
     /// Notes what the migration does.
     pub fn note(&self, stage: ExportStage) {
         self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.stage = stage);
@@ -293,12 +306,13 @@ fn read(
     named: NamedKey,
 ) -> SentKey {
     leaving.settle(&named);
-    let (db, name) = named;
+    let ((db, name), mut is_sticky) = (named, false);
     let value = grant.get_mut(shard).and_then(|part| {
         let key = local.shared.router.key(&name);
         let place = Keyed::find(&mut part.shard, db, key, local.now_ms);
         let payload = dump::payload(&place)?;
+        is_sticky = place.record().is_some_and(|record| record.is_sticky());
         Some((payload, place.deadline_ms().unwrap_or(0)))
     });
-    SentKey { db, name, value }
+    SentKey { db, name, value, is_sticky }
 }

@@ -13,13 +13,16 @@ use darter_cluster::{MigrationChange, MigrationState, SlotHold, SlotMigration, W
 
 use super::copy::SlotCopy;
 use super::peer::ImportTarget;
-use super::{ChangeFault, ExportStage, ExportStop, PAUSE, change, now_s};
+use super::{ChangeFault, ExportStage, ExportStop, PAUSE, change, now_s, offers};
 use crate::engine::cluster::handover::make_known;
 use crate::shared::Shared;
 
 /// What the store has made of a commit.
-enum Committed {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Committed {
+    /// The slots are the target's.
     Yes,
+    /// They are not.
     No,
 }
 
@@ -55,11 +58,21 @@ fn hold_and_commit(copying: &SlotCopy, target: &mut ImportTarget, began: Instant
     hold(copying, Some(WhoWaits::Everybody), began)?;
     copying.must_be_active()?;
     copying.note(ExportStage::Committing);
-    let said = target.commit(began.elapsed().as_millis() as u64);
-    if let Some((state, why)) = said.err().and_then(ExportStop::outcome)
-        && let Committed::No = find_out(shared, one, state, &why)
-    {
-        return Err(ExportStop::Ended);
+    let keys = copying.keys_len()?;
+    let is_pushed = offers::are_needed(shared);
+    if is_pushed {
+        offers::offer(shared, one, keys)?;
+    }
+    let pause_ms = began.elapsed().as_millis() as u64;
+    let said = target.commit(pause_ms, keys);
+    if let Some((state, why)) = said.err().and_then(ExportStop::outcome) {
+        let found =
+            if is_pushed { offers::find_out(shared, one, &why) } else { find_out(shared, one, state, &why) };
+        if found == Committed::No {
+            return Err(ExportStop::Ended);
+        }
+    } else if is_pushed {
+        offers::given(shared, one, pause_ms);
     }
     settle(shared, one);
     Ok(())
@@ -123,7 +136,7 @@ fn is_own(shared: &Shared, one: &SlotMigration) -> bool {
 
 /// Has this server send clients of the slots to their owner. Returns when it does: until then it would serve them itself.
 fn settle(shared: &'static Shared, one: &SlotMigration) {
-    let Some(store) = &shared.cluster.store else { return };
+    let Some(store) = shared.cluster.shared_store() else { return };
     loop {
         let (tell, hear) = sync_channel(1);
         store.change(Vec::new(), Box::new(move |_, outcome| drop(tell.send(outcome))));

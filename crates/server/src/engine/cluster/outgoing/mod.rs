@@ -7,6 +7,7 @@
 
 mod copy;
 mod handing;
+pub mod offers;
 mod peer;
 
 use std::collections::{HashMap, HashSet};
@@ -37,6 +38,8 @@ pub struct SlotExports {
     pub done: AtomicU64,
     /// See above.
     pub failed: AtomicU64,
+    /// Attempts that have failed.
+    pub errors: AtomicU64,
     /// Bytes of keys that were sent.
     pub sent_bytes: AtomicU64,
     /// Milliseconds for which writers waited, all in all.
@@ -136,11 +139,15 @@ pub fn attend(shared: &'static Shared) {
         return;
     }
     let Some(own) = map.own_group().map(|group| group.id.clone()) else { return };
+    let is_pushed = offers::are_needed(shared);
     for one in map.migrations() {
         if !one.is_active() {
-            if one.hider() == Some(&own) {
+            // In a pushed cluster the source keeps its keys until a configuration has another owner for them.
+            let is_kept = is_pushed && one.state == MigrationState::Done;
+            if one.hider() == Some(&own) && !is_kept {
                 attend_once(shared, &format!("sweep {}", one.id), one.clone(), leftovers::remove);
             } else if one.state == MigrationState::Retrying && one.source == map.me() {
+                let watch = if is_pushed { offers::again } else { watch };
                 attend_once(shared, &format!("watch {}", one.id), one.clone(), watch);
             }
         } else if one.from == own && one.source != map.me() {
@@ -148,6 +155,8 @@ pub fn attend(shared: &'static Shared) {
                 let why = "the source was replaced".to_owned();
                 fail(shared, &one.id, None, (MigrationState::Failed, why));
             });
+        } else if one.from == own && one.is_offered && !shared.cluster.outgoing.runs(&one.id) {
+            attend_once(shared, &format!("ask {}", one.id), one.clone(), offers::resume);
         } else if one.from == own && !one.runner.is_empty() && !shared.cluster.outgoing.runs(&one.id) {
             attend_once(shared, &format!("fail {}", one.id), one.clone(), |shared, one| {
                 let why = "the source has given up".to_owned();
@@ -187,9 +196,13 @@ fn attend_once(
 /// Makes one change of the map and waits until this server routes by the result. Errors: it is refused, or the store cannot
 /// say: [`ChangeFault`].
 pub(super) fn change(shared: &'static Shared, change: MigrationChange) -> Result<MapAnswer, ChangeFault> {
+    change_map(shared, MapChange::Migration(change))
+}
+
+fn change_map(shared: &'static Shared, change: MapChange) -> Result<MapAnswer, ChangeFault> {
     let (tell, hear) = sync_channel(1);
     let store = shared.cluster.store.as_ref().ok_or_else(|| ChangeFault::Unknown(UNREACHED.to_owned()))?;
-    store.change(vec![MapChange::Migration(change)], Box::new(move |_, outcome| drop(tell.send(outcome))));
+    store.change(vec![change], Box::new(move |_, outcome| drop(tell.send(outcome))));
     ChangeFault::of(hear.recv().unwrap_or_else(|_| Err(UNREACHED.to_owned())))
 }
 
@@ -242,8 +255,9 @@ fn export(shared: &'static Shared, planned: &SlotMigration) {
     let outgoing = &shared.cluster.outgoing;
     outgoing.begin(&planned.id);
     outgoing.note(&planned.id, |_| ());
+    let is_pushed = offers::are_needed(shared);
     if planned.attempt > 0 {
-        rest(shared, planned, rest_after(planned.attempt));
+        rest(shared, planned, if is_pushed { offers::rest_before() } else { rest_after(planned.attempt) });
     }
     let runner = shared.replication.boot.as_str().to_owned();
     let one = &SlotMigration { attempt: planned.attempt + 1, runner, ..planned.clone() };
@@ -254,8 +268,16 @@ fn export(shared: &'static Shared, planned: &SlotMigration) {
             tracing::info!("migration {}: {slots} slots are at {} now", one.id, one.target);
         }
         Err(stop) => {
-            if let Some((state, why)) = stop.outcome() {
+            if let Some(mut failure) = stop.outcome() {
+                outgoing.errors.fetch_add(1, Relaxed);
+                if is_pushed {
+                    failure = offers::outcome(failure);
+                }
+                let (state, why) = failure;
                 tracing::warn!("migration {} of {slots} slots to {} failed: {why}", one.id, one.target);
+                if is_pushed && state == MigrationState::Failed {
+                    let _ = offers::give_up(shared, one, state, &why);
+                }
                 fail(shared, &one.id, Some(one.attempt), (state, why));
             } else {
                 tracing::info!("migration {} of {slots} slots to {} was ended", one.id, one.target);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use darter_cluster::SlotMigration;
 use darter_replica::stream;
 
-use super::{ExportStop, now_s};
+use super::{ExportStop, now_s, offers};
 use crate::replication::link;
 use crate::replication::wire::Wire;
 use crate::shared::Shared;
@@ -36,6 +36,8 @@ pub struct SentKey {
     pub name: Box<[u8]>,
     /// Its value as DUMP returns it, and when it expires, Unix ms (0: never); `None`: it is to be missing.
     pub value: Option<(Vec<u8>, u64)>,
+    /// Eviction leaves it alone.
+    pub is_sticky: bool,
 }
 
 /// Bytes that wait for an answer, and bytes that are sent at once.
@@ -47,18 +49,23 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// It changes the map within this time; later the source asks the store.
 const COMMITS_WITHIN: Duration = Duration::from_secs(2);
+/// The same of a migration that a control plane has to push to it.
+const CONFIGURED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
+
+fn known_within(shared: &Shared) -> Duration {
+    if offers::are_needed(shared) { CONFIGURED_WITHIN } else { KNOWN_WITHIN }
+}
 
 impl ImportTarget {
     /// Connects and logs in as to a master. Errors: the target cannot be reached, or refuses.
     pub fn connect(shared: &'static Shared, one: &SlotMigration) -> Result<ImportTarget, ExportStop> {
         let map = shared.cluster.map();
-        let (_, node) = map.find(one.target.as_bytes()).ok_or("the target is not in the map")?;
+        let (host, port) = one.place(&map).ok_or("the target is not in the map")?;
         let live = shared.settings.live();
-        let failed = |error: std::io::Error| {
-            ExportStop::Passing(format!("{}:{} cannot be reached: {error}", node.ip, node.port))
-        };
-        let wire = Wire::connect(&node.ip, node.port, &live.tls).map_err(failed)?;
+        let failed =
+            |error: std::io::Error| ExportStop::Passing(format!("{host}:{port} cannot be reached: {error}"));
+        let wire = Wire::connect(host, port, &live.tls).map_err(failed)?;
         let (id, out) = (one.id.clone(), Vec::new());
         let mut target =
             ImportTarget { shared, id, wire, out, db: 0, unanswered: 0, unanswered_bytes: 0, until: None };
@@ -74,16 +81,45 @@ impl ImportTarget {
     pub fn introduce(&mut self, one: &SlotMigration) -> Result<(), ExportStop> {
         let began = Instant::now();
         loop {
+            if offers::are_needed(self.shared) {
+                self.push_take(one);
+            }
             self.push(&[b"DARTER", b"IMPORT", one.id.as_bytes(), one.attempt.to_string().as_bytes()]);
             match self.flush() {
                 Err(ExportStop::Passing(why))
-                    if why.contains("TRYAGAIN") && began.elapsed() < KNOWN_WITHIN =>
+                    if why.contains("TRYAGAIN") && began.elapsed() < known_within(self.shared) =>
                 {
+                    if self.shared.cluster.map().migration(&one.id).is_none_or(|found| !found.is_active()) {
+                        return Err(ExportStop::Ended);
+                    }
+                    self.read_refused()?;
                     thread::sleep(LOOK);
                 }
                 done => return done,
             }
         }
+    }
+
+    /// Says at a target with a map of its own which attempt of the migration begins.
+    fn push_take(&mut self, one: &SlotMigration) {
+        let (attempt, slots) = (one.attempt.to_string(), &one.slots);
+        let numbers = slots.iter().flat_map(|range| [range.start.to_string(), range.end.to_string()]);
+        let numbers: Vec<String> = numbers.collect();
+        let mut words: Vec<&[u8]> = vec![b"DARTER", b"TAKE", one.source.as_bytes(), one.id.as_bytes()];
+        words.extend([attempt.as_bytes(), one.runner.as_bytes()]);
+        words.extend(numbers.iter().map(String::as_bytes));
+        self.push(&words);
+    }
+
+    /// Reads what is left of answers that may be refusals.
+    fn read_refused(&mut self) -> Result<(), ExportStop> {
+        while self.unanswered > 0 {
+            match self.read(0) {
+                Err(ExportStop::Passing(why)) if why.contains("TRYAGAIN") => {}
+                other => return other,
+            }
+        }
+        Ok(())
     }
 
     /// Sends a key, sooner or later. Errors: an earlier one was refused, or the connection is broken.
@@ -96,8 +132,9 @@ impl ImportTarget {
             None => self.push(&[b"DEL", &key.name]),
             Some((payload, deadline_ms)) => {
                 let deadline = deadline_ms.to_string();
-                let words = [b"RESTORE", &*key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL"];
-                self.push(&words);
+                let words: [&[u8]; 7] =
+                    [b"RESTORE", &key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL", b"STICK"];
+                self.push(if key.is_sticky { &words } else { &words[..6] });
             }
         }
         if self.out.len() >= BATCH_BYTES {
@@ -114,12 +151,14 @@ impl ImportTarget {
         self.until = Some(until);
     }
 
-    /// Has the process that has the keys make the slots its own; it serves them then. `pause_ms`: for which writers have waited.
+    /// Has the process that has the keys make the slots its own; it serves them then. `pause_ms`: for which writers have waited;
+    /// `keys`: those of the slots.
     ///
     /// Errors: it has not said that it did, whatever it does.
-    pub fn commit(&mut self, pause_ms: u64) -> Result<(), ExportStop> {
+    pub fn commit(&mut self, pause_ms: u64, keys: u64) -> Result<(), ExportStop> {
         self.until = Some(Instant::now() + COMMITS_WITHIN);
-        self.push(&[b"DARTER", b"COMMIT", pause_ms.to_string().as_bytes()]);
+        let (pause_ms, keys) = (pause_ms.to_string(), keys.to_string());
+        self.push(&[b"DARTER", b"COMMIT", pause_ms.as_bytes(), keys.as_bytes()]);
         self.flush()
     }
 
