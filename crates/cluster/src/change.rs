@@ -137,9 +137,39 @@ pub(crate) fn led_group<'m>(map: &'m mut StoredMap, me: &str) -> Result<&'m mut 
     if group.master.id == me { Ok(group) } else { Err("this node is a replica and owns no slots".to_owned()) }
 }
 
-/// A group of one node, without slots.
-fn alone(node: MapNode) -> NodeGroup {
-    NodeGroup { id: node.id.clone(), epoch: 0, slots: Vec::new(), master: node, replicas: Vec::new() }
+/// A group of one node, without slots. It has the node's id, unless the group that the node has founded before still has it.
+fn alone(map: &StoredMap, node: MapNode) -> NodeGroup {
+    let is_taken = |id: &str| map.joined.iter().chain(&map.waiting).any(|group| group.id == id);
+    let head: String = node.id.chars().take(ID_DIGITS - NUMBER_DIGITS).collect();
+    let others = (1u32..).map(|number| format!("{head}{number:08x}"));
+    let id = std::iter::once(node.id.clone()).chain(others).find(|id| !is_taken(id)).unwrap_or_default();
+    NodeGroup { id, epoch: 0, slots: Vec::new(), master: node, replicas: Vec::new() }
+}
+
+/// Hex digits of an id, and those of them that tell ids of one node from each other.
+const ID_DIGITS: usize = 40;
+const NUMBER_DIGITS: usize = 8;
+
+/// A node that has met nobody tells of itself more often than this, seconds. Without slots it is gone otherwise.
+pub const HEARD_WITHIN_S: u64 = 600;
+
+/// Removes the nodes that have met nobody, have no slots and were not heard of for long: they were forgotten, and are dead.
+fn drop_unheard(map: &mut StoredMap, now_s: u64) {
+    let waits = |map: &StoredMap, id: &str| map.waiting.iter().any(|group| group.has(id));
+    for node in map.waiting.iter().flat_map(NodeGroup::nodes) {
+        map.heard.entry(node.id.clone()).or_insert(now_s);
+    }
+    let is_dead = |group: &NodeGroup, map: &StoredMap| {
+        let heard = |node: &MapNode| map.heard.get(&node.id).is_some_and(|at| at + HEARD_WITHIN_S >= now_s);
+        group.slots.is_empty() && !group.nodes().any(heard)
+    };
+    let (dead, waiting) = std::mem::take(&mut map.waiting).into_iter().partition(|group| is_dead(group, map));
+    map.waiting = waiting;
+    for group in &dead {
+        lose_group(map, group);
+    }
+    let known: Vec<String> = map.heard.keys().filter(|id| waits(map, id)).cloned().collect();
+    map.heard.retain(|id, _| known.contains(id));
 }
 
 fn register(map: &mut StoredMap, node: &MapNode, now_s: u64) {
@@ -149,7 +179,10 @@ fn register(map: &mut StoredMap, node: &MapNode, now_s: u64) {
         .flat_map(|group| std::iter::once(&mut group.master).chain(&mut group.replicas))
         .find(|known| known.id == node.id);
     match known {
-        None => map.waiting.push(alone(node.clone())),
+        None => {
+            let group = alone(map, node.clone());
+            map.waiting.push(group);
+        }
         Some(known) => {
             // A node that does not know its address keeps the one by which it was met.
             let ip = if node.ip.is_empty() { std::mem::take(&mut known.ip) } else { node.ip.clone() };
@@ -165,6 +198,8 @@ fn register(map: &mut StoredMap, node: &MapNode, now_s: u64) {
         end_all(map, gives, (MigrationState::Retrying, "the source was restarted"), now_s);
         end_all(map, takes, (MigrationState::Retrying, "the target was restarted"), now_s);
     }
+    map.heard.insert(node.id.clone(), now_s);
+    drop_unheard(map, now_s);
 }
 
 fn meet(map: &mut StoredMap, own: (&str, &str), other: (&str, &str)) -> Result<(), String> {
@@ -348,7 +383,8 @@ pub const NOT_EMPTY: &str = "To set a master the node must be empty and without 
 fn replicate_no_one(map: &mut StoredMap, me: &str) -> Result<(), String> {
     if own_group(map, me)?.master.id != me {
         let node = take_out(map, me)?;
-        map.joined.push(alone(node));
+        let group = alone(map, node);
+        map.joined.push(group);
     }
     Ok(())
 }
@@ -395,7 +431,8 @@ fn reset(map: &mut StoredMap, me: &str) -> Result<(), String> {
         return Ok(());
     }
     let node = take_out(map, me)?;
-    map.waiting.push(alone(node));
+    let group = alone(map, node);
+    map.waiting.push(group);
     Ok(())
 }
 

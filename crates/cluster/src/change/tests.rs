@@ -137,6 +137,66 @@ fn a_replica_follows_leads_and_leaves() {
     done(&mut map, "unknown", MapChange::Reset);
 }
 
+#[test]
+fn a_founder_that_left_its_group_founds_another() {
+    let mut map = three();
+    done(&mut map, "r", register(node("r", 9)));
+    done(&mut map, "r", meet("a"));
+    done(&mut map, "r", MapChange::Replicate("a".to_owned()));
+    // The group that `a` has founded is led by `r` from now on, and is called `a` still.
+    done(&mut map, "r", MapChange::Lead(1));
+    done(&mut map, "a", MapChange::ReplicateNoOne);
+    let seen = map.view("a", 1);
+    let own = seen.own_group().expect("a group").id.clone();
+    let ids: Vec<&str> = seen.groups().iter().map(|group| group.id.as_str()).collect();
+    assert_eq!(ids.iter().filter(|id| **id == own).count(), 1, "{ids:?}");
+    assert_eq!(seen.group("a").map(|group| group.master.id.as_str()), Some("r"));
+    // What moves to the one does not move to the other.
+    let plan = MigrationChange::Export {
+        id: "m".to_owned(),
+        slots: range(5461, 5470),
+        target: "a".to_owned(),
+        retries: 0,
+        now_s: 1,
+    };
+    done(&mut map, "b", MapChange::Migration(plan));
+    assert!(map.view("a", 1).is_arriving(5461) && !map.view("r", 1).is_arriving(5461));
+    done(&mut map, "a", MapChange::Reset);
+    assert!(map.view("a", 1).own_group().is_some_and(|group| group.id != "a"));
+}
+
+#[test]
+fn a_node_that_was_forgotten_and_is_dead_leaves_the_map() {
+    let mut map = three();
+    let tells = |map: &mut StoredMap, id: &str, now_s: u64| {
+        done(map, id, MapChange::Register { node: node(id, 7), now_s });
+    };
+    for id in ["x", "y", "z"] {
+        tells(&mut map, id, 100);
+        done(&mut map, id, meet("a"));
+        done(&mut map, "a", MapChange::Forget(id.to_owned()));
+        // It lives, and does not know that it was forgotten.
+        tells(&mut map, id, 100);
+    }
+    done(&mut map, "z", MapChange::Reset);
+    done(&mut map, "y", MapChange::DelSlots(Vec::new()));
+    let waiting = |map: &StoredMap| map.waiting.iter().map(|group| group.id.clone()).collect::<Vec<_>>();
+    assert_eq!(waiting(&map), ["x", "y", "z"]);
+    tells(&mut map, "x", 100 + HEARD_WITHIN_S);
+    assert_eq!(waiting(&map).len(), 3, "they may be slow");
+    let now_s = 101 + HEARD_WITHIN_S;
+    tells(&mut map, "a", now_s);
+    assert_eq!((waiting(&map), map.heard.len()), (vec!["x".to_owned()], 1), "one still tells of itself");
+    assert_eq!(map.joined.len(), 3, "a node of the cluster stays, however long it is away");
+    // Slots that it is to bring are kept.
+    tells(&mut map, "w", now_s);
+    done(&mut map, "x", MapChange::Meet { other: "a".into(), other_ip: "1".into(), own_ip: "2".into() });
+    done(&mut map, "a", MapChange::DelSlots(range(7, 7)));
+    done(&mut map, "w", MapChange::AddSlots(range(7, 7)));
+    tells(&mut map, "a", now_s + 2 * HEARD_WITHIN_S);
+    assert_eq!(waiting(&map), ["w"]);
+}
+
 const HAS_REPLICAS: &str = "the node has replicas: let one of them take over, or replicate another master";
 
 #[test]

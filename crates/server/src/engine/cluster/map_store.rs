@@ -12,6 +12,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use darter_cluster::change::HEARD_WITHIN_S;
+use darter_cluster::stored::GroupPlace;
 use darter_cluster::{Health, MapChange, MapNode};
 use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
 
@@ -63,6 +65,8 @@ pub struct MapStore {
 /// Between looks at the map, and while slots move.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOK_WHILE_MOVING: Duration = Duration::from_millis(20);
+/// Between words of a node that has met nobody.
+const TELLS_EVERY: Duration = Duration::from_secs(HEARD_WITHIN_S / 5);
 /// The new owner of a slot takes the map within this time, before the old one does.
 const GRACE: Duration = Duration::from_secs(1);
 /// The store answers within this time.
@@ -138,6 +142,7 @@ impl MapStore {
                 ledger,
                 held_until: None,
                 looked: Instant::now(),
+                told: Instant::now(),
             };
             keeper.look();
             loop {
@@ -174,8 +179,9 @@ struct MapKeeper {
     // the revision that this server routes by, and until when it keeps to that
     routed: u64,
     held_until: Option<Instant>,
-    // when it looked last
+    // when it looked last, and when it told of itself
     looked: Instant,
+    told: Instant,
     // the store knows this run of the node
     is_introduced: bool,
 }
@@ -232,7 +238,11 @@ impl MapKeeper {
             let ip = if node.ip.is_empty() { known.ip.clone() } else { node.ip.clone() };
             *known == MapNode { ip, ..node.clone() }
         });
-        if !is_known {
+        // One that has met nobody is in the map as long as it tells of itself.
+        let is_alone = matches!(map.place_of(&node.id), Some(GroupPlace::Waiting(_)));
+        let is_due = is_alone && self.told.elapsed() > TELLS_EVERY;
+        if !is_known || is_due {
+            self.told = Instant::now();
             self.change(&[registration(self.shared)], AnswerTime::Routed, Box::new(|_, _| ()));
         }
     }
