@@ -1,5 +1,5 @@
 //! DFLYCLUSTER GETSLOTINFO SLOTS slot [slot ...]: the keys of slots and their bytes, found by a look at every key. A slot is a
-//! number or a range.
+//! number or a range. Reads and writes are counted while `cluster-slot-stats-enabled` is set.
 
 use darter_base::crc::{SLOTS_LEN, key_slot};
 use darter_store::{Keyed, ScanPosition, Shard};
@@ -21,7 +21,7 @@ pub const GETSLOTINFO: DataCommand = DataCommand {
             Group::Cluster,
             "0.1.0",
             "SLOTS slot [slot ...]",
-            "Counts the keys of slots and their bytes. Reads and writes of a slot are not counted.",
+            "Counts the keys of slots and their bytes, and keys that were read and written.",
         )
         .cost("O(N) over the keys of all databases"),
     run: getslotinfo,
@@ -50,13 +50,19 @@ fn getslotinfo(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     }
     let now_ms = ctx.now_ms;
     ctx.each_part(|_, part| count(&mut part.shard, &mut slots, now_ms));
+    let usage = ctx.env.slot_usage.clone();
     let asked = slots.iter().enumerate().filter(|(_, held)| held.is_asked);
     reply.array(asked.clone().count());
     for (slot, held) in asked {
         reply.array(9);
         reply.int_len(slot);
-        let fields =
-            [("key_count", held.keys), ("total_reads", 0), ("total_writes", 0), ("memory_bytes", held.bytes)];
+        let amounts = usage.as_ref().map(|usage| usage.of(slot as u16)).unwrap_or_default();
+        let fields = [
+            ("key_count", held.keys),
+            ("total_reads", amounts.reads as usize),
+            ("total_writes", amounts.writes as usize),
+            ("memory_bytes", held.bytes),
+        ];
         for (name, value) in fields {
             reply.bulk(name.as_bytes());
             reply.int_len(value);

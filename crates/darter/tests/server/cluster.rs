@@ -195,3 +195,39 @@ fn time_and_bytes_are_counted_by_slot_if_that_is_wanted() {
     let refused = client.call(&["CLUSTER", "SLOT-STATS", "ORDERBY", "CPU-USEC"]);
     assert_eq!(refused, Value::Error("ERR Unrecognized sort metric for ORDERBY.".to_owned()));
 }
+
+#[test]
+fn reads_and_writes_are_counted_by_slot_if_that_is_wanted() {
+    for (setting, reads, writes) in [("no", 0, 0), ("yes", 4, 3)] {
+        let server = Server::start(&["--cluster_mode=emulated", "--cluster-slot-stats-enabled", setting]);
+        let mut client = server.client();
+        // Slot 12182; bar is in another one.
+        for line in [
+            "SET foo 1",
+            "GET foo",
+            "MGET foo {foo}x bar",
+            "MSET bar 1 {foo}y 2",
+            "DEL {foo}y",
+            "GET bar",
+            "PING",
+        ] {
+            client.call(&line.split(' ').collect::<Vec<_>>());
+        }
+        for words in [&["MULTI"][..], &["GET", "foo"], &["EXEC"]] {
+            client.call(words);
+        }
+        let figures = |client: &mut Client| {
+            let Value::Array(mut rows) = client.call(&["DFLYCLUSTER", "GETSLOTINFO", "SLOTS", "12182"])
+            else {
+                panic!("no answer")
+            };
+            let Value::Array(row) = rows.remove(0) else { panic!("no row") };
+            assert_eq!(row[3..=3], [Value::Text("total_reads".to_owned())]);
+            assert_eq!(row[5..=5], [Value::Text("total_writes".to_owned())]);
+            (row[4].clone(), row[6].clone())
+        };
+        assert_eq!(figures(&mut client), (Value::Int(reads), Value::Int(writes)), "{setting}");
+        client.call(&["CONFIG", "RESETSTAT"]);
+        assert_eq!(figures(&mut client), (Value::Int(0), Value::Int(0)));
+    }
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use darter_base::crc::SLOTS_LEN;
 use darter_cluster::{SlotMap, slot_of};
+use darter_command::Flags;
 use darter_command::slot_usage::SlotUsage;
 use darter_config::{ClusterMode, Live};
 use darter_wire::Args;
@@ -24,14 +25,29 @@ pub fn table(shared: &Shared, live: &Live) -> Option<Arc<SlotUsage>> {
     is_on.then(|| shared.slot_usage.get_or_init(Arc::default).clone())
 }
 
-/// Notes how long a call took.
+/// Notes how long a call took, and which keys it named.
 #[inline]
 pub fn note_time(local: &ThreadState, entry: &CommandEntry, args: Args<'_>, took: Duration) {
-    if let Some(usage) = &local.env.slot_usage
-        && let Some(slot) = slot_of_call(entry, args)
-    {
-        usage.add_time(slot, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    if let Some(usage) = &local.env.slot_usage {
+        note_keys(usage, entry, args);
+        if let Some(slot) = slot_of_call(entry, args) {
+            usage.add_time(slot, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
     }
+}
+
+/// Counts the keys of a call as read or written, each for its slot.
+#[cold]
+fn note_keys(usage: &SlotUsage, entry: &CommandEntry, args: Args<'_>) {
+    let flags = entry.spec.flags;
+    entry.spec.each_key(args, &mut |at| {
+        let slot = slot_of(args.at(at));
+        if flags.any(Flags::WRITE) {
+            usage.add_writes(slot, 1);
+        } else if flags.any(Flags::READONLY) {
+            usage.add_reads(slot, 1);
+        }
+    });
 }
 
 /// Notes the bytes of a call, its reply being of `reply_bytes`.
