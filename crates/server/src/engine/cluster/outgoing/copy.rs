@@ -115,7 +115,9 @@ impl SlotCopy {
                     self.send(target, batch.keys)?;
                     self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.copied_keys += len);
                     next = batch.next;
-                    self.rest(target)?;
+                    if len > 0 {
+                        self.rest(target)?;
+                    }
                     if self.leaving.changed_len() > CHANGED_MAX {
                         self.send_changed(target)?;
                     }
