@@ -5,7 +5,7 @@ Starts the server DARTER and Chromium, fills the server with one key of each typ
 a person would, and leaves pictures in FOLDER (default target/console). Exits non-zero if something is missing or
 overflows, if text has too little contrast, if a control has no name, or if the browser complains.
 """
-import json, pathlib, re, shutil, signal, socket, sys, threading, time
+import binascii, json, pathlib, re, shutil, signal, socket, sys, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "walks"))
 from walk import PATIENCE, Server, check, etcd, over, resp, wait
@@ -163,10 +163,10 @@ CONTENT = {
 }
 
 
-def turn(browser, name):
+def turn(browser, name, content=None):
     """Goes to a page of the console and waits for what it holds."""
     browser.js(f"location.hash = '#{name}'")
-    browser.until(f"document.getElementById('{name}').checkVisibility() && {CONTENT[name]}", f"the page {name} holds something")
+    browser.until(f"document.getElementById('{name}').checkVisibility() && {content or CONTENT[name]}", f"the page {name} holds something")
     browser.settle()
 
 
@@ -545,16 +545,96 @@ def group(browser):
     first.kill()
 
 
+def configuration(nodes, owner, moves):
+    """Two nodes; slots 0 to 4095 are that of `owner`, the others are the first one's. `moves`: those slots move to the other."""
+    ranges = [[(0, 16383)], []] if owner == 0 else [[(4096, 16383)], [(0, 4095)]]
+    span = lambda pair: {"start": pair[0], "end": pair[1]}
+    address = lambda at: {"ip": "127.0.0.1", "port": nodes[at].port}
+    to = [{"node_id": f"node{1 - owner}", **address(1 - owner), "slot_ranges": [span((0, 4095))]}] if moves else []
+    return json.dumps([{"slot_ranges": [span(pair) for pair in ranges[at]], "master": {"id": f"node{at}", **address(at)},
+                        "replicas": [], "migrations": to if at == owner else []} for at in range(2)])
+
+
+# The colours of the dots of the first slots, as many as there are.
+SLOT_COLOURS = """(() => {
+  const canvas = document.getElementById('slot-map');
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, 2);
+  const seen = new Set();
+  for (let at = 0; at < data.length; at += 4) seen.add(data.slice(at, at + 4).join(' '));
+  return [...seen].sort();
+})()"""
+
+
+# Whether the page says how many of the keys have moved, and how many these are.
+FAR = "/of 20\\D000 keys/.test(document.getElementById('move-table').innerText)"
+COPIED = "+(/(\\d[\\d\\D]{0,7}) of 20\\D000/.exec(document.getElementById('move-table').innerText)?.[1].replace(/\\D/g, '') || 0)"
+
+
+def cluster(browser):
+    """Two nodes: the owners of slots, a move on its way and at its end."""
+    nodes = [Server(*QUIET, "--cluster_mode=yes", "--cluster_node_id", f"node{at}").ready() for at in range(2)]
+    push = lambda owner, moves: [node.call("DFLYCLUSTER", "CONFIG", configuration(nodes, owner, moves)) for node in nodes]
+    check(push(0, False) == [b"+OK\r\n"] * 2, "a configuration is taken")
+    for n in range(200):
+        nodes[0].call("MSET", *[word for m in range(100) for word in (f"{{{TAG}}}{n * 100 + m}", "x" * 100)])
+    browser.screen(1360, 1200, "light")
+    visit(browser, nodes[0])
+    shown = count("#node-table tbody tr") + " === 2"
+    turn(browser, "cluster", shown)
+    browser.says("cluster-facts", "pushed", "the map is pushed")
+    browser.says("node-table", f"127.0.0.1:{nodes[0].port} (this server's group)", "the server is marked")
+    browser.says("node-table", f"127.0.0.1:{nodes[1].port}", "and the other is there")
+    one = browser.js(SLOT_COLOURS)
+    check(len(one) == 1, "the slots of one node have its colour", f"{one}")
+    label = browser.js("document.getElementById('slot-map').getAttribute('aria-label')")
+    check(re.search(rf"127\.0\.0\.1:{nodes[0].port}: 16\D384 slots", label), "the map says it in words", label)
+    browser.says("move-table", "None from or to", "no slots move")
+    nodes[0].call("CONFIG", "SET", "slot_migration_throttle_us", "1000000")
+    check(push(0, True) == [b"+OK\r\n"] * 2, "slots begin to move")
+    browser.says("move-table", "copies", "a move is under way")
+    browser.wait(FAR, "it says how far it is")
+    browser.says("move-table", " left", "and how long it takes")
+    before = browser.js(COPIED)
+    browser.wait(f"{COPIED} > {before}", "it goes on")
+    both = browser.js(SLOT_COLOURS)
+    check(len(both) == 2 and one[0] in both, "slots that move have the colours of both", f"{both}")
+    browser.picture("cluster-light.png")
+    check(not browser.overflows(), "the page of a cluster fits")
+    accessible(browser, "cluster")
+    browser.scheme("dark")
+    browser.picture("cluster-dark.png")
+    browser.screen(390, 844, "light", mobile=True)
+    turn(browser, "cluster", shown)
+    browser.wait(FAR, "a phone shows the move")
+    fits_phone(browser, "cluster")
+    browser.scheme("light")
+    nodes[0].call("CONFIG", "SET", "slot_migration_throttle_us", "0")
+    browser.says("move-table", "is done", "the move ends")
+    browser.wait(f"JSON.stringify({SLOT_COLOURS})", "the slots have the colour of the other",
+                 json.dumps([colour for colour in both if colour not in one], separators=(",", ":")))
+    browser.open("about:blank")
+    for node in nodes:
+        node.kill()
+
+
+# A tag of slot 5, which is among those that move.
+TAG = next(str(n) for n in range(100000) if binascii.crc_hqx(str(n).encode(), 0) % 16384 == 5)
+
+
+def fits_phone(browser, name):
+    check(not browser.overflows(), f"nothing is wider than a phone: {name}")
+    wide = browser.js(f"""[...document.querySelectorAll('#{name} .scroll')].filter(box => !box.closest('#detail') &&
+        box.scrollWidth > box.clientWidth).map(box => box.innerText.slice(0, 200))""")
+    check(not wide, f"no table has to be moved sideways: {name}", f"{wide}")
+    browser.picture(f"phone-{name}.png")
+    accessible(browser, f"{name} on a phone")
+
+
 def phone(browser):
     for name in CONTENT:
         browser.screen(390, 844, "light", mobile=True)
         turn(browser, name)
-        check(not browser.overflows(), f"nothing is wider than a phone: {name}")
-        wide = browser.js(f"""[...document.querySelectorAll('#{name} .scroll')].filter(box => !box.closest('#detail') &&
-            box.scrollWidth > box.clientWidth).map(box => box.innerText.slice(0, 200))""")
-        check(not wide, f"no table has to be moved sideways: {name}", f"{wide}")
-        browser.picture(f"phone-{name}.png")
-        accessible(browser, f"{name} on a phone")
+        fits_phone(browser, name)
     browser.wait("[...document.querySelectorAll('#slow-table tbody tr:first-child td')].filter(c => c.checkVisibility()).length", "every column is there on a phone", 4)
     browser.scheme("dark")
     turn(browser, "overview")
@@ -642,7 +722,7 @@ def walk(browser):
     keyboard(browser, server)
     work.stop()
     link.close()
-    for view in (disconnected, readonly, password, group):
+    for view in (disconnected, readonly, password, group, cluster):
         view(browser)
     check(not browser.complaints, "the browser has nothing to complain about", "\n".join("  " + c for c in browser.complaints))
 
