@@ -223,6 +223,8 @@ pub struct GroupMachine {
     is_invited: bool,
     // a person has asked it to campaign, whatever the leader says
     insists: bool,
+    // it has written to the store
+    has_written: bool,
     // this server has given the lead away, and does not take it back before
     rests_until_ms: u64,
 }
@@ -259,6 +261,7 @@ impl GroupMachine {
             needs_whole: false,
             is_invited: false,
             insists: false,
+            has_written: false,
             rests_until_ms: 0,
         }
     }
@@ -571,7 +574,7 @@ impl GroupMachine {
             }
             _ => {}
         }
-        if is_mine && now_ms < self.rests_until_ms {
+        if is_mine && (now_ms < self.rests_until_ms || !self.has_written) {
             self.role = GroupRole::Waits;
             return;
         }
@@ -634,7 +637,7 @@ impl GroupMachine {
             self.needs_whole = self.known.as_ref().is_some_and(|known| known.state.has(&self.own))
                 && self.forced_ms.is_none();
             let expected = self.known.as_ref().map_or(0, |known| known.revision);
-            self.flight = Flight::Writes { state: state.clone() };
+            (self.flight, self.has_written) = (Flight::Writes { state: state.clone() }, true);
             actions.push(GroupAction::Write { expected, state });
         } else if now_ms >= self.next_read_ms {
             self.flight = Flight::Reads { since_ms: now_ms };

@@ -175,7 +175,7 @@ impl SimWorld {
                 if self.chance(3) {
                     let local = self.nodes[node].local(self.now);
                     let actions = self.nodes[node].group.campaign(local);
-                    self.act(node, actions);
+                    self.act(node, actions.unwrap_or_default());
                 }
             }
         }

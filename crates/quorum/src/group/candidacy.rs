@@ -7,15 +7,17 @@ use super::{ASK_MS, Founding, GroupAction, GroupFacts, GroupMachine, GroupRole, 
 use crate::state::{Ack, GroupMember, GroupState};
 
 impl GroupMachine {
-    /// On a member that follows: wants to lead without waiting for the leader's silence. It serves when the leader's lease is
-    /// over.
-    pub fn campaign(&mut self, now_ms: u64) -> Vec<GroupAction> {
-        let mut actions = Vec::new();
-        if self.known.as_ref().is_some_and(|known| known.state.has(&self.own)) && self.standing.is_whole {
-            self.begin_campaign(now_ms, self.term(), &mut actions);
-            self.insists = !actions.is_empty();
+    /// Has a member lead without waiting for its leader's silence; `None`: it is no member, or has no whole state. It serves when the
+    /// leader's lease is over.
+    pub fn campaign(&mut self, now_ms: u64) -> Option<Vec<GroupAction>> {
+        let is_member = self.known.as_ref().is_some_and(|known| known.state.has(&self.own));
+        if !is_member || !self.standing.is_whole || self.leads() {
+            return None;
         }
-        actions
+        let mut actions = Vec::new();
+        self.begin_campaign(now_ms, self.term(), &mut actions);
+        self.insists = matches!(self.role, GroupRole::Campaigns { .. });
+        Some(actions)
     }
 
     /// On any other: the state that it leads in, if it may.
@@ -40,6 +42,10 @@ impl GroupMachine {
         if let Some(forced_ms) = self.forced_ms {
             let is_fresh = self.fresh_ms.is_some_and(|at| at >= forced_ms);
             return is_fresh.then(|| self.reign(term, facts));
+        }
+        if state.is_led_by(&self.own) && !self.has_written {
+            // This process led the group before it sat in another: its data has another history now.
+            return (facts.founding == Founding::Now).then(|| self.reign(term, facts));
         }
         if !state.has(&self.own) {
             return self.may_recover(now_ms, facts, state).then(|| self.reign(term, facts));

@@ -355,8 +355,14 @@ fn read_failover(caller: &Caller<'_>, args: Args<'_>) -> Result<MapVerb, Fault> 
     if !matches!(caller.local.cluster.map.place(), darter_cluster::NodeRole::Replica(_)) {
         return Err(Fault::text("ERR You should send CLUSTER FAILOVER to a replica"));
     }
-    if way == LeadWay::Asked && !caller.local.shared.replication.link_is_up() {
+    let replication = &caller.local.shared.replication;
+    if way == LeadWay::Asked && !replication.link_is_up() {
         return Err(Fault::text("ERR Master is down or failed, please use CLUSTER FAILOVER FORCE"));
+    }
+    if way == LeadWay::Forced && !replication.state().is_continuous {
+        return Err(Fault::text(
+            "ERR this replica has no whole copy of the data, CLUSTER FAILOVER TAKEOVER leads with what it has",
+        ));
     }
     Ok(MapVerb::Lead(way))
 }

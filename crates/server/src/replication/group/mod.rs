@@ -231,13 +231,16 @@ impl FailoverGroup {
         Ok(())
     }
 
-    /// Has this member lead without waiting for the leader's silence; one that lacks something stays what it is.
+    /// Has this member lead without waiting for the leader's silence.
     ///
-    /// Errors: this server does not know its own name yet.
+    /// Errors: this server is no member, or does not know its own name yet.
     pub fn campaign(&self, shared: &Shared) -> Result<(), &'static str> {
         let now_ms = darter_reactor::process::boot_ms();
-        let actions = self.with_machine(shared, |machine| machine.campaign(now_ms));
-        self.tell(GroupEvent::Actions(actions.ok_or(NAMELESS)?));
+        let actions = self.with_machine(shared, |machine| machine.campaign(now_ms)).ok_or(NAMELESS)?;
+        let actions = actions.ok_or(
+            "ERR this replica may lack what was acknowledged, CLUSTER FAILOVER TAKEOVER leads with what it has",
+        )?;
+        self.tell(GroupEvent::Actions(actions));
         Ok(())
     }
 
