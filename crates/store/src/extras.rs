@@ -135,6 +135,19 @@ impl Extras {
         Extras { flags, cas, access_s, marks: RecordMarks(first >> MARKS_SHIFT & MARKS), frequency }
     }
 
+    /// The extras as bytes, for another server.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = vec![0; self.encoded_len()];
+        self.encode(&mut out);
+        out
+    }
+
+    /// Reads what [`Extras::to_bytes`] has made; `None`: it is something else.
+    pub fn parse(bytes: &[u8]) -> Option<Extras> {
+        let first = *bytes.first()?;
+        (bytes.len() == len_of(first)).then(|| Extras::decode(bytes))
+    }
+
     /// Notes an access in encoded extras, if they keep a time of access.
     #[inline]
     pub(crate) fn touch(bytes: &mut [u8], now_s: u32) {

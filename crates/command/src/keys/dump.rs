@@ -7,7 +7,7 @@ use std::sync::Arc;
 use darter_base::crc::Crc64;
 use darter_pack::tree::window::Tell;
 use darter_store::rdb;
-use darter_store::{Event, Expiry, Keyed};
+use darter_store::{Event, Expiry, Extras, Keyed};
 use darter_wire::{Args, Reply};
 
 use super::event;
@@ -36,7 +36,7 @@ pub const RESTORE: DataCommand = DataCommand {
         .doc(
             Group::Generic,
             "2.6.0",
-            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK]",
+            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK] [MARKS bytes]",
             "Makes a key from the value that DUMP returned.",
         )
         .cost("O(N) over the size of the value"),
@@ -179,6 +179,8 @@ struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     sticks: bool,
+    // What memcached's clients have stored with the value.
+    marks: Option<Extras>,
     // The value for OBJECT FREQ.
     frequency: Option<u8>,
     // The value for OBJECT IDLETIME.
@@ -197,6 +199,9 @@ impl RestoreOptions {
                 options.is_absolute = true;
             } else if reader.take("STICK") {
                 options.sticks = true;
+            } else if reader.take_with("MARKS", 1) {
+                let marks = Extras::parse(reader.bytes()?);
+                options.marks = Some(marks.ok_or(Fault::text("ERR Invalid MARKS value"))?);
             } else if !freq && reader.take_with("IDLETIME", 1) {
                 idle = true;
                 let idle_s = u64::try_from(reader.int()?);
@@ -260,6 +265,9 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         }
     } else {
         place.set_sticky(options.sticks);
+        if let Some(marks) = options.marks {
+            place.set_extras(marks)?;
+        }
         if let Some(frequency) = options.frequency {
             place.set_standing(frequency.saturating_sub(FREQ_NEW as u8).min(7));
             place.say_frequency(frequency);

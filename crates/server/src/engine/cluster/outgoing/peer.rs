@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use darter_cluster::SlotMigration;
 use darter_replica::stream;
+use darter_store::Extras;
 
 use super::{ExportStop, now_s, offers};
 use crate::replication::link;
@@ -38,6 +39,8 @@ pub struct SentKey {
     pub value: Option<(Vec<u8>, u64)>,
     /// Eviction leaves it alone.
     pub is_sticky: bool,
+    /// What memcached's clients have stored with it.
+    pub extras: Option<Extras>,
 }
 
 /// Bytes that wait for an answer, and bytes that are sent at once.
@@ -132,9 +135,12 @@ impl ImportTarget {
             None => self.push(&[b"DEL", &key.name]),
             Some((payload, deadline_ms)) => {
                 let deadline = deadline_ms.to_string();
-                let words: [&[u8]; 7] =
-                    [b"RESTORE", &key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL", b"STICK"];
-                self.push(if key.is_sticky { &words } else { &words[..6] });
+                let marks = key.extras.map(Extras::to_bytes);
+                let mut words: Vec<&[u8]> =
+                    vec![b"RESTORE", &key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL"];
+                words.extend(key.is_sticky.then_some(&b"STICK"[..]));
+                words.extend(marks.iter().flat_map(|marks| [&b"MARKS"[..], marks]));
+                self.push(&words);
             }
         }
         if self.out.len() >= BATCH_BYTES {
