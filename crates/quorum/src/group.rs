@@ -223,8 +223,8 @@ pub struct GroupMachine {
     is_invited: bool,
     // a person has asked it to campaign, whatever the leader says
     insists: bool,
-    // it has written to the store
-    has_written: bool,
+    // the term of the last reign that it has asked the store for
+    own_term: u64,
     // this server has given the lead away, and does not take it back before
     rests_until_ms: u64,
 }
@@ -261,7 +261,7 @@ impl GroupMachine {
             needs_whole: false,
             is_invited: false,
             insists: false,
-            has_written: false,
+            own_term: 0,
             rests_until_ms: 0,
         }
     }
@@ -574,7 +574,7 @@ impl GroupMachine {
             }
             _ => {}
         }
-        if is_mine && (now_ms < self.rests_until_ms || !self.has_written) {
+        if is_mine && (now_ms < self.rests_until_ms || term != self.own_term) {
             self.role = GroupRole::Waits;
             return;
         }
@@ -635,9 +635,13 @@ impl GroupMachine {
         }
         if let Some(state) = wish.filter(|_| !self.reads_first) {
             self.needs_whole = self.known.as_ref().is_some_and(|known| known.state.has(&self.own))
-                && self.forced_ms.is_none();
+                && self.forced_ms.is_none()
+                && !self.comes_back();
             let expected = self.known.as_ref().map_or(0, |known| known.revision);
-            (self.flight, self.has_written) = (Flight::Writes { state: state.clone() }, true);
+            if state.leader == self.own.name {
+                self.own_term = state.term;
+            }
+            self.flight = Flight::Writes { state: state.clone() };
             actions.push(GroupAction::Write { expected, state });
         } else if now_ms >= self.next_read_ms {
             self.flight = Flight::Reads { since_ms: now_ms };

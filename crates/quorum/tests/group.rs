@@ -1,9 +1,9 @@
 //! Single steps of a member that is asked to lead, in orders that the simulation makes seldom.
 
 use darter_quorum::beat::{BeatAnswer, Standing};
-use darter_quorum::group::{GroupAction, GroupConfig, GroupFacts, GroupMachine};
+use darter_quorum::group::{Founding, GroupAction, GroupConfig, GroupFacts, GroupMachine};
 use darter_quorum::state::{Ack, GroupMember, GroupState};
-use darter_quorum::store::Versioned;
+use darter_quorum::store::{StoreFault, StoreWritten, Versioned};
 
 fn member(name: &str) -> GroupMember {
     GroupMember { name: name.to_owned(), boot: format!("boot of {name}") }
@@ -73,4 +73,23 @@ fn an_answer_of_the_leader_from_before_ends_no_campaign_and_a_later_one_does() {
     let mut machine = follower(&["a", "b"]);
     machine.take_over(20, 1);
     assert_eq!(machine.hear_answer(2020, &answer), [GroupAction::Follow("a".to_owned())]);
+}
+
+#[test]
+fn a_process_that_comes_back_to_its_old_group_begins_another_reign() {
+    let config = GroupConfig { lease_ms: 8000, ack_timeout_ms: 5000, acks: 0, ack: Ack::Memory };
+    let mut machine = GroupMachine::new(config, member("a"), 1);
+    // Nobody has followed it: there is no history that its data could be whole in.
+    let facts = GroupFacts { is_whole: false, founding: Founding::Now, ..facts() };
+    for (now_ms, outcome) in [(10, Err(StoreFault("away".to_owned()))), (20, Ok(StoreWritten::Done(21)))] {
+        assert_eq!(machine.tick(now_ms, &facts), [GroupAction::Read]);
+        let found = Versioned { revision: 5, value: reign(&["a"]).to_json() };
+        assert_eq!(machine.read(now_ms, Ok(Some(found))), [], "that reign is over");
+        let wish = machine.tick(now_ms + 1, &facts);
+        let [GroupAction::Write { expected: 5, state }] = &wish[..] else { panic!("{wish:?}") };
+        assert_eq!((state.term, &state.replid), (2, &facts.replid));
+        let done = machine.written(now_ms + 2, outcome.clone());
+        let leads = GroupAction::Lead { term: 2, replid: facts.replid.clone() };
+        assert_eq!(done, if outcome.is_ok() { vec![leads] } else { vec![] });
+    }
 }

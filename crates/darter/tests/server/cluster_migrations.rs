@@ -145,7 +145,7 @@ fn slots_move_as_a_whole() {
         ("CLUSTER CANCELSLOTMIGRATIONS", "ERR No migrations ongoing".to_owned()),
         ("CLUSTER MIGRATION IMPORT 5 6", "ERR this node is already the owner of the slot range".to_owned()),
         ("DARTER IMPORT 12 1", "TRYAGAIN the migration is not known here".to_owned()),
-        ("DARTER COMMIT 12", "ERR the connection has brought no slots".to_owned()),
+        ("DARTER COMMIT 12 0", "ERR the connection has brought no slots".to_owned()),
     ] {
         assert_eq!(text(run(&mut source, line)), said, "{line}");
     }

@@ -43,8 +43,7 @@ impl GroupMachine {
             let is_fresh = self.fresh_ms.is_some_and(|at| at >= forced_ms);
             return is_fresh.then(|| self.reign(term, facts));
         }
-        if state.is_led_by(&self.own) && !self.has_written {
-            // This process led the group before it sat in another: its data has another history now.
+        if self.comes_back() {
             return (facts.founding == Founding::Now).then(|| self.reign(term, facts));
         }
         if !state.has(&self.own) {
@@ -80,6 +79,12 @@ impl GroupMachine {
         self.role = GroupRole::Campaigns { leader: leader.clone(), term, since_ms: now_ms };
         (self.clock_ms, self.next_read_ms) = (0, now_ms);
         actions.push(GroupAction::StopFollowing);
+    }
+
+    /// Returns true if this process led the group before it sat in another: its data has another history now.
+    pub(super) fn comes_back(&self) -> bool {
+        let is_older = |state: &GroupState| state.is_led_by(&self.own) && state.term != self.own_term;
+        self.known.as_ref().is_some_and(|known| is_older(&known.state))
     }
 
     /// Whether another member has more.
