@@ -163,6 +163,8 @@ marks! {
     CHANGES_MAP,
     /// Takes keys of a moving slot to another node, or gets them: it runs whatever keys are there.
     MOVES_KEYS,
+    /// Removes and counts dead keys too, where these wait for the word of a master.
+    COUNTS_DEAD,
 }
 
 impl Marks {

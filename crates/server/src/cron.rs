@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use darter_store::expiry::ExpirySweep;
+use darter_txn::ShardPart;
 
 use crate::conn::Conn;
 use crate::conn::output;
@@ -28,6 +29,8 @@ use crate::tracking;
 
 /// Index lines looked at in one visit to a shard: some tens of microseconds at most.
 const LINES_PER_VISIT: usize = 512;
+/// Keys of a writable replica's clients looked at in one visit.
+const OWN_KEYS_PER_VISIT: usize = 64;
 /// Keys of one visit that may be due before the visit ends.
 const VISIT_TIME_MAX: Duration = Duration::from_micros(200);
 
@@ -165,7 +168,7 @@ impl Room {
         let is_replay = loading.is_replay() || loading.is_on() && loading.position().is_some();
         let may_sweep = shared.is_sweeping.load(Relaxed) && !shared.pause.is_on(local.now_ms) && !is_replay;
         // The master says what is gone.
-        let may_sweep = may_sweep && !shared.replication.leaves_dead(&local.live) && !local.live.import_mode;
+        let may_sweep = may_sweep && !shared.replication.keeps_dead() && !local.live.import_mode;
         // The last snapshot is to hold all that replicas hear of, or they need a full sync after the next start.
         let may_sweep = may_sweep && !shared.snapshots.ending.is_on();
         let is_sweeping = part.shard.may_expire() && may_sweep;
@@ -179,6 +182,13 @@ impl Room {
                 }
             }
             crate::command_log::timing::note_event(local, "expire-cycle", began.elapsed());
+        }
+        let ShardPart { shard, own_deadlines, .. } = &mut *part;
+        if shared.is_sweeping.load(Relaxed)
+            && !is_replay
+            && let Some(own) = own_deadlines
+        {
+            own.sweep(shard, local.now_ms, OWN_KEYS_PER_VISIT);
         }
         let began = Instant::now();
         let has_time = || began.elapsed() < VISIT_TIME_MAX;

@@ -454,6 +454,7 @@ fn run_with(
     let set = plan::set_of(&shared.router, grant);
     let left = run_body(local, set, (entry, args), origin, kept, out);
     sees.end(local, grant);
+    note_own_deadlines(local, grant, (entry, args), origin.db);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
     let ran = journal::Ran { entry, args, db: origin.db, served: None, reply };
@@ -476,9 +477,9 @@ pub fn pause_uses(grant: &mut Shards, on: bool) {
 pub enum Sees {
     /// None, and it removes those it meets, as far as the server's role lets it.
     Living,
-    /// None, and they stay: data is imported, and this only reads.
+    /// None, and they stay: data is imported or that of a master, and this only reads.
     LivingOnly,
-    /// All: its client imports data.
+    /// All: its client imports data, or it removes keys of a master.
     Dead,
 }
 
@@ -486,6 +487,11 @@ impl Sees {
     /// What a call of `entry` sees whose client is marked as one that imports, or is not.
     pub fn of(local: &ThreadState, entry: &CommandEntry, imports: bool) -> Sees {
         match local.live.import_mode {
+            false if local.shared.replication.is_writable_replica(&local.live) => match entry.spec.flags {
+                _ if entry.spec.has(Marks::COUNTS_DEAD) => Sees::Dead,
+                flags if flags.any(Flags::WRITE) => Sees::Living,
+                _ => Sees::LivingOnly,
+            },
             false => Sees::Living,
             true if imports => Sees::Dead,
             true if entry.spec.flags.any(Flags::WRITE) => Sees::Living,
@@ -512,6 +518,29 @@ impl Sees {
             });
         }
     }
+}
+
+/// On a writable replica, keys to which a command gives a deadline expire by themselves.
+pub fn note_own_deadlines(
+    local: &ThreadState,
+    grant: &mut Shards,
+    (entry, args): (&CommandEntry, Args<'_>),
+    db: usize,
+) {
+    if !local.shared.replication.is_writable_replica(&local.live) || !entry.spec.flags.any(Flags::WRITE) {
+        return;
+    }
+    let router = &local.shared.router;
+    entry.spec.each_key(args, &mut |at| {
+        let key = router.key(args.at(at));
+        let Some(part) = grant.get_mut(router.shard_of(key.hash)) else { return };
+        let record = part.shard.peek(db, key, local.now_ms);
+        if record.is_some_and(|record| record.deadline_ms().is_some())
+            && let Some(own) = &mut part.own_deadlines
+        {
+            own.note(db, key.bytes);
+        }
+    });
 }
 
 /// Whether a command may change every key at once, which no key's change tells.

@@ -249,6 +249,11 @@ impl ThreadState {
             || self.live.import_mode;
     }
 
+    /// Whether what a command sees of dead keys depends on the command (`exec::Sees`).
+    pub fn shows_dead_apart(&self) -> bool {
+        self.live.import_mode || self.shared.replication.is_writable_replica(&self.live)
+    }
+
     /// Whether a snapshot has failed, and nothing may be written until one does not.
     pub fn refuses_writes(&self) -> bool {
         self.shared.snapshots.has_failed()

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod leaving;
+pub mod own_deadlines;
 pub mod part;
 pub mod readers;
 pub mod route;
@@ -14,6 +15,7 @@ pub mod waiters;
 pub mod watch;
 
 pub use leaving::LeavingKeys;
+pub use own_deadlines::OwnDeadlines;
 pub use part::ShardPart;
 pub use readers::{Reader, Readers};
 pub use route::{LockSet, Router};

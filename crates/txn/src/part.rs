@@ -6,6 +6,7 @@ use darter_base::hash::KeyHasher;
 use darter_store::Shard;
 
 use crate::leaving::LeavingKeys;
+use crate::own_deadlines::OwnDeadlines;
 use crate::readers::Readers;
 use crate::waiters::Waiters;
 use crate::watch::Watches;
@@ -26,6 +27,8 @@ pub struct ShardPart {
     pub readers: Readers,
     /// The slots that are on their way to another node.
     pub leaving: Vec<Arc<LeavingKeys>>,
+    /// Keys that expire here though a master is followed; `None` unless this is a writable replica.
+    pub own_deadlines: Option<Box<OwnDeadlines>>,
 }
 
 impl ShardPart {
@@ -38,6 +41,7 @@ impl ShardPart {
             waiters: Waiters::default(),
             readers,
             leaving: Vec::new(),
+            own_deadlines: None,
         }
     }
 }

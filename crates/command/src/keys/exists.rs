@@ -17,6 +17,7 @@ pub const DEL: DataCommand = DataCommand {
         .key_access("RM delete")
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .mark(Marks::CHEAP)
+        .mark(Marks::COUNTS_DEAD)
         .doc(Group::Generic, "1.0.0", "key [key ...]", "Deletes keys; large values are freed piece by piece.")
         .cost(PER_KEY),
     run: del,
@@ -27,6 +28,7 @@ pub const UNLINK: DataCommand = DataCommand {
     spec: Spec::shrink("unlink", -2, Keys::REST)
         .key_access("RM delete")
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
+        .mark(Marks::COUNTS_DEAD)
         .fast()
         .doc(Group::Generic, "4.0.0", "key [key ...]", "Deletes keys, as DEL does.")
         .cost(PER_KEY),

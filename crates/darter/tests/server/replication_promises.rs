@@ -2,7 +2,7 @@
 
 use crate::harness::folder::Folder;
 use crate::harness::{Client, Server, Value, wait_until};
-use crate::nodes::{field, follow, signal};
+use crate::nodes::{Node, field, follow, signal};
 
 fn has_online(client: &mut Client) -> bool {
     matches!(client.call(&["INFO", "replication"]), Value::Text(info) if info.contains("state=online"))
@@ -76,6 +76,134 @@ fn a_writable_replica_writes_over_dead_keys() {
     // As the setting says, from the next command on.
     assert_eq!(client.call(&["CONFIG", "SET", "replica-read-only", "yes"]), Value::ok());
     assert!(matches!(client.call(&["SET", "a", "3"]), Value::Error(line) if line.starts_with("READONLY")));
+}
+
+/// Dead keys of a master that stands still, as the clients of a replica see them. The last ones read dead keys to write others:
+/// Redis leaves those, so nothing is counted after them.
+const AMONG_THE_DEAD: &[&str] = &[
+    "DBSIZE",
+    "GET k0",
+    "EXISTS k0 k1",
+    "TTL k0",
+    "TYPE k0",
+    "DUMP k0",
+    "SCAN 0 COUNT 1000",
+    "KEYS *",
+    "DBSIZE",
+    "LLEN l0",
+    "HGET h0 f",
+    "SCARD s0",
+    "DBSIZE",
+    "DEL k0 k1",
+    "DBSIZE",
+    "UNLINK k2",
+    "DBSIZE",
+    "INCR k3",
+    "TTL k3",
+    "APPEND k4 x",
+    "SET k5 v XX",
+    "DBSIZE",
+    "SET k5 v NX",
+    "GETDEL k6",
+    "EXPIRE k8 100",
+    "DBSIZE",
+    "PERSIST k9",
+    "RENAME k10 z",
+    "RPUSH l0 c",
+    "LRANGE l0 0 -1",
+    "LPUSHX l1 c",
+    "LPOP l2",
+    "HSET h0 g 1",
+    "HGETALL h0",
+    "HDEL h1 f",
+    "SADD s0 c",
+    "DBSIZE",
+    "MSET k11 a k12 b",
+    "TTL k11",
+    "MSETNX k13 a k14 b",
+    "EVAL return{redis.call('get',KEYS[1]),redis.call('del',KEYS[1])} 1 k15",
+    "EVAL return{redis.call('exists',KEYS[1]),redis.call('incr',KEYS[1])} 1 k16",
+    "DBSIZE",
+    "MULTI",
+    "DEL k17",
+    "EXISTS k18",
+    "SET k18 v",
+    "EXEC",
+    "DBSIZE",
+    "GETEX k7 PERSIST",
+    "SMOVE s1 s2 a",
+    "SUNIONSTORE s3 s4 s5",
+    "FLUSHDB",
+    "DBSIZE",
+];
+
+fn among_the_dead(master: &Node, replica: &Node) -> Vec<(String, Value)> {
+    let (mut from, mut to) = (master.client(), replica.client());
+    for n in 0..20 {
+        from.call(&["SET", &format!("k{n}"), "5"]);
+        if n < 8 {
+            from.call(&["RPUSH", &format!("l{n}"), "a", "b"]);
+            from.call(&["HSET", &format!("h{n}"), "f", "1"]);
+            from.call(&["SADD", &format!("s{n}"), "a", "b"]);
+        }
+    }
+    follow(&mut to, master.port());
+    // The master has no time to remove one of them.
+    let keys: Vec<String> = match from.call(&["KEYS", "*"]) {
+        Value::Array(keys) => keys.iter().map(|key| format!("{key:?}")).collect(),
+        other => panic!("{other:?}"),
+    };
+    let names: Vec<&str> = keys.iter().filter_map(|key| key.split('"').nth(1)).collect();
+    let calls: Vec<[&str; 3]> = names.iter().map(|name| ["PEXPIRE", *name, "3000"]).collect();
+    from.send_all(&calls.iter().map(|call| &call[..]).collect::<Vec<_>>());
+    calls.iter().for_each(|_| assert_eq!(from.read(), Value::Int(1)));
+    wait_until("the replica knows of it", || {
+        names.iter().all(|name| matches!(to.call(&["PTTL", name]), Value::Int(1..)))
+    });
+    signal(master.pid(), "STOP");
+    wait_until("they are dead", || to.call(&["KEYS", "*"]) == Value::array(&[]));
+    let mut seen = Vec::new();
+    for line in AMONG_THE_DEAD {
+        seen.push(((*line).to_owned(), to.call(&line.split(' ').collect::<Vec<_>>())));
+    }
+    // What clients of a writable replica let expire goes by itself.
+    if to.call(&["SET", "own", "v", "PX", "1"]) == Value::ok() {
+        wait_until("it goes", || to.call(&["DBSIZE"]) == Value::Int(0));
+    }
+    signal(master.pid(), "CONT");
+    seen
+}
+
+#[test]
+fn a_replica_sees_dead_keys_of_its_master_as_one_of_redis() {
+    for read_only in ["yes", "no"] {
+        let pairs = [Node::redis(&[]), Node::redis(&["--replica-read-only", read_only])];
+        let [Some(master), Some(replica)] = pairs else { return };
+        let wanted = among_the_dead(&master, &replica);
+        let ours = || Node::ours(&["--replica-read-only", read_only]);
+        drop(replica);
+        for master in [Node::redis(&[]), Some(Node::ours(&[]))].into_iter().flatten() {
+            assert_eq!(among_the_dead(&master, &ours()), wanted, "read-only: {read_only}");
+        }
+    }
+}
+
+/// A replica that leads removes what has died meanwhile, though it has swept nothing as a replica.
+#[test]
+fn a_writable_replica_that_leads_removes_what_is_dead() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--replica-read-only", "no"]));
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    for n in 0..200 {
+        from.call(&["SET", &format!("k{n}"), "v", "PX", "1000"]);
+    }
+    wait_until("all have come", || to.call(&["DBSIZE"]) == Value::Int(200));
+    signal(master.pid(), "STOP");
+    wait_until("they are dead", || to.call(&["KEYS", "*"]) == Value::array(&[]));
+    assert_eq!(to.call(&["DBSIZE"]), Value::Int(200));
+    assert_eq!(to.call(&["REPLICAOF", "NO", "ONE"]), Value::ok());
+    wait_until("they are gone", || to.call(&["DBSIZE"]) == Value::Int(0));
+    signal(master.pid(), "CONT");
 }
 
 /// `redis-cli --replica` asks for a copy without anything in it, and for the stream.

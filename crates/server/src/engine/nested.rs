@@ -76,6 +76,7 @@ impl Nested<'_> {
         sees.begin(self.grant);
         let ended = self.body(entry, args, &wanted, &mut reply);
         sees.end(self.local, self.grant);
+        exec::note_own_deadlines(self.local, self.grant, (entry, args), db);
         if let Err(fault) = ended {
             exec::refuse(self.local, entry, &fault, &mut reply, mark);
             if self.within == Within::Script {

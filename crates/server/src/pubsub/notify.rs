@@ -82,9 +82,16 @@ pub fn settle(local: &mut ThreadState, part: &mut ShardPart) {
     part.shard.changes.listen(Listeners::JOURNAL, local.shared.journal.is_noting());
     part.shard.changes.listen(Listeners::REPLICAS, local.shared.journal.intake.is_on());
     let leaves_dead = local.shared.replication.leaves_dead(&local.live);
-    if part.shard.keeps_dead() && !leaves_dead {
+    let keeps_dead = local.shared.replication.keeps_dead();
+    let was_writable = part.own_deadlines.is_some() && !keeps_dead;
+    if was_writable || part.shard.keeps_dead() && !leaves_dead {
         // No sweep has come while this server followed another.
         part.shard.distrust_bounds(local.now_ms);
+    }
+    if keeps_dead && !leaves_dead {
+        part.own_deadlines.get_or_insert_default();
+    } else {
+        part.own_deadlines = None;
     }
     part.shard.keep_dead(leaves_dead);
 }

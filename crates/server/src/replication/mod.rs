@@ -186,9 +186,15 @@ impl Replication {
         self.keeps_dead.load(Relaxed)
     }
 
-    /// Whether a shard leaves dead keys alone: those of a writable replica may be written over, and go.
+    /// Whether no command removes dead keys: those of a writable replica may be written over, and go.
     pub fn leaves_dead(&self, live: &darter_config::Live) -> bool {
         self.keeps_dead() && live.replication.read_only
+    }
+
+    /// Whether clients write here though this server follows another: they see keys as on a replica, and write over dead ones.
+    #[inline]
+    pub fn is_writable_replica(&self, live: &darter_config::Live) -> bool {
+        self.keeps_dead() && !live.replication.read_only
     }
 
     /// Whether the link to the master is up.

@@ -327,7 +327,7 @@ impl Link {
     }
 }
 
-/// Whoever watches or caches a key cannot know what has become of it.
+/// Has those who watch or cache a key forget it: nobody can know what has become of it.
 fn show_anew(local: &mut ThreadState, grant: &mut Shards) {
     let leaves_dead = local.shared.replication.leaves_dead(&local.live);
     for part in grant.iter_mut() {

@@ -392,7 +392,7 @@ impl SyncLoading {
 }
 
 impl Drop for SyncLoading {
-    /// What is loaded and not finished is no state of the master's, and nobody is to see it.
+    /// Removes what is loaded and not finished: it is no state of the master, and nobody is to see it.
     fn drop(&mut self) {
         if self.is_finished() {
             return;

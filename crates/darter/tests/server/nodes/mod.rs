@@ -43,11 +43,11 @@ impl Node {
         Client::connect(self.port())
     }
 
-    /// The process of one of ours.
+    /// Its process.
     pub fn pid(&self) -> u32 {
         match self {
             Node::Ours(server) => server.pid(),
-            Node::Redis(_) => panic!("it is not ours"),
+            Node::Redis(redis) => redis.process.id(),
         }
     }
 }
