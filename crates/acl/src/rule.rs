@@ -128,6 +128,7 @@ impl Rules<'_> {
                 let name = format!("@{}", String::from_utf8_lossy(name));
                 selector.set_category(self.catalog, &name, category, *sign == b'+');
             }
+            [b'+' | b'-', name @ ..] if is_elsewhere(name) => {}
             [b'+', name @ ..] => self.add_command(selector, name)?,
             [b'-', name @ ..] => {
                 let name = std::str::from_utf8(name).map_err(|_| RuleFault::Unknown)?;
@@ -162,6 +163,15 @@ impl Rules<'_> {
         }
         Ok(())
     }
+}
+
+/// Commands of Dragonfly that are missing here: rules of its users about them are taken, and change nothing.
+const ELSEWHERE: &[&str] = &["addreplicaof", "dfly", "dflymigrate", "rm", "shrink"];
+
+/// Returns true if `name` is one of these, or one of its subcommands.
+fn is_elsewhere(name: &[u8]) -> bool {
+    let head = name.split(|&byte| byte == b'|').next().unwrap_or_default();
+    ELSEWHERE.iter().any(|known| reader::is(head, known))
 }
 
 /// `~pattern`, `%R~pattern`, `%W~pattern`, `%RW~pattern`; without `~` the pattern is empty.

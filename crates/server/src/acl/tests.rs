@@ -38,6 +38,8 @@ fn rules_about_commands_are_kept_in_order_and_once() {
         ("+config +config|get -config|set +config", "-@all +config"),
         ("-@string -@slow +@all", "+@all"),
         ("+@all +client|id", "+@all +client|id"),
+        // Commands of Dragonfly alone.
+        ("+get +dfly -DFLY|flow +dflymigrate", "-@all +get"),
     ] {
         assert_eq!(commands(&acl, rules), shown, "{rules}");
     }
