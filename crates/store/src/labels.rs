@@ -4,11 +4,12 @@
 //! [`Keyed::reshape_series`]. Nothing here takes a lock or knows other shards.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use darter_series::Series;
 use darter_slab::Handle;
 
-use crate::keyed::{KeyView, Keyed, WrongType};
+use crate::keyed::{Keyed, WrongType};
 use crate::object::{Collection, Object, Type};
 use crate::record::{Record, RecordValue};
 use crate::shard::{Key, Shard};
@@ -68,19 +69,54 @@ impl Labels {
         }
     }
 
-    /// The series that the most selective matcher with values takes; all series if no matcher has values.
-    fn candidates(&self, matchers: &[Matcher]) -> Vec<u32> {
+    /// The sets of series that the most selective matcher with values takes; that of all if no matcher has values.
+    fn sets(&self, matchers: &[Matcher]) -> Vec<&Ids> {
         let named = matchers.iter().filter(|matcher| matcher.sort == Sort::OneOf);
         let sets = named.map(|matcher| {
             let values = self.by_name.get(&matcher.label);
             let ids = |value: &[u8]| values.and_then(|values| values.get(value));
             matcher.values.iter().filter_map(|value| ids(value)).collect::<Vec<_>>()
         });
-        match sets.min_by_key(|sets| sets.iter().map(|ids| ids.len()).sum::<usize>()) {
-            Some(sets) => sets.into_iter().flatten().copied().collect(),
-            None => self.all.iter().copied().collect(),
-        }
+        sets.min_by_key(|sets| len_of(sets)).unwrap_or_else(|| vec![&self.all])
     }
+
+    /// Up to `max` series of these sets from `place` on, which is moved behind them; fewer are the last.
+    fn candidates(&self, matchers: &[Matcher], place: &mut LabelPlace, max: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        let sets = self.sets(matchers);
+        while let Some(ids) = sets.get(place.set) {
+            let from = place.after.map_or(Bound::Unbounded, Bound::Excluded);
+            found.extend(ids.range((from, Bound::Unbounded)).take(max - found.len()));
+            if found.len() == max {
+                place.after = found.last().copied();
+                break;
+            }
+            *place = LabelPlace { set: place.set + 1, after: None };
+        }
+        found
+    }
+}
+
+fn len_of(sets: &[&Ids]) -> usize {
+    sets.iter().map(|ids| ids.len()).sum()
+}
+
+/// The place where a walk over the series that matchers take goes on. It is valid until [`Shard::label_changes`] changes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct LabelPlace {
+    set: usize,
+    after: Option<u32>,
+}
+
+/// A series that was found by its labels.
+#[derive(Clone, Copy, Debug)]
+pub struct LabelledSeries<'a> {
+    /// The number of the series in its shard, for [`Shard::series`].
+    pub id: u32,
+    /// The series; its name is the key.
+    pub series: &'a Series,
+    /// Expiry of its key, Unix milliseconds.
+    pub deadline_ms: Option<u64>,
 }
 
 /// The condition of a matcher on its label.
@@ -122,22 +158,54 @@ impl Matcher {
 }
 
 impl Shard {
-    /// Visits the series of `db` that are alive at `now_ms` and meet all `matchers`, with their keys; in no order.
+    /// Visits the series of `db` that are alive at `now_ms` and meet all `matchers`; in no order.
     pub fn each_series(
         &self,
         db: usize,
         matchers: &[Matcher],
         now_ms: u64,
-        visit: &mut dyn FnMut(&[u8], KeyView<'_, Series>),
+        visit: &mut dyn FnMut(LabelledSeries<'_>),
     ) {
-        let Some(place) = self.dbs.get(db) else { return };
-        for id in place.labels.candidates(matchers) {
-            let Some(series) = Series::of(self.objects.get(id)) else { continue };
+        self.some_series((db, matchers), &mut LabelPlace::default(), usize::MAX, now_ms, visit);
+    }
+
+    /// The same for a part of them: looks at up to `max` series from `place` on, and moves it behind them. Returns true
+    /// if those were the last.
+    pub fn some_series(
+        &self,
+        (db, matchers): (usize, &[Matcher]),
+        place: &mut LabelPlace,
+        max: usize,
+        now_ms: u64,
+        visit: &mut dyn FnMut(LabelledSeries<'_>),
+    ) -> bool {
+        let Some(there) = self.dbs.get(db) else { return true };
+        let ids = there.labels.candidates(matchers, place, max);
+        for &id in &ids {
+            let Some(series) = self.series(id) else { continue };
             let key = Key { bytes: &series.name, hash: self.hasher.hash_key(&series.name) };
-            if matchers.iter().all(|matcher| matcher.takes(series)) && self.peek(db, key, now_ms).is_some() {
-                visit(&series.name, KeyView { root: series, arena: &self.arena, hasher: self.hasher });
+            if matchers.iter().all(|matcher| matcher.takes(series))
+                && let Some(record) = self.peek(db, key, now_ms)
+            {
+                visit(LabelledSeries { id, series, deadline_ms: record.deadline_ms() });
             }
         }
+        ids.len() < max
+    }
+
+    /// Number of series that a search by these matchers looks at.
+    pub fn series_len(&self, db: usize, matchers: &[Matcher]) -> usize {
+        self.dbs.get(db).map_or(0, |there| len_of(&there.labels.sets(matchers)))
+    }
+
+    /// The series with this number.
+    pub fn series(&self, id: u32) -> Option<&Series> {
+        Series::of(self.objects.get(id))
+    }
+
+    /// Number of times that a series came, went or got other labels. The numbers of series stay the same between two.
+    pub fn label_changes(&self) -> u64 {
+        self.label_changes
     }
 
     fn series_at(&self, handle: Handle) -> Option<u32> {
@@ -154,6 +222,7 @@ impl Shard {
         if *series.name != *key {
             series.name = key.into();
         }
+        self.label_changes += 1;
         if let Some(place) = self.dbs.get_mut(db) {
             place.labels.add(id, series);
         }
@@ -172,6 +241,7 @@ impl Shard {
     fn series_goes_there(&mut self, db: usize, handle: Handle) {
         let Some(id) = self.series_at(handle) else { return };
         let Some(series) = Series::of(self.objects.get(id)) else { return };
+        self.label_changes += 1;
         if let Some(place) = self.dbs.get_mut(db) {
             place.labels.remove(id, series);
         }
@@ -180,6 +250,7 @@ impl Shard {
 
     /// Notes that a database was emptied of all its series.
     pub(crate) fn all_series_go(&mut self, db: usize) {
+        self.label_changes += 1;
         for &id in self.dbs.get(db).into_iter().flat_map(|place| &place.labels.all) {
             if let Some(series) = Series::of(self.objects.get(id)) {
                 each_link(series, &mut |other| self.links.remove(&series.name, other));
@@ -261,8 +332,8 @@ mod tests {
         let matcher =
             Matcher { label: (*b"host").into(), sort: Sort::OneOf, values: vec![value.as_bytes().into()] };
         let mut found = Vec::new();
-        shard.each_series(db, &[matcher], NOW, &mut |name, _| {
-            found.push(String::from_utf8_lossy(name).into_owned());
+        shard.each_series(db, &[matcher], NOW, &mut |found_one| {
+            found.push(String::from_utf8_lossy(&found_one.series.name).into_owned());
         });
         found.sort();
         found

@@ -9,6 +9,7 @@
 //! Called by command bodies (to begin) and by the server (slices and the end), always with the shard held.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use darter_base::hash::KeyHasher;
@@ -40,12 +41,12 @@ pub(crate) struct Reads {
     last: u32,
     open: Vec<OpenRead>,
     texts: Vec<OpenText>,
-    frozen: Vec<OpenFrozen>,
+    // By their numbers: a command may read thousands.
+    frozen: BTreeMap<u32, OpenFrozen>,
 }
 
 /// A value of a module that is read: its root at the start, whose blocks stay in the arena.
 struct OpenFrozen {
-    number: u32,
     root: Box<dyn ModuleValue>,
     step: FrozenStep,
 }
@@ -178,7 +179,7 @@ impl Shard {
         let record = self.record_at(db, self.locate(db, key)?);
         let RecordValue::Object(_, id) = record.value() else { return None };
         let Object::Module(value) = self.objects.get_mut(id) else { return None };
-        let root = value.frozen().filter(|root| root.kind() == T::KIND)?;
+        let root = value.frozen_to_read().filter(|root| root.kind() == T::KIND)?;
         self.arena.hold_on();
         let reads = self.reads.get_or_insert_default();
         reads.last = reads.last.wrapping_add(1).max(1);
@@ -186,7 +187,7 @@ impl Shard {
             let root: &dyn Any = root;
             root.downcast_ref::<T>().is_none_or(|root| step(root, arena, out, bytes_max))
         });
-        reads.frozen.push(OpenFrozen { number: reads.last, root, step });
+        reads.frozen.insert(reads.last, OpenFrozen { root, step });
         Some(reads.last)
     }
 
@@ -196,7 +197,7 @@ impl Shard {
         if let Some(open) = reads.texts.iter_mut().find(|open| open.number == number) {
             return open.step(&self.arena, out, bytes_max);
         }
-        if let Some(open) = reads.frozen.iter_mut().find(|open| open.number == number) {
+        if let Some(open) = reads.frozen.get_mut(&number) {
             return (open.step)(&*open.root, &self.arena, out, bytes_max);
         }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else { return true };
@@ -221,7 +222,7 @@ impl Shard {
         if let Some(open) = reads.texts.iter().find(|open| open.number == number) {
             return Aside { bytes: self.arena.left_behind_bytes(open.block), pieces: 0 };
         }
-        if reads.frozen.iter().any(|open| open.number == number) {
+        if reads.frozen.contains_key(&number) {
             return Aside { bytes: self.arena.left_bytes(), pieces: 0 };
         }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else {
@@ -238,8 +239,7 @@ impl Shard {
             let open = reads.texts.swap_remove(at);
             return self.arena.unpin(open.block);
         }
-        if let Some(at) = reads.frozen.iter().position(|open| open.number == number) {
-            reads.frozen.swap_remove(at);
+        if reads.frozen.remove(&number).is_some() {
             return self.arena.let_go();
         }
         let Some(at) = reads.open.iter().position(|open| open.number == number) else { return };

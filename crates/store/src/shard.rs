@@ -94,6 +94,8 @@ pub struct Shard {
     pub(crate) hidden: Arc<HiddenSlots>,
     // Times that a database was emptied or exchanged as a whole.
     flushes: u64,
+    // Times that a series came, went or got other labels.
+    pub(crate) label_changes: u64,
     pub(crate) scratch: FoldScratch,
     /// Randomness for sampling.
     pub rng: Rng,
@@ -164,6 +166,7 @@ impl Shard {
             id: 0,
             hidden: Arc::default(),
             flushes: 0,
+            label_changes: 0,
             scratch: FoldScratch::default(),
             keeps_dead: false,
             shows_dead: false,
@@ -682,6 +685,7 @@ impl Shard {
     /// Exchanges two databases.
     pub fn swap_dbs(&mut self, a: usize, b: usize) {
         self.flushes += 1;
+        self.label_changes += 1;
         self.dbs.swap(a, b);
         self.dbs_filled = self.dbs_filled.max(a.max(b) + 1);
         self.changes.count(1);

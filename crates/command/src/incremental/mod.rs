@@ -281,6 +281,24 @@ impl Ctx<'_> {
         true
     }
 
+    /// Leaves the steps of an operation that looks through shards to slices. The body runs again when they are done, and
+    /// finds the result in [`Ctx::staged`].
+    #[cold]
+    pub fn find_later(&mut self, args: Args<'_>, operation: Box<dyn Operation>) {
+        let staged = StagedWrite::new(self, args.at(1), StagedForm::List, &[]);
+        self.begin_incremental(&[], operation, false, Some(staged));
+    }
+
+    /// Writes the answer of an operation that has all that it needs: in slices without a shard, if that is possible.
+    #[cold]
+    pub fn answer_aside(&mut self, mut operation: Box<dyn Operation>, reply: &mut Reply<'_>) {
+        if self.may_slice {
+            self.leave_incremental(VecDeque::new(), (operation, reply.is_resp3()), None);
+        } else {
+            while !operation.answer(reply, usize::MAX) {}
+        }
+    }
+
     fn begin_incremental(
         &mut self,
         sources: &[(&[u8], Stretch)],

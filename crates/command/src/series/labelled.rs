@@ -14,6 +14,7 @@ use super::filter::matchers;
 use super::groups::Groups;
 use super::query::query_with;
 use super::ranging::{self, BLOCKS_AT_ONCE, Empties, RangeShape, SeriesSource};
+use super::searching::{LastSamples, SearchSubject, SearchedAll, SearchedSeries, label_words};
 use super::{TOO_MANY, asks_for_latest, doc, write_number, write_rows, write_sample};
 use crate::probabilistic::arity;
 use crate::reader::is;
@@ -226,8 +227,8 @@ fn names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> BTreeSet<Box<[u8]>> {
     let (db, now_ms) = (ctx.db, ctx.now_ms);
     let mut names = BTreeSet::new();
     ctx.each_part(|_, part| {
-        part.shard.each_series(db, matchers, now_ms, &mut |name, _| {
-            names.insert(name.into());
+        part.shard.each_series(db, matchers, now_ms, &mut |one| {
+            names.insert(one.series.name.clone());
         });
     });
     names
@@ -236,8 +237,11 @@ fn names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> BTreeSet<Box<[u8]>> {
 /// The same, for a command that answers what the series hold.
 ///
 /// Errors: the client may not read one of them.
-fn readable_names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> Result<BTreeSet<Box<[u8]>>, Fault> {
-    let names = names(ctx, matchers);
+fn readable_names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> Result<Vec<Box<[u8]>>, Fault> {
+    let names: Vec<Box<[u8]>> = match ctx.staged.take() {
+        Some(staged) => SearchedAll(&staged.found.bytes).map(|one| one.name.into()).collect(),
+        None => names(ctx, matchers).into_iter().collect(),
+    };
     if names.iter().all(|name| ctx.may_read(name)) { Ok(names) } else { Err(NO_RIGHT) }
 }
 
@@ -265,8 +269,20 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         }
     }
     let filter = asked.filter.take().ok_or(arity("ts.mget"))?;
-    let names = readable_names(ctx, &filter)?;
     let with_latest = asks_for_latest(args);
+    if ctx.staged.is_some() {
+        return mget_found(ctx, with_latest, reply);
+    }
+    let (shown, resp3) = (asked.shown.owned(), reply.is_resp3());
+    let head = SearchSubject::Series(Box::new(move |series, out| {
+        let mut reply = Reply::new(out, resp3);
+        reply_head(&mut reply, &series.name, 2);
+        write_labels(&mut reply, &series.settings.labels, &shown.borrowed());
+    }));
+    if ctx.search_series(&filter, head, (args, reply)) {
+        return Ok(());
+    }
+    let names = readable_names(ctx, &filter)?;
     begin_entries(reply, names.len());
     for name in &names {
         visit(ctx, name, with_latest, |series, _, latest| {
@@ -281,7 +297,23 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     Ok(())
 }
 
-fn begin_entries(reply: &mut Reply<'_>, len: usize) {
+/// Answers the last samples of the series that slices have found, as they are now.
+fn mget_found(ctx: &mut Ctx<'_>, with_latest: bool, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let found = ctx.staged.take().map_or(Vec::new(), |staged| staged.found.bytes);
+    let mut samples = Vec::new();
+    for SearchedSeries { shard, id, name, .. } in SearchedAll(&found) {
+        if !ctx.may_read(name) {
+            return Err(NO_RIGHT);
+        }
+        let latest = if with_latest { feed::latest(ctx, name) } else { None };
+        let series = ctx.part(shard).and_then(|part| part.shard.series(id));
+        samples.push(latest.or(series.filter(|series| !series.is_empty()).and_then(Series::newest)));
+    }
+    ctx.answer_aside(Box::new(LastSamples::new(found, samples)), reply);
+    Ok(())
+}
+
+pub(super) fn begin_entries(reply: &mut Reply<'_>, len: usize) {
     if reply.is_resp3() {
         reply.map(len);
     } else {
@@ -338,6 +370,10 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Rep
         let text = "ERR TSDB: GROUPBY is not allowed when multiple aggregators are specified";
         return Err(Fault::text(text));
     }
+    let no_head = SearchSubject::Series(Box::new(|_, _| {}));
+    if ctx.staged.is_none() && ctx.search_series(&filter, no_head, (args, reply)) {
+        return Ok(());
+    }
     let names = readable_names(ctx, &filter)?;
     let with_latest = asks_for_latest(args);
     if ctx.may_slice && leave(ctx, &names, &query, args, &asked, reply) {
@@ -352,7 +388,7 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Rep
 /// Leaves the answer to slices if it needs many blocks; returns whether it did.
 fn leave(
     ctx: &mut Ctx<'_>,
-    names: &BTreeSet<Box<[u8]>>,
+    names: &[Box<[u8]>],
     query: &SeriesQuery,
     args: Args<'_>,
     asked: &LabelledRequest<'_>,
@@ -425,7 +461,7 @@ fn write_series(
 
 fn ungrouped(
     ctx: &Ctx<'_>,
-    names: &BTreeSet<Box<[u8]>>,
+    names: &[Box<[u8]>],
     mut query: SeriesQuery,
     with_latest: bool,
     asked: &LabelledRequest<'_>,
@@ -460,7 +496,7 @@ fn write_how<'a>(reply: &mut Reply<'_>, what: &str, names: impl ExactSizeIterato
 
 fn grouped(
     ctx: &Ctx<'_>,
-    names: &BTreeSet<Box<[u8]>>,
+    names: &[Box<[u8]>],
     group: (&[u8], Aggregator),
     mut query: SeriesQuery,
     with_latest: bool,
@@ -513,7 +549,7 @@ fn write_group(
     }
 }
 
-fn begin_set(reply: &mut Reply<'_>, len: usize) {
+pub(super) fn begin_set(reply: &mut Reply<'_>, len: usize) {
     if reply.is_resp3() {
         reply.set(len);
     } else {
@@ -522,7 +558,12 @@ fn begin_set(reply: &mut Reply<'_>, len: usize) {
 }
 
 fn query_index(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let names = names(ctx, &matchers(args.tail(1).iter())?);
+    let filter = matchers(args.tail(1).iter())?;
+    let keys = SearchSubject::Words(Box::new(|series, visit| visit(&series.name)));
+    if ctx.take_answer(reply) || ctx.search_series(&filter, keys, (args, reply)) {
+        return Ok(());
+    }
+    let names = names(ctx, &filter);
     begin_set(reply, names.len());
     names.iter().for_each(|name| reply.bulk(name));
     Ok(())
@@ -544,14 +585,21 @@ fn query_labels(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         }
         Some(_) => matchers(args.tail(from + 1).iter())?,
     };
+    // A user's rights are those of the moment the answer is made: with limits, all at once.
+    let words = || SearchSubject::Words(label_words(label));
+    if ctx.take_answer(reply) || ctx.may_read.is_none() && ctx.search_series(&filter, words(), (args, reply))
+    {
+        return Ok(());
+    }
     let (db, now_ms, may_read) = (ctx.db, ctx.now_ms, ctx.may_read.take());
     let may_read = |name: &[u8]| may_read.as_ref().is_none_or(|may_read| may_read(name));
+    let each_word = label_words(label);
     let mut found: BTreeSet<Box<[u8]>> = BTreeSet::new();
     ctx.each_part(|_, part| {
-        part.shard.each_series(db, &filter, now_ms, &mut |name, view| match label {
-            _ if !may_read(name) => {}
-            Some(label) => found.extend(view.root.label(label).map(Box::from)),
-            None => found.extend(view.root.settings.labels.iter().map(|(name, _)| name.clone())),
+        part.shard.each_series(db, &filter, now_ms, &mut |one| {
+            if may_read(&one.series.name) {
+                each_word(one.series, &mut |word| found.extend([Box::from(word)]));
+            }
         });
     });
     begin_set(reply, found.len());

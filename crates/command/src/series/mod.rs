@@ -16,6 +16,7 @@ mod range;
 mod ranging;
 mod read;
 mod rules;
+mod searching;
 mod step;
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,8 @@ struct Ranging {
     at: usize,
     row: Option<usize>,
     has_begun: bool,
+    // Bytes of the heads and rows.
+    bytes: usize,
 }
 
 /// Leaves the answer about these series to slices; false if that is impossible.
@@ -89,8 +91,10 @@ pub(super) fn leave(
         let SeriesSource { query, head, group, .. } = source;
         SeriesRead { query, head, group, rows: Vec::new() }
     });
+    let reads: Vec<SeriesRead> = reads.collect();
     let ranging = Ranging {
-        reads: reads.collect(),
+        bytes: reads.iter().map(|read| read.head.len()).sum(),
+        reads,
         shape,
         row_bytes: WORD * (1 + width),
         too_many: Arc::clone(&too_many),
@@ -171,7 +175,10 @@ impl Operation for Ranging {
                     groups.add_row(&read.group, time, numbers);
                 }
             }
-            RangeShape::One | RangeShape::Each(_) => read.rows.extend_from_slice(told),
+            RangeShape::One | RangeShape::Each(_) => {
+                read.rows.extend_from_slice(told);
+                self.bytes += told.len();
+            }
         }
         Vec::new()
     }
@@ -212,6 +219,6 @@ impl Operation for Ranging {
     }
 
     fn bytes(&self) -> usize {
-        self.reads.iter().map(|read| read.rows.capacity() + read.head.len()).sum()
+        self.bytes
     }
 }

@@ -74,6 +74,7 @@ mod journal_kill;
 mod journal_replay;
 mod journal_switch;
 mod keyspace;
+mod labelled;
 mod large_requests;
 mod listings;
 mod long_values;

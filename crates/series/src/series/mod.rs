@@ -464,6 +464,20 @@ impl Series {
         }
     }
 
+    /// The same for a reader of the samples alone: without names and labels.
+    pub fn frozen_samples(&self) -> Series {
+        Series {
+            name: Box::default(),
+            settings: SeriesSettings { labels: Vec::new(), ..self.settings },
+            source: None,
+            rules: Vec::new(),
+            blocks: self.blocks.clone(),
+            doomed: Vec::new(),
+            open: self.open.clone(),
+            ..*self
+        }
+    }
+
     /// Frees up to `blocks_max` blocks; returns true if none is left.
     pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         for _ in 0..blocks_max {

@@ -67,6 +67,10 @@ pub trait ModuleValue: Any + Debug + Send {
     fn frozen(&self) -> Option<Box<dyn ModuleValue>> {
         None
     }
+    /// The same for a reader that needs its content only.
+    fn frozen_to_read(&self) -> Option<Box<dyn ModuleValue>> {
+        self.frozen()
+    }
     /// Pieces in which a value with [`ModuleValue::frozen`] is written to a snapshot, at least 1.
     fn pieces(&self) -> u64 {
         1

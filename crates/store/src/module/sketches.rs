@@ -253,6 +253,10 @@ impl ModuleValue for Series {
         Some(Box::new(Series::frozen(self)))
     }
 
+    fn frozen_to_read(&self) -> Option<Box<dyn ModuleValue>> {
+        Some(Box::new(self.frozen_samples()))
+    }
+
     fn pieces(&self) -> u64 {
         1 + self.pieces_len() as u64
     }
