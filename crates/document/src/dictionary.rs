@@ -129,6 +129,13 @@ impl NameTable {
     }
 }
 
+/// The root of `from`, which may be in pieces, in one run and with the names of `doc`.
+pub fn renamed(from: Doc<'_>, doc: Doc<'_>) -> Vec<u8> {
+    let (table, mut out) = (NameTable::of(doc), Vec::new());
+    copy(from.root(), &|name| table.place(name), &mut out);
+    out
+}
+
 /// Hashes a name, otherwise in each process.
 pub(crate) fn hash_of_name(name: &[u8]) -> u64 {
     HASHER.hash(name)

@@ -9,6 +9,7 @@ use darter_base::varint;
 use darter_slab::Arena;
 
 use crate::form::{self, FormView, MemberName};
+use crate::stage;
 use crate::tree::{self, Children, Leaves, NodePlace, PieceSource};
 
 /// The names that members of one document share.
@@ -103,6 +104,11 @@ impl<'a> Doc<'a> {
         let root = bytes.len() - rest.len();
         let end = root + form::node_len(rest);
         Doc { names, source, bytes: bytes.get(..end).unwrap_or(bytes), root, is_pieced: false }
+    }
+
+    /// The same document, whose pieces are in `source`.
+    pub(crate) fn with_source(self, source: PieceSource<'a>) -> Doc<'a> {
+        Doc { source, is_pieced: true, ..self }
     }
 
     /// The bytes of its first block; of all of it if it has no pieces.
@@ -204,9 +210,9 @@ impl<'a> DocNode<'a> {
         own + below + leaves.map(|(_, block)| tree::leaf(block).0.len() + tree::LEAF_HEAD).sum::<usize>()
     }
 
-    /// Returns true if it is a container in pieces.
-    pub fn is_in_pieces(self) -> bool {
-        form::branch(self.bytes).is_some()
+    /// Returns true if it is a container in pieces, or one of those within it is.
+    pub fn has_pieces(self) -> bool {
+        stage::has_branches(self.bytes())
     }
 
     /// Its content.

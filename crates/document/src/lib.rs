@@ -17,6 +17,7 @@ pub mod parsing;
 pub mod path;
 #[cfg(test)]
 mod pieces_tests;
+mod places;
 pub mod precision;
 pub mod print;
 pub mod printing;
@@ -27,14 +28,15 @@ pub mod storing;
 mod tests;
 pub mod tree;
 
+pub use dictionary::renamed;
 pub use doc::{Doc, DocNode};
 pub use floats::{BadRuns, FloatRuns};
 pub use form::FormView;
 pub use parse::{Invalid, parse, parse_into};
 pub use parsing::{Parsed, Parsing};
-pub use path::{JsonPath, Trace};
+pub use path::{Finding, JsonPath, Trace};
 pub use print::PrintStyle;
-pub use printing::Printing;
+pub use printing::{NodeWalk, Printing};
 pub use rewrite::{DocChange, Rewritten, remove, rewrite};
 pub use storing::Storing;
 pub use tree::NodePlace;

@@ -7,11 +7,12 @@
 use std::collections::HashSet;
 
 use crate::DEPTH_MAX;
-use crate::dictionary::{NameTable, NameTally, hash_of_name};
+use crate::dictionary::{NameTable, NameTally, hash_of_name, renamed};
 use crate::doc::{Doc, DocNode, Names};
 use crate::form::{self, Container, MemberName};
 use crate::parse::{NotJson, parse_name, parse_part};
 use crate::stage::{Editor, Filling, INLINE_BYTES_MAX, StagedPieces};
+use crate::tree::PieceSource;
 
 /// The text must be parsed as a whole: it is not JSON, or an object has a name twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +78,18 @@ pub struct Parsed {
     pub stage: StagedPieces,
     /// Levels of containers in it.
     pub depth: usize,
+}
+
+impl Parsed {
+    /// The same document in one run.
+    pub fn into_form(self) -> Vec<u8> {
+        let fresh = self.stage.into_fresh();
+        let source = PieceSource::default().with(&fresh);
+        let doc = Doc::new(&self.first);
+        let mut form = self.first.get(..doc.root_at()).unwrap_or_default().to_vec();
+        form.extend(renamed(doc.with_source(source), doc));
+        form
+    }
 }
 
 /// Containers of up to this much text are parsed at once: some 20 microseconds.
@@ -439,6 +452,15 @@ mod tests {
             assert_eq!(parsed.depth, Doc::new(&document).root().depth());
             pieced += usize::from(parsed.stage != StagedPieces::default());
             assert!(printed(parsed, &mut arena) == wanted, "{text}");
+            // In one run, and with the names of another document.
+            let form = self::parsed(text.as_bytes(), bytes_max).expect("JSON").into_form();
+            let other = parse(br#"[{"a":1,"bb":2},{"a":1,"bb":2},{"a":1,"bb":2}]"#).expect("JSON");
+            let node = renamed(Doc::new(&form), Doc::new(&other));
+            for root in [Doc::new(&form).root(), DocNode::new(Doc::new(&other).names, &node)] {
+                let mut text = Vec::new();
+                print::print(root, &mut text);
+                assert!(text == wanted, "{}", String::from_utf8_lossy(&text));
+            }
         }
         assert!(pieced > 50, "{pieced} documents in pieces");
     }

@@ -2,11 +2,12 @@
 //!
 //! Called for long answers and for snapshots, which show one state of a document in pieces.
 
-use crate::doc::Doc;
+use crate::doc::{Doc, DocNode};
 use crate::floats::FloatRuns;
-use crate::form::{self, BlockRef, Container, FormView, MemberName};
+use crate::form::{self, Container, FormView, MemberName};
+use crate::places::ChildPlaces;
 use crate::print::{PrintStyle, print_scalar, write_string};
-use crate::tree::{self, NodePlace};
+use crate::tree::NodePlace;
 
 /// The text of one node, in progress.
 #[derive(Clone, Debug)]
@@ -24,15 +25,8 @@ pub struct Printing {
 /// A container that is being printed.
 #[derive(Clone, Debug)]
 struct PrintFrame {
-    kind: Container,
+    children: ChildPlaces,
     is_empty: bool,
-    // Inner blocks of a container in pieces, from the top, each with its next entry.
-    inner: Vec<(u32, usize)>,
-    height: usize,
-    // The children at `at..end` of this block are next.
-    block: u32,
-    at: usize,
-    end: usize,
 }
 
 impl Printing {
@@ -66,9 +60,9 @@ impl Printing {
         while out.len() < bytes_max {
             let level = self.level + self.open.len();
             let Some(open) = self.open.last_mut() else { return true };
-            let Some((name, spot)) = open.next(doc) else {
+            let Some((name, spot)) = open.children.next(doc) else {
                 let is_plain = open.is_empty || style == PrintStyle::default();
-                let close = if open.kind == Container::Object { b'}' } else { b']' };
+                let close = if open.children.kind == Container::Object { b'}' } else { b']' };
                 self.open.pop();
                 if !is_plain {
                     style.line(out, level - 1);
@@ -110,70 +104,38 @@ impl Printing {
         }
         self.passed_bytes += 1;
         out.push(if form::is_object(node.bytes()) { b'{' } else { b'[' });
-        self.open.push(PrintFrame::new(node.bytes(), spot, doc));
+        self.open.push(PrintFrame { children: ChildPlaces::new(doc, spot, 0), is_empty: true });
     }
 }
 
-impl PrintFrame {
-    fn new(node: &[u8], spot: NodePlace, doc: Doc<'_>) -> PrintFrame {
-        let (kind, inner) = (Container::of(node), Vec::new());
-        let Some(branch) = form::branch(node) else {
-            let (first, last) = form::inner(node);
-            let at = spot.at as usize;
-            return PrintFrame {
-                kind,
-                is_empty: true,
-                inner,
-                height: 0,
-                block: spot.block,
-                at: at + first,
-                end: at + last,
-            };
-        };
-        let mut open = PrintFrame {
-            kind,
-            is_empty: true,
-            inner,
-            height: usize::from(branch.height),
-            block: 0,
-            at: 0,
-            end: 0,
-        };
-        open.descend(branch.root, doc);
-        open
+/// A walk over a node and all that is below it, in the order of its text, that can rest after any node.
+#[derive(Clone, Debug)]
+pub struct NodeWalk {
+    start: Option<NodePlace>,
+    open: Vec<ChildPlaces>,
+}
+
+impl NodeWalk {
+    /// Begins with the node at `spot`.
+    pub fn new(spot: NodePlace) -> NodeWalk {
+        NodeWalk { start: Some(spot), open: Vec::new() }
     }
 
-    /// Continues with the first leaf below a block.
-    fn descend(&mut self, piece: BlockRef, doc: Doc<'_>) {
-        let mut piece = piece;
-        while self.inner.len() < self.height {
-            let BlockRef::Kept(raw) = piece else { return };
-            self.inner.push((raw, 1));
-            piece = tree::entry(doc.source().block(piece), 0).piece;
+    /// The next node, and its name if it is a member.
+    pub fn next<'a>(&mut self, doc: Doc<'a>) -> Option<(Option<&'a [u8]>, DocNode<'a>)> {
+        let (name, spot) = match self.start.take() {
+            Some(spot) => (None, spot),
+            None => loop {
+                match self.open.last_mut()?.next(doc) {
+                    Some(child) => break child,
+                    None => drop(self.open.pop()),
+                }
+            },
+        };
+        let node = doc.node(spot);
+        if form::is_container(node.bytes()) {
+            self.open.push(ChildPlaces::new(doc, spot, 0));
         }
-        if let BlockRef::Kept(raw) = piece {
-            let len = tree::leaf(doc.source().block(piece)).0.len();
-            (self.block, self.at, self.end) = (raw, tree::LEAF_HEAD, tree::LEAF_HEAD + len);
-        }
-    }
-
-    fn next<'a>(&mut self, doc: Doc<'a>) -> Option<(Option<MemberName<'a>>, NodePlace)> {
-        while self.at >= self.end {
-            let (raw, at) = self.inner.last_mut()?;
-            let block = doc.source().block(BlockRef::Kept(*raw));
-            if *at >= tree::entries_len(block) {
-                self.inner.pop();
-                continue;
-            }
-            let next = tree::entry(block, *at).piece;
-            *at += 1;
-            self.descend(next, doc);
-        }
-        let block = doc.block(NodePlace { block: self.block, at: 0 });
-        let rest = block.get(self.at..)?;
-        let (name, width) = self.kind.name(rest);
-        let spot = NodePlace { block: self.block, at: (self.at + width) as u32 };
-        self.at += width + form::node_len(rest.get(width..)?).max(1);
-        Some((name, spot))
+        Some((name.map(|name| doc.names.text(name)), node))
     }
 }

@@ -593,8 +593,13 @@ fn write_empty(kind: Container, out: &mut Vec<u8>) {
 
 /// Returns true if containers of the document whose first block this is lie in pieces.
 pub fn has_pieces(doc: crate::Doc<'_>) -> bool {
+    has_branches(doc.root().bytes())
+}
+
+/// Returns true if a node lies in pieces, or a container within it.
+pub(crate) fn has_branches(node: &[u8]) -> bool {
     let mut has_any = false;
-    each_branch(doc.root().bytes(), &mut |_| has_any = true);
+    each_branch(node, &mut |_| has_any = true);
     has_any
 }
 

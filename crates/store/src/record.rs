@@ -434,6 +434,11 @@ impl<'a> Record<'a> {
         self.header() & TTL != 0 && self.read_deadline(self.header()) <= now_ms
     }
 
+    /// Its bytes; a few may be unused.
+    pub fn bytes_len(self) -> usize {
+        self.tail.len()
+    }
+
     /// Returns true if eviction must leave the key alone.
     pub fn is_sticky(self) -> bool {
         self.header() & STICKY != 0

@@ -268,6 +268,11 @@ impl Staged {
         draft.map_or(0, |draft| len_of(draft.object))
     }
 
+    /// Returns true if something was built.
+    pub fn has_draft(&self) -> bool {
+        self.draft.is_some()
+    }
+
     /// Returns true if a fault was found while it was made.
     pub fn has_failed(&self) -> bool {
         self.fault.is_some()

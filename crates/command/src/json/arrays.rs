@@ -4,6 +4,7 @@ use darter_document::FormView;
 use darter_wire::{Args, Reply};
 
 use super::change::first_of;
+use super::each_later::{ShowNode, ShownNodes, leave_each};
 use super::fault::{MISSING_KEY, no_path_or};
 use super::read::{reply_each, reply_len};
 use super::{document, path_at};
@@ -24,6 +25,10 @@ pub(super) fn is_array(view: FormView<'_>) -> bool {
 
 fn len(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let path = path_at(args, 2)?;
+    let show: ShowNode = |_, node, reply| reply_len(node.len().filter(|_| is_array(node.view())), reply);
+    if leave_each(ctx, args.at(1), &path, (b"", ShownNodes::Own, show), reply) {
+        return Ok(());
+    }
     let place = ctx.read(args.at(1));
     match document(&place)? {
         None if path.is_legacy() => reply.null(),
@@ -36,9 +41,7 @@ fn len(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
             reply_len(node.len(), reply);
         }
         Some(doc) => {
-            reply_each(doc, &path, reply, |node, reply| {
-                reply_len(node.len().filter(|_| is_array(node.view())), reply)
-            });
+            reply_each(doc, &path, reply, |node, reply| show(None, node, reply));
         }
     }
     Ok(())

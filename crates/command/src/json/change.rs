@@ -16,6 +16,11 @@ pub(super) struct JsonOutcome<R> {
 }
 
 impl<R> JsonOutcome<R> {
+    /// The result for the only value.
+    pub(super) fn one(result: R) -> JsonOutcome<R> {
+        JsonOutcome { each: vec![Some(result)] }
+    }
+
     /// Returns true if some value was of the right type.
     fn is_any(&self) -> bool {
         self.each.iter().any(Option::is_some)
@@ -134,5 +139,5 @@ pub(super) fn first_of<'a>(doc: Doc<'a>, path: &JsonPath) -> Result<darter_docum
 ///
 /// Errors: the path leads to no value.
 pub(super) fn first_spot(doc: Doc<'_>, path: &JsonPath) -> Result<NodePlace, Fault> {
-    path.find(doc).first().copied().ok_or(NO_PATH)
+    path.first(doc).ok_or(NO_PATH)
 }

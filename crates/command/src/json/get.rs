@@ -3,14 +3,15 @@
 use darter_document::path::PathQuery;
 use darter_document::print::PrintStyle;
 use darter_document::{Doc, JsonPath};
+use darter_store::{Collection, Json};
 use darter_wire::{Args, Reply};
 
 use super::change::first_spot;
 use super::document;
 use super::fault::{NO_FORMAT, bad_path};
-use super::long_get::{self, JsonText};
-use super::read::reply_query;
-use super::shape::{JsonFormat, print_computed, print_found, print_name, reply_node};
+use super::long_get::{self, JsonText, WantedText};
+use super::read::{LONG_BYTES_MIN, is_long, reply_query};
+use super::shape::{JsonFormat, print_computed, print_name, reply_node};
 use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -90,7 +91,9 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
         return Ok(());
     }
     let memory_bytes = || place.object().map_or(0, |(object, _)| object.memory_bytes());
-    let is_long = may_slice && doc.is_pieced() && is_long(doc, memory_bytes(), &wanted.paths);
+    let is_long = may_slice
+        && doc.is_pieced()
+        && is_long(doc, memory_bytes(), wanted.paths.iter().map(|(_, query)| query));
     let mut text = if is_long { JsonText::Later(Vec::new()) } else { JsonText::now(doc, &wanted.paths) };
     match wanted.paths.as_slice() {
         [(_, query)] => print_one(doc, query, wanted.style, &mut text)?,
@@ -107,21 +110,10 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
     Ok(())
 }
 
-/// Documents above this may be answered in slices, bytes.
-const LONG_BYTES_MIN: usize = 64 << 10;
-/// Values of more that are answered in slices.
-const VALUES_MAX: usize = 512;
-
-fn is_long(doc: Doc<'_>, memory_bytes: usize, paths: &[(&[u8], PathQuery)]) -> bool {
-    memory_bytes >= LONG_BYTES_MIN
-        && paths.iter().any(|(_, query)| {
-            let PathQuery::Path(path) = query else { return false };
-            let found = path.find(doc);
-            found.len() > VALUES_MAX || found.iter().any(|spot| doc.node(*spot).is_in_pieces())
-        })
-}
-
-fn print_one(
+/// Writes what a query finds in a document.
+///
+/// Errors: a legacy path leads nowhere.
+pub(super) fn print_one(
     doc: Doc<'_>,
     query: &PathQuery,
     style: PrintStyle<'_>,
@@ -129,7 +121,7 @@ fn print_one(
 ) -> Result<(), Fault> {
     match query {
         PathQuery::Path(path) if path.is_legacy() => out.value(doc, first_spot(doc, path)?, style, 0),
-        PathQuery::Path(path) => print_found(doc, path, style, 0, out),
+        PathQuery::Path(path) => out.found(doc, path, style, 0),
         PathQuery::Computed(computed) => print_computed(doc, computed, style, 0, out),
     }
     Ok(())
@@ -157,7 +149,7 @@ fn print_many(
         print_name(name, style, 1, out.between());
         match query {
             PathQuery::Path(path) if is_legacy => out.value(doc, first_spot(doc, path)?, style, 1),
-            PathQuery::Path(path) => print_found(doc, path, style, 1, out),
+            PathQuery::Path(path) => out.found(doc, path, style, 1),
             PathQuery::Computed(computed) => print_computed(doc, computed, style, 1, out),
         }
     }
@@ -169,6 +161,13 @@ fn print_many(
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let last = args.len() - 1;
     let query = PathQuery::parse(args.at(last)).ok();
+    if ctx.may_slice
+        && let Some(query) = &query
+        && bytes_of(ctx, args) >= LONG_BYTES_MIN
+        && mget_later(ctx, args, query, reply)
+    {
+        return Ok(());
+    }
     reply.array(last - 1);
     for at in 1..last {
         let place = ctx.read(args.at(at));
@@ -183,4 +182,39 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Bytes of the documents of JSON.MGET, about.
+fn bytes_of(ctx: &Ctx<'_>, args: Args<'_>) -> usize {
+    let mut bytes = 0;
+    for name in args.iter().take(args.len() - 1).skip(1) {
+        let Some((shard, record)) = ctx.peek(name) else { continue };
+        bytes += match shard.view_of::<Json>(record) {
+            Ok(view) => view.root.memory_bytes(),
+            // A small document has no root.
+            Err(_) => record.bytes_len(),
+        };
+    }
+    bytes
+}
+
+/// Leaves the answer of JSON.MGET to slices: small documents are copied, large ones read. False if that is impossible.
+fn mget_later(ctx: &mut Ctx<'_>, args: Args<'_>, query: &PathQuery, reply: &Reply<'_>) -> bool {
+    let mut wanted = Vec::with_capacity(args.len() - 2);
+    for at in 1..args.len() - 1 {
+        let place = ctx.read(args.at(at));
+        let text = match document(&place) {
+            Ok(Some(doc)) if !doc.is_pieced() => WantedText::Copied(doc.bytes().to_vec()),
+            Ok(Some(doc)) => {
+                let mut text = JsonText::Later(Vec::new());
+                match (print_one(doc, query, PrintStyle::default(), &mut text), text) {
+                    (Ok(()), JsonText::Later(parts)) => WantedText::Parts(parts),
+                    _ => WantedText::Missing,
+                }
+            }
+            _ => WantedText::Missing,
+        };
+        wanted.push((args.at(at), text));
+    }
+    long_get::leave_texts(ctx, wanted, PrintStyle::default(), Some(query.clone()), reply)
 }

@@ -2,6 +2,7 @@
 
 use darter_wire::{Args, Reply};
 
+use super::each_later::{ShowNode, ShownNodes, leave_each};
 use super::read::reply_each;
 use super::{document, path_at};
 use crate::spec::{Group, Keys, Spec};
@@ -17,6 +18,11 @@ pub const TYPE: DataCommand = DataCommand {
 
 fn kind(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let path = path_at(args, 2)?;
+    let head: &[u8] = if reply.is_resp3() { b"*1\r\n" } else { b"" };
+    let show: ShowNode = |_, node, reply| reply.bulk(node.kind().as_bytes());
+    if leave_each(ctx, args.at(1), &path, (head, ShownNodes::Own, show), reply) {
+        return Ok(());
+    }
     let place = ctx.read(args.at(1));
     let doc = document(&place)?;
     if reply.is_resp3() {
@@ -24,11 +30,11 @@ fn kind(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     }
     match doc {
         None => reply.null(),
-        Some(doc) if path.is_legacy() => match path.find(doc).first() {
-            Some(at) => reply.bulk(doc.node(*at).kind().as_bytes()),
+        Some(doc) if path.is_legacy() => match path.first(doc) {
+            Some(at) => reply.bulk(doc.node(at).kind().as_bytes()),
             None => reply.null(),
         },
-        Some(doc) => reply_each(doc, &path, reply, |node, reply| reply.bulk(node.kind().as_bytes())),
+        Some(doc) => reply_each(doc, &path, reply, |node, reply| show(None, node, reply)),
     }
     Ok(())
 }

@@ -3,14 +3,18 @@
 //! Called by JSON.SET (to begin and to end) and by `Incremental`. The condition and the place of the value are looked at
 //! when it is complete. Memory: the form of the text, twice for a moment.
 
-use darter_document::{JsonPath, Parsed, Parsing, parse};
+use darter_document::edit::EditedNode;
+use darter_document::{DocChange, JsonPath, Parsed, Parsing, Rewritten, parse, rewrite};
 use darter_store::shard::ShardFull;
-use darter_store::{Collection, Expiry, Json, Keyed, Object};
+use darter_store::{Collection, Event, Expiry, Json, Keyed, Object};
 use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
+use super::arrays::is_array;
+use super::change::{JsonOutcome, check_depth};
 use super::document;
 use super::fault::{BAD_KEY, invalid};
+use super::long_texts::{self, Forms};
 use super::set::{Update, When, WrittenDoc, put_root};
 use crate::incremental::operation::{NextSlice, Operation, OperationStage, ResultTo};
 use crate::incremental::{FoundValue, Staged};
@@ -19,7 +23,7 @@ use crate::{Ctx, Fault};
 /// Texts of this many bytes are parsed in slices. Parsing one at once takes a fifth of a millisecond.
 pub(super) const TEXT_BYTES_MIN: usize = 32 << 10;
 /// Bytes parsed in one slice, without a shard.
-const PARSED_BYTES: usize = 16 << 10;
+pub(super) const PARSED_BYTES: usize = 16 << 10;
 /// Blocks stored in one slice, some 20 microseconds.
 const STORED_BLOCKS: usize = 32;
 
@@ -27,7 +31,7 @@ const STORED_BLOCKS: usize = 32;
 pub(super) enum NewValue {
     /// A document in the shard, and its levels.
     Stored(Object, usize),
-    /// Its form, if the text had to be parsed as a whole.
+    /// Its form, if it is for several places or the text had to be parsed as a whole; empty if that is no JSON.
     Form(Vec<u8>),
 }
 
@@ -145,7 +149,7 @@ impl NewValue {
     /// Errors: the fault found meanwhile.
     pub(super) fn take(mut staged: Staged, ctx: &mut Ctx<'_>) -> Result<NewValue, Fault> {
         let form = std::mem::take(&mut staged.found.bytes);
-        if !form.is_empty() {
+        if !form.is_empty() || !staged.has_draft() {
             staged.give_up(ctx);
             return Ok(NewValue::Form(form));
         }
@@ -173,7 +177,7 @@ impl NewValue {
 }
 
 /// Leaves word `word`, a text for `path` in the document at the command's first word, to slices; false if the body must
-/// parse it: it is short, or for several places.
+/// parse it: it is short.
 ///
 /// Errors: the value at the key is no document.
 pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &JsonPath) -> Result<bool, Fault> {
@@ -184,18 +188,91 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &JsonP
     let parsing = {
         let place = ctx.at(name);
         match document(&place)? {
-            _ if path.is_root() => Parsing::of_document(),
-            Some(doc) if path.is_static() => Parsing::of_value(doc),
-            _ => return Ok(false),
+            _ if path.is_root() => Some(Parsing::of_document()),
+            Some(doc) if path.is_static() => Some(Parsing::of_value(doc)),
+            Some(_) => None,
+            None => return Ok(false),
         }
     };
+    Ok(match parsing {
+        Some(parsing) => begin(ctx, name, word, parsing),
+        None => long_texts::leave(ctx, args, std::iter::once(word)),
+    })
+}
+
+/// The new values of a command for arrays.
+pub(super) enum ArrayValues {
+    /// The only one, a document in the shard, and its levels.
+    Stored(Object, usize),
+    /// Texts.
+    Texts(Forms),
+}
+
+impl ArrayValues {
+    /// Those in the words from `first` on, for the arrays that `path` leads to. `None` if slices make them: the body runs
+    /// again.
+    ///
+    /// Errors: the fault found meanwhile; the value at the key is no document.
+    pub(super) fn of(
+        ctx: &mut Ctx<'_>,
+        args: Args<'_>,
+        first: usize,
+        path: &JsonPath,
+    ) -> Result<Option<ArrayValues>, Fault> {
+        Ok(Some(match ctx.staged.take() {
+            Some(staged) if staged.has_draft() => match NewValue::take(staged, ctx)? {
+                NewValue::Stored(object, depth) => ArrayValues::Stored(object, depth),
+                NewValue::Form(form) => ArrayValues::Texts(Forms::one(form)),
+            },
+            Some(staged) => ArrayValues::Texts(Forms::take(staged)),
+            None if args.len() == first + 1 && leave_item(ctx, args, first, path)? => return Ok(None),
+            None if long_texts::leave(ctx, args, first..args.len()) => return Ok(None),
+            None => ArrayValues::Texts(Forms::default()),
+        }))
+    }
+
+    /// Puts a stored value into the array that `path` leads to, by `put`, and answers the length of that. Returns the forms
+    /// of the values if that is still to be done.
+    ///
+    /// Errors: those of `put`, or no room; the value is freed.
+    pub(super) fn put(
+        self,
+        place: &mut Keyed<'_>,
+        path: &JsonPath,
+        event: Event,
+        put: impl Fn(&mut EditedNode<'_, '_>, &[Vec<u8>]) -> Result<usize, Fault>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Option<Forms>, Fault> {
+        let (object, depth) = match self {
+            ArrayValues::Texts(forms) => return Ok(Some(forms)),
+            ArrayValues::Stored(object, depth) => (object, depth),
+        };
+        let Some(len) = put_item(place, path, (object, depth), put)? else {
+            return Ok(Some(Forms::default()));
+        };
+        place.changed(event);
+        JsonOutcome::one(len).reply(path, "", reply, |len, reply| reply.int_len(len))?;
+        Ok(None)
+    }
+}
+
+/// Leaves word `word`, an item for the only array that `path` leads to, to slices; false if the body must parse it.
+///
+/// Errors: the value at the key is no document.
+fn leave_item(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &JsonPath) -> Result<bool, Fault> {
+    if !ctx.may_slice || args.at(word).len() < TEXT_BYTES_MIN || !path.is_static() {
+        return Ok(false);
+    }
+    let parsing = document(&ctx.at(args.at(1)))?.map(Parsing::of_value);
+    Ok(parsing.is_some_and(|parsing| begin(ctx, args.at(1), word, parsing)))
+}
+
+/// Leaves parsing and storing a word to slices.
+fn begin(ctx: &mut Ctx<'_>, name: &[u8], word: usize, parsing: Parsing) -> bool {
     let progress = SetProgress::Parsing(Box::new(parsing));
-    ctx.fill_later(
-        name,
-        Json::draft().wrap(),
-        Box::new(LongSet { word, progress, form_bytes: 0, depth: 0, fault: None }),
-    );
-    Ok(true)
+    let operation = LongSet { word, progress, form_bytes: 0, depth: 0, fault: None };
+    ctx.fill_later(name, Json::draft().wrap(), Box::new(operation));
+    true
 }
 
 /// Puts a value that has pieces of its own into the document at a key; returns whether it was set. `None` if it cannot
@@ -206,7 +283,7 @@ pub(super) fn put_below(
     place: &mut Keyed<'_>,
     path: &JsonPath,
     when: When,
-    (mut value, depth): (Object, usize),
+    (value, depth): (Object, usize),
 ) -> Result<Option<bool>, Fault> {
     let done = written_below(place, path, when, (&value, depth));
     let done = match done {
@@ -216,16 +293,69 @@ pub(super) fn put_below(
             return done.map(|done| done.map(|_| false));
         }
     };
+    adopt(place, done.rewritten, value)?;
+    Ok(Some(true))
+}
+
+/// Stores a changed document that refers to the pieces of `value`, which belong to it then.
+///
+/// Errors: no room; the value is freed.
+fn adopt(place: &mut Keyed<'_>, rewritten: Rewritten, mut value: Object) -> Result<(), Fault> {
     let edited = place.edit(|json: &mut Json, arena, _| {
-        json.apply(done.rewritten, arena)?;
+        json.apply(rewritten, arena)?;
         if let Some(value) = Json::of_mut(&mut value) {
             json.adopt(value, arena);
         }
         Ok::<_, ShardFull>(())
     });
     place.discard(value);
-    edited.map_err(|_| BAD_KEY)?.map_or(Ok(()), |edited| edited.result)?;
-    Ok(Some(true))
+    edited.map_err(|_| BAD_KEY)?.map_or(Ok(()), |edited| Ok(edited.result?))
+}
+
+/// Puts a value that has pieces of its own into the array that `path` leads to, by `put`; returns the length of the array.
+/// `None` if it cannot be: the array or the document has gone, or has other names by now. The value is freed then.
+///
+/// Errors: those of `put`, or no room; the value is freed.
+fn put_item(
+    place: &mut Keyed<'_>,
+    path: &JsonPath,
+    (value, depth): (Object, usize),
+    put: impl Fn(&mut EditedNode<'_, '_>, &[Vec<u8>]) -> Result<usize, Fault>,
+) -> Result<Option<usize>, Fault> {
+    match array_with(place, path, (&value, depth), put) {
+        Ok(Some((rewritten, len))) => {
+            adopt(place, rewritten, value)?;
+            Ok(Some(len))
+        }
+        done => {
+            place.discard(value);
+            done.map(|_| None)
+        }
+    }
+}
+
+/// The document with `value` in the array that `path` leads to, and the length of that.
+fn array_with(
+    place: &Keyed<'_>,
+    path: &JsonPath,
+    (value, depth): (&Object, usize),
+    put: impl Fn(&mut EditedNode<'_, '_>, &[Vec<u8>]) -> Result<usize, Fault>,
+) -> Result<Option<(Rewritten, usize)>, Fault> {
+    let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
+    let (Some(view), Some(value)) = (view, Json::of(value)) else { return Ok(None) };
+    let (doc, value) = (view.root.doc_in_pieces(view.arena), value.doc(view.arena));
+    let mut trace = path.trace(doc);
+    trace.retain(|spot| is_array(doc.node(spot).view()));
+    if trace.spots().len() != 1 || !doc.names.iter().eq(value.names.iter()) {
+        return Ok(None);
+    }
+    let (node, mut len) = (vec![value.root().bytes().to_vec()], 0);
+    let rewritten = rewrite(doc, &trace, |_, slot| {
+        check_depth(slot, depth)?;
+        len = put(slot, &node)?;
+        Ok::<_, Fault>(DocChange::Keep)
+    })?;
+    Ok(Some((rewritten, len)))
 }
 
 /// The document with `value` in it.

@@ -1,14 +1,15 @@
 //! JSON.MERGE key path value
 
-use darter_document::{DocChange, DocNode, JsonPath, parse, rewrite};
+use darter_document::{DocChange, DocNode, JsonPath, rewrite};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::change::apply;
-use super::fault::{NOT_ROOT, bad_path, invalid};
+use super::fault::{NOT_ROOT, bad_path};
 use super::long_set::{self, NewValue};
+use super::long_texts::{self, Forms};
 use super::set::{Update, When, is_too_deep, put_root};
-use super::{document, event, node_of};
+use super::{document, event};
 use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -40,9 +41,15 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     let path = JsonPath::parse(args.at(2)).map_err(bad_path)?;
     let is_new = path.is_root() && !ctx.at(args.at(1)).exists();
+    let (text, mut forms) = (args.at(3), Forms::default());
     let staged = match ctx.staged.take() {
-        Some(staged) => Some(NewValue::take(staged, ctx)?),
+        Some(staged) if staged.has_draft() => Some(NewValue::take(staged, ctx)?),
+        Some(staged) => {
+            forms = Forms::take(staged);
+            None
+        }
         None if is_new && long_set::leave(ctx, args, 3, &path)? => return Ok(()),
+        None if long_texts::leave(ctx, args, std::iter::once(3)) => return Ok(()),
         None => None,
     };
     let mut place = ctx.at(args.at(1));
@@ -57,7 +64,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         staged => NewValue::discard(staged, &mut place),
     }
     let Some(doc) = document(&place)? else {
-        let bytes = parse(args.at(3)).map_err(invalid)?;
+        let bytes = forms.document(0, text)?;
         if !path.is_root() {
             return Err(NOT_ROOT);
         }
@@ -66,7 +73,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         reply.ok();
         return Ok(());
     };
-    let patch = node_of(args.at(3), doc)?;
+    let patch = forms.node(0, text, doc)?;
     let done = match Update::find(doc, &path, When::Always)? {
         Update::Over(trace) => {
             let depth = DocNode::new(doc.names, &patch).depth();
@@ -80,9 +87,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             })?;
             is_any.then_some(done)
         }
-        update => Some(update.write(doc, &node_of(args.at(3), doc)?)?)
-            .filter(|done| done.updated > 0)
-            .map(|done| done.rewritten),
+        update => Some(update.write(doc, &patch)?).filter(|done| done.updated > 0).map(|done| done.rewritten),
     };
     let Some(done) = done else {
         reply.null();

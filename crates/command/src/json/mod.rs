@@ -9,6 +9,7 @@ pub mod change;
 pub mod clear;
 pub mod debug;
 pub mod del;
+mod each_later;
 pub mod fault;
 pub mod get;
 pub mod index;
@@ -16,6 +17,7 @@ pub mod insert;
 pub mod kind;
 pub mod long_get;
 pub mod long_set;
+mod long_texts;
 pub mod merge;
 pub mod mset;
 pub mod numbers;
@@ -38,6 +40,7 @@ use darter_wire::Args;
 
 use crate::{DataCommand, Fault};
 use fault::{BAD_KEY, MISSING_KEY, bad_path, invalid};
+use long_texts::Forms;
 
 /// The family's commands.
 pub const FAMILY: &[DataCommand] = &[
@@ -105,11 +108,11 @@ fn node_of(text: &[u8], doc: Doc<'_>) -> Result<Vec<u8>, Fault> {
     Ok(node)
 }
 
-/// The nodes of the JSON texts from argument `first` on.
+/// The nodes of the JSON texts from argument `first` on, some of which may have been parsed.
 ///
 /// Errors: one is not JSON.
-fn nodes_of(args: Args<'_>, first: usize, doc: Doc<'_>) -> Result<Vec<Vec<u8>>, Fault> {
-    args.tail(first).iter().map(|text| node_of(text, doc)).collect()
+fn nodes_of(args: Args<'_>, first: usize, doc: Doc<'_>, forms: &Forms) -> Result<Vec<Vec<u8>>, Fault> {
+    args.tail(first).iter().enumerate().map(|(nth, text)| forms.node(nth, text, doc)).collect()
 }
 
 /// Levels of containers in the deepest of these nodes.

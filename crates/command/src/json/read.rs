@@ -4,6 +4,24 @@ use darter_document::path::PathQuery;
 use darter_document::{Doc, DocNode, JsonPath};
 use darter_wire::Reply;
 
+/// Documents above this are answered in slices, bytes.
+pub(super) const LONG_BYTES_MIN: usize = 64 << 10;
+
+/// Returns true if one of these queries may lead through much of a large document, or to a large value.
+pub(super) fn is_long<'q>(
+    doc: Doc<'_>,
+    memory_bytes: usize,
+    mut queries: impl Iterator<Item = &'q PathQuery>,
+) -> bool {
+    doc.is_pieced()
+        && memory_bytes >= LONG_BYTES_MIN
+        && queries.any(|query| {
+            let PathQuery::Path(path) = query else { return false };
+            let is_large = |spot| doc.node(spot).has_pieces();
+            (!path.is_static() && !path.is_legacy()) || path.first(doc).is_some_and(is_large)
+        })
+}
+
 /// Answers an array with the output of `show` for each value that `path` leads to.
 pub(super) fn reply_each(
     doc: Doc<'_>,

@@ -6,6 +6,7 @@ use darter_wire::{Args, Reply};
 
 use super::change::first_of;
 use super::document;
+use super::each_later::{ShownNodes, leave_each};
 use super::fault::bad_path;
 use super::read::reply_query;
 use crate::spec::{Group, Keys, Spec};
@@ -24,6 +25,11 @@ fn resp(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         Some(text) => PathQuery::parse(text).map_err(bad_path)?,
         None => PathQuery::Path(JsonPath::root()),
     };
+    if let PathQuery::Path(path) = &query
+        && leave_each(ctx, args.at(1), path, (b"", ShownNodes::Below, show_one), reply)
+    {
+        return Ok(());
+    }
     let place = ctx.read(args.at(1));
     match (document(&place)?, &query) {
         (None, _) => reply.null(),
@@ -34,6 +40,17 @@ fn resp(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 fn show(node: DocNode<'_>, reply: &mut Reply<'_>) {
+    show_one(None, node, reply);
+    node.items().for_each(|item| show(item, reply));
+    for (name, value) in node.members() {
+        reply.bulk(name);
+        show(value, reply);
+    }
+}
+
+/// A value without those below it, and its name.
+fn show_one(name: Option<&[u8]>, node: DocNode<'_>, reply: &mut Reply<'_>) {
+    name.into_iter().for_each(|name| reply.bulk(name));
     match node.view() {
         FormView::Null => reply.null(),
         FormView::Bool(true) => reply.status("true"),
@@ -45,15 +62,10 @@ fn show(node: DocNode<'_>, reply: &mut Reply<'_>) {
         FormView::Array(count) => {
             reply.array(count + 1);
             reply.status("[");
-            node.items().for_each(|item| show(item, reply));
         }
         FormView::Object(count) => {
             reply.array(2 * count + 1);
             reply.status("{");
-            for (name, value) in node.members() {
-                reply.bulk(name);
-                show(value, reply);
-            }
         }
     }
 }

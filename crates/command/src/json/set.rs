@@ -9,7 +9,8 @@ use darter_wire::{Args, Reply};
 use super::change::apply;
 use super::fault::{NOT_ROOT, bad_path, invalid, unfit};
 use super::long_set::{self, NewValue};
-use super::{document, event, node_of};
+use super::long_texts::Forms;
+use super::{document, event};
 use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -122,20 +123,25 @@ fn set_below(
     (text, staged): (&[u8], Option<NewValue>),
     wanted: &JsonSetWanted,
 ) -> Result<bool, Fault> {
-    if let Some(NewValue::Stored(object, depth)) = staged
-        && let Some(is_set) = long_set::put_below(place, path, wanted.when, (object, depth))?
-    {
-        if is_set {
-            place.changed(SET_EVENT);
+    let forms = match staged {
+        Some(NewValue::Stored(object, depth)) => {
+            if let Some(is_set) = long_set::put_below(place, path, wanted.when, (object, depth))? {
+                if is_set {
+                    place.changed(SET_EVENT);
+                }
+                return Ok(is_set);
+            }
+            Forms::default()
         }
-        return Ok(is_set);
-    }
+        Some(NewValue::Form(form)) => Forms::one(form),
+        None => Forms::default(),
+    };
     let Some(doc) = document(place)? else {
         document_of(text, wanted.float)?;
         return if wanted.when == When::There { Ok(false) } else { Err(NOT_ROOT) };
     };
     let update = Update::find(doc, path, wanted.when)?;
-    let mut node = node_of(text, doc)?;
+    let mut node = forms.node(0, text, doc)?;
     if let Some(precision) = wanted.float {
         let mut short = Vec::new();
         node_in(DocNode::new(doc.names, &node), &mut || Some(precision), &mut short).map_err(unfit)?;

@@ -2,7 +2,7 @@
 
 use darter_document::path::Computed;
 use darter_document::print::{PrintStyle, print_scalar, print_styled, write_string};
-use darter_document::{Doc, DocNode, FormView, JsonPath};
+use darter_document::{Doc, DocNode, FormView};
 use darter_wire::Reply;
 
 use super::fault::BAD_FORMAT;
@@ -39,29 +39,6 @@ pub(super) fn text_of(node: DocNode<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     print_styled(node, PrintStyle::default(), 0, &mut text);
     text
-}
-
-/// Appends the values that a path leads to, as an array at `level`.
-pub(super) fn print_found(
-    doc: Doc<'_>,
-    path: &JsonPath,
-    style: PrintStyle<'_>,
-    level: usize,
-    out: &mut JsonText,
-) {
-    let found = path.find(doc);
-    out.between().push(b'[');
-    for (number, spot) in found.iter().enumerate() {
-        if number > 0 {
-            out.between().push(b',');
-        }
-        style.line(out.between(), level + 1);
-        out.value(doc, *spot, style, level + 1);
-    }
-    if !found.is_empty() {
-        style.line(out.between(), level);
-    }
-    out.between().push(b']');
 }
 
 /// Appends the values of an expression, as an array at `level`.

@@ -5,6 +5,7 @@ use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::change::{change_each, first_of};
+use super::each_later::{ShowNode, ShownNodes, leave_each};
 use super::fault::{expected, invalid};
 use super::read::{reply_each, reply_len};
 use super::{document, event, path_at, present};
@@ -46,12 +47,13 @@ fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 
 fn len(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let path = path_at(args, 2)?;
+    let show: ShowNode = |_, node, reply| reply_len(node.len().filter(|_| is_text(node.view())), reply);
+    if leave_each(ctx, args.at(1), &path, (b"", ShownNodes::Own, show), reply) {
+        return Ok(());
+    }
     let place = ctx.read(args.at(1));
     if !path.is_legacy() {
-        let doc = present(&place)?;
-        reply_each(doc, &path, reply, |node, reply| {
-            reply_len(node.len().filter(|_| is_text(node.view())), reply)
-        });
+        reply_each(present(&place)?, &path, reply, |node, reply| show(None, node, reply));
         return Ok(());
     }
     match document(&place)? {

@@ -63,6 +63,92 @@ fn a_large_document_is_answered_in_slices_as_it_was() {
     assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
 }
 
+/// Commands that go through all of a large document, or through many.
+const WHOLE: &[&str] = &[
+    "JSON.GET d",
+    "JSON.GET d .",
+    "JSON.GET d $..id",
+    "JSON.GET d $..* $.n",
+    "JSON.GET d INDENT _ NEWLINE | $.rows[?(@.id>4990)] $..none",
+    "JSON.GET d $.rows[::7]['name','id','none']",
+    "JSON.MGET d none s1 string s2 d $..id",
+    "JSON.MGET s1 d .rows",
+    "JSON.MGET s1 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 s12 s13 s14 d1 d2 d3 d4 d5 d6 d7 d8 d9 $..name",
+    "JSON.RESP d",
+    "JSON.RESP d $..*",
+    "JSON.TYPE d $..*",
+    "JSON.STRLEN d $..*",
+    "JSON.ARRLEN d $..rows",
+    "JSON.OBJLEN d $.rows[*]",
+    "JSON.OBJKEYS d $.rows[*]",
+];
+
+#[test]
+fn what_goes_through_all_of_a_document_does_so_in_slices() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    client.call(&["JSON.SET", "d", "$", &text_of(5000)]);
+    for n in 0..20 {
+        client.call(&["JSON.SET", &format!("s{n}"), "$", &text_of(12)]);
+        client.call(&["JSON.SET", &format!("d{n}"), "$", &text_of(400)]);
+    }
+    client.call(&["SET", "string", "x"]);
+    let slices = |client: &mut Client| client.info::<u64>("transaction", "slices_total");
+    for protocol in ["2", "3"] {
+        client.call(&["HELLO", protocol]);
+        for line in WHOLE {
+            let words: Vec<&str> = line.split(' ').collect();
+            let before = slices(&mut client);
+            let mine = client.call(&words);
+            assert!(slices(&mut client) > before + 2, "{line}");
+            assert!(!matches!(mine, Value::Error(_)), "{line}: {mine:?}");
+            assert!(mine == at_once(&mut client, &words), "{line} RESP{protocol}");
+        }
+    }
+    client.call(&["HELLO", "2"]);
+    // All ids change by one command: an answer with two of them is a mixed one.
+    client.call(&["JSON.SET", "d", "$.rows[*].id", "8"]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            while !is_over.load(Relaxed) {
+                for id in ["7", "8"] {
+                    writer.call(&["JSON.SET", "d", "$.rows[*].id", id]);
+                    writer.call(&["JSON.ARRINSERT", "d", "$.rows", "9", &format!("{{\"id\":{id}}}")]);
+                    writer.call(&["JSON.ARRPOP", "d", "$.rows", "9"]);
+                }
+            }
+        });
+        for _ in 0..10 {
+            for line in ["JSON.MGET d d $..id", "JSON.RESP d $.rows[*].id"] {
+                let mut ids = Vec::new();
+                match client.call(&line.split(' ').collect::<Vec<_>>()) {
+                    Value::Array(all) if line.contains("RESP") => ids.extend(all),
+                    Value::Array(all) => {
+                        assert_eq!(all[0], all[1], "of one key");
+                        let Value::Text(text) = &all[0] else { panic!("{all:?}") };
+                        ids.extend(text[1..text.len() - 1].split(',').map(|id| Value::Text(id.to_owned())));
+                    }
+                    other => panic!("{other:?}"),
+                }
+                assert!(
+                    ids.len() >= 5000 && ids.iter().all(|id| *id == ids[0]),
+                    "{line}: ids of two moments"
+                );
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+    // What was begun for clients that have gone is given up.
+    for line in WHOLE {
+        server.client().send_all(&[&line.split(' ').collect::<Vec<_>>()]);
+    }
+    wait_until("they are gone", || client.info::<u64>("clients", "connected_clients") == 1);
+    client.call(&["FLUSHALL"]);
+    wait_until("the documents are gone", || client.info::<u64>("memory", "object_used_memory") == 0);
+}
+
 #[test]
 fn a_large_document_changes_while_it_is_written_to_a_snapshot() {
     let folder = Folder::new("long-document");
@@ -188,6 +274,126 @@ fn a_value_set_in_slices_fits_the_document_of_its_end() {
     client.call(&["DEL", "d"]);
     assert_eq!(client.call(&["JSON.SET", "d", "$", &text]), Value::ok());
     assert!(at_once(&mut client, &["JSON.GET", "d"]) == Value::Text(text));
+}
+
+/// Commands with long texts for documents whose keys begin with `key`.
+fn long_texts(key: &str, text: &str) -> Vec<Vec<String>> {
+    let (a, m) = (format!("{key}a"), format!("{key}m"));
+    let [s1, s2] = ["s1", "s2"].map(|name| format!("{key}{name}"));
+    let other = text.replace("\"id\"", "\"a name of its own\"");
+    let commands: Vec<Vec<&str>> = vec![
+        vec!["JSON.SET", &a, "$", r#"[1,{"x":[]},{"id":1,"name":2},{"id":1,"name":2},{"x":[3]}]"#],
+        vec!["JSON.SET", &m, "$", r#"{"rows":[1],"k":{"z":1,"n":[{"id":1},{"id":1},{"id":2}]}}"#],
+        vec!["JSON.ARRAPPEND", &a, "$", text],
+        vec!["JSON.ARRAPPEND", &a, ".[1].x", text],
+        vec!["JSON.ARRAPPEND", &a, ".", text, "7", &other],
+        vec!["JSON.ARRAPPEND", &a, "$..x", &other],
+        vec!["JSON.ARRINSERT", &a, "$", "-1", text],
+        vec!["JSON.ARRINSERT", &a, "$[1].x", "0", &other, "null"],
+        vec!["JSON.SET", &a, "$[1,2,3].id", text],
+        vec!["JSON.MERGE", &m, "$", text],
+        vec!["JSON.MERGE", &m, "$.k", &other],
+        vec!["JSON.MERGE", &m, "$.new", text],
+        vec!["JSON.MSET", &s1, "$", text, &s2, "$", &other, &m, "$.k.part", text, &s1, ".n", "5"],
+    ];
+    commands.into_iter().map(|words| words.into_iter().map(str::to_owned).collect()).collect()
+}
+
+fn refs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn long_texts_are_parsed_without_a_shard() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    client.call(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let text = text_of(10_000);
+    for (words, once) in long_texts("slices:", &text).iter().zip(long_texts("once:", &text)) {
+        let (blocks, reply) = greatest_hold(&mut client, &refs(words));
+        assert!(!matches!(reply, Value::Error(_)), "{:?}: {reply:?}", &words[..3]);
+        let is_long = words[2].contains("[1,2,3]") || words[0] != "JSON.SET";
+        let holds: u64 = client.info("transaction", "holds_total");
+        assert!(!is_long || holds >= 2, "{:?}: held {holds} times", &words[..3]);
+        // A single value for a single array comes in pieces that are stored before.
+        let is_piece = words[0].starts_with("JSON.ARR") && words.len() <= 5 && !words[2].contains("..");
+        assert!(!is_piece || blocks < 300, "{:?}: {blocks} blocks in one hold", &words[..3]);
+        assert_eq!(reply, at_once(&mut client, &refs(&once)), "{:?}", &words[..3]);
+        for key in ["a", "m", "s1", "s2"] {
+            let texts = ["slices:", "once:"].map(|name| client.call(&["JSON.GET", &format!("{name}{key}")]));
+            assert!(texts[0] == texts[1], "{key} after {:?}", &words[..3]);
+        }
+    }
+    // What is wrong is told as it is at once, and changes nothing.
+    client.call(&["SET", "string", "x"]);
+    let before = client.call(&["DEBUG", "DIGEST"]);
+    let (cut, deep) = (&text[..text.len() - 1], format!("{}{text}{}", "[".repeat(126), "]".repeat(126)));
+    for words in [
+        &["JSON.SET", "slices:a", "$..id", cut][..],
+        &["JSON.ARRAPPEND", "slices:a", "$", cut],
+        &["JSON.ARRAPPEND", "slices:a", "$", &text, cut],
+        &["JSON.ARRAPPEND", "slices:a", "$", &deep],
+        &["JSON.ARRAPPEND", "slices:a", "$[0]", &text],
+        &["JSON.ARRAPPEND", "slices:a", ".[0]", &text],
+        &["JSON.ARRAPPEND", "none", "$", &text],
+        &["JSON.ARRAPPEND", "string", "$", &text],
+        &["JSON.ARRINSERT", "slices:a", "$", "9000", &text],
+        &["JSON.ARRINSERT", "slices:a", ".none", "0", &text],
+        &["JSON.MERGE", "slices:m", "$", cut],
+        &["JSON.MERGE", "slices:m", "$.a.b", &text],
+        &["JSON.MERGE", "none", "$.a", &text],
+        &["JSON.MERGE", "string", "$", &text],
+        &["JSON.MSET", "slices:a", "$", &text, "slices:m", "$", cut],
+        &["JSON.MSET", "slices:a", "$", cut, "slices:m", "$$$", &text],
+        &["JSON.MSET", "none", "$", &text, "none", "$.a", &text],
+        &["JSON.MSET", "none", "$", &text, "string", "$", &text],
+        &["JSON.MSET", "none", "$", &text, "slices:m", "$.no.place", &text],
+    ] {
+        let reply = client.call(words);
+        assert_eq!(reply, at_once(&mut client, words), "{:?}", &words[..3]);
+        assert_eq!(client.call(&["DEBUG", "DIGEST"]), before, "{:?}", &words[..3]);
+    }
+}
+
+/// Others change the documents while texts for them are parsed.
+#[test]
+fn values_parsed_in_slices_come_to_the_documents_of_the_end() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let text = text_of(5000);
+    let mut client = server.client();
+    client.call(&["JSON.SET", "d", "$", "[]"]);
+    let is_over = AtomicBool::new(false);
+    let appended = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (mut other, mut appended) = (server.client(), 0);
+            while !is_over.load(Relaxed) {
+                assert!(matches!(other.call(&["JSON.ARRAPPEND", "d", "$", "1"]), Value::Array(_)));
+                other.call(&["JSON.SET", "m", "$", r#"{"n":0,"stays":1}"#]);
+                other.call(&["JSON.NUMINCRBY", "m", "$.n", "1"]);
+                other.call(&["DEL", "m"]);
+                appended += 1;
+            }
+            appended
+        });
+        for _ in 0..20 {
+            assert!(matches!(client.call(&["JSON.ARRAPPEND", "d", "$", &text]), Value::Array(_)));
+            assert!(matches!(client.call(&["JSON.ARRINSERT", "d", "$", "0", &text, "2"]), Value::Array(_)));
+            assert_eq!(client.call(&["JSON.MERGE", "m", "$", &text]), Value::ok());
+            assert_eq!(client.call(&["JSON.MSET", "m", "$", &text, "e", "$", &text]), Value::ok());
+        }
+        is_over.store(true, Relaxed);
+        other.join().expect("no panic")
+    });
+    assert_eq!(client.call(&["JSON.ARRLEN", "d"]), Value::Int(60 + appended));
+    assert_eq!(client.call(&["JSON.GET", "d", ".[0]"]), Value::Text(text.clone()));
+    assert_eq!(client.call(&["JSON.GET", "e"]), Value::Text(text.clone()));
+    // What was begun for clients that have gone is given up.
+    for words in long_texts("slices:", &text) {
+        server.client().send_all(&[&refs(&words)]);
+    }
+    wait_until("they are gone", || client.info::<u64>("clients", "connected_clients") == 1);
+    client.call(&["FLUSHALL"]);
+    wait_until("the documents are gone", || client.info::<u64>("memory", "object_used_memory") == 0);
 }
 
 fn fill(client: &mut Client, key: &str, label: &str, samples: u64) {

@@ -155,8 +155,39 @@ impl JsonPath {
         select::find(doc, doc.root_spot(), &self.steps)
     }
 
+    /// The first of these nodes.
+    pub fn first(&self, doc: Doc<'_>) -> Option<NodePlace> {
+        select::first(doc, doc.root_spot(), &self.steps)
+    }
+
     /// The same nodes for a change, each once, with all that leads to them.
     pub fn trace(&self, doc: Doc<'_>) -> Trace {
         select::trace(doc, doc.root_spot(), &self.steps)
+    }
+}
+
+/// The search for the nodes that a path leads to, in steps.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    path: JsonPath,
+    walk: select::PathWalk,
+    found: Vec<NodePlace>,
+}
+
+impl Finding {
+    /// Begins the search in `doc`.
+    pub fn new(doc: Doc<'_>, path: JsonPath) -> Finding {
+        Finding { path, walk: select::PathWalk::new(doc.root_spot()), found: Vec::new() }
+    }
+
+    /// Goes on until it has looked at about `children_max` more nodes. Returns true if that was the end.
+    pub fn step(&mut self, doc: Doc<'_>, children_max: usize) -> bool {
+        let Finding { path, walk, found } = self;
+        walk.step(doc, &path.steps, children_max, &mut |_, spot| found.push(spot))
+    }
+
+    /// The places of the nodes, in walk order.
+    pub fn into_found(self) -> Vec<NodePlace> {
+        self.found
     }
 }
