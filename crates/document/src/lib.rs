@@ -34,7 +34,7 @@ pub use floats::{BadRuns, FloatRuns};
 pub use form::FormView;
 pub use parse::{Invalid, parse, parse_into};
 pub use parsing::{Parsed, Parsing};
-pub use path::{Finding, JsonPath, Trace};
+pub use path::{JsonPath, PathSearch, Trace};
 pub use print::PrintStyle;
 pub use printing::{NodeWalk, Printing};
 pub use rewrite::{DocChange, Rewritten, remove, rewrite};

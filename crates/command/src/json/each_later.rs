@@ -3,7 +3,7 @@
 //! Called by the reading commands whose answers are not texts (to begin), and by `Incremental`.
 
 use darter_document::path::PathQuery;
-use darter_document::{DocNode, Finding, JsonPath, NodePlace, NodeWalk};
+use darter_document::{DocNode, JsonPath, NodePlace, NodeWalk, PathSearch};
 use darter_store::{Arena, Collection, Json};
 use darter_wire::{Args, Reply};
 
@@ -44,7 +44,7 @@ pub(super) fn leave_each(
         return false;
     }
     let mut writer = Some(EachWriter {
-        finding: (!path.is_legacy()).then(|| Finding::new(doc, path.clone())),
+        finding: (!path.is_legacy()).then(|| PathSearch::new(doc, path.clone())),
         found: if path.is_legacy() { path.first(doc).into_iter().collect() } else { Vec::new() },
         at: 0,
         walk: None,
@@ -69,7 +69,7 @@ pub(super) fn leave_each(
 
 /// The values, and what is written of them.
 struct EachWriter {
-    finding: Option<Finding>,
+    finding: Option<PathSearch>,
     found: Vec<NodePlace>,
     at: usize,
     walk: Option<NodeWalk>,
@@ -84,7 +84,7 @@ impl EachWriter {
         let mut reply = Reply::new(out, self.resp3);
         if let Some(finding) = &mut self.finding {
             if finding.step(doc, NODES_AT_ONCE) {
-                self.found = self.finding.take().map_or(Vec::new(), Finding::into_found);
+                self.found = self.finding.take().map_or(Vec::new(), PathSearch::into_found);
                 reply.array(self.found.len());
             }
             return false;

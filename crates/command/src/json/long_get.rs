@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use darter_document::path::PathQuery;
 use darter_document::print::{PrintStyle, print_styled};
-use darter_document::{Doc, Finding, FormView, JsonPath, NodePlace, Printing};
+use darter_document::{Doc, FormView, JsonPath, NodePlace, PathSearch, Printing};
 use darter_store::{Arena, Json};
 use darter_wire::{Args, Reply};
 
@@ -128,7 +128,7 @@ impl Showing {
 struct TextWriter {
     parts: VecDeque<TextPart>,
     style: OwnedStyle,
-    finding: Option<(Finding, usize)>,
+    finding: Option<(PathSearch, usize)>,
     showing: Option<Showing>,
     printing: Option<Printing>,
 }
@@ -188,7 +188,7 @@ impl TextWriter {
                         continue;
                     }
                     Some(TextPart::Found(path, level)) => {
-                        self.finding = Some((Finding::new(doc, path), level));
+                        self.finding = Some((PathSearch::new(doc, path), level));
                         continue;
                     }
                     Some(TextPart::Node(spot, level)) => (spot, level),

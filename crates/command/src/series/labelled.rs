@@ -269,9 +269,8 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         }
     }
     let filter = asked.filter.take().ok_or(arity("ts.mget"))?;
-    let with_latest = asks_for_latest(args);
     if ctx.staged.is_some() {
-        return mget_found(ctx, with_latest, reply);
+        return mget_found(ctx, args, reply);
     }
     let (shown, resp3) = (asked.shown.owned(), reply.is_resp3());
     let head = SearchSubject::Series(Box::new(move |series, out| {
@@ -282,7 +281,7 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     if ctx.search_series(&filter, head, (args, reply)) {
         return Ok(());
     }
-    let names = readable_names(ctx, &filter)?;
+    let (names, with_latest) = (readable_names(ctx, &filter)?, asks_for_latest(args));
     begin_entries(reply, names.len());
     for name in &names {
         visit(ctx, name, with_latest, |series, _, latest| {
@@ -298,7 +297,8 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 
 /// Answers the last samples of the series that slices have found, as they are now.
-fn mget_found(ctx: &mut Ctx<'_>, with_latest: bool, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn mget_found(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let with_latest = asks_for_latest(args);
     let found = ctx.staged.take().map_or(Vec::new(), |staged| staged.found.bytes);
     let mut samples = Vec::new();
     for SearchedSeries { shard, id, name, .. } in SearchedAll(&found) {

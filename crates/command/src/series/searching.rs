@@ -29,7 +29,7 @@ pub(super) type WriteHead = Box<dyn Fn(&Series, &mut Vec<u8>) + Send>;
 /// Visits the words of a series that are answered, each once for all series.
 pub(super) type EachWord = Box<dyn Fn(&Series, &mut dyn FnMut(&[u8])) + Send>;
 
-/// What is wanted of the series that are found.
+/// The wanted parts of the series that are found.
 pub(super) enum SearchSubject {
     /// The reply: a set of words.
     Words(EachWord),

@@ -168,21 +168,21 @@ impl JsonPath {
 
 /// The search for the nodes that a path leads to, in steps.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct PathSearch {
     path: JsonPath,
     walk: select::PathWalk,
     found: Vec<NodePlace>,
 }
 
-impl Finding {
+impl PathSearch {
     /// Begins the search in `doc`.
-    pub fn new(doc: Doc<'_>, path: JsonPath) -> Finding {
-        Finding { path, walk: select::PathWalk::new(doc.root_spot()), found: Vec::new() }
+    pub fn new(doc: Doc<'_>, path: JsonPath) -> PathSearch {
+        PathSearch { path, walk: select::PathWalk::new(doc.root_spot()), found: Vec::new() }
     }
 
     /// Goes on until it has looked at about `children_max` more nodes. Returns true if that was the end.
     pub fn step(&mut self, doc: Doc<'_>, children_max: usize) -> bool {
-        let Finding { path, walk, found } = self;
+        let PathSearch { path, walk, found } = self;
         walk.step(doc, &path.steps, children_max, &mut |_, spot| found.push(spot))
     }
 
