@@ -14,7 +14,7 @@ use super::arrays::is_array;
 use super::change::{JsonOutcome, check_depth};
 use super::document;
 use super::fault::{BAD_KEY, invalid};
-use super::long_texts::{self, Forms};
+use super::long_texts::Forms;
 use super::set::{Update, When, WrittenDoc, put_root};
 use crate::incremental::operation::{NextSlice, Operation, OperationStage, ResultTo};
 use crate::incremental::{FoundValue, Staged};
@@ -196,7 +196,8 @@ pub(super) fn leave(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &JsonP
     };
     Ok(match parsing {
         Some(parsing) => begin(ctx, name, word, parsing),
-        None => long_texts::leave(ctx, args, std::iter::once(word)),
+        // Of a text for several places most of the time goes into storing it.
+        None => false,
     })
 }
 
@@ -220,13 +221,11 @@ impl ArrayValues {
         path: &JsonPath,
     ) -> Result<Option<ArrayValues>, Fault> {
         Ok(Some(match ctx.staged.take() {
-            Some(staged) if staged.has_draft() => match NewValue::take(staged, ctx)? {
+            Some(staged) => match NewValue::take(staged, ctx)? {
                 NewValue::Stored(object, depth) => ArrayValues::Stored(object, depth),
                 NewValue::Form(form) => ArrayValues::Texts(Forms::one(form)),
             },
-            Some(staged) => ArrayValues::Texts(Forms::take(staged)),
             None if args.len() == first + 1 && leave_item(ctx, args, first, path)? => return Ok(None),
-            None if long_texts::leave(ctx, args, first..args.len()) => return Ok(None),
             None => ArrayValues::Texts(Forms::default()),
         }))
     }

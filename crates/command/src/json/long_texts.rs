@@ -1,6 +1,7 @@
-//! Long texts of JSON.MSET, JSON.MERGE and others, parsed without a shard: the command gets their forms.
+//! Long texts of JSON.MSET, parsed without a shard: the command gets their forms.
 //!
-//! Called by these commands (to begin and to end) and by `Incremental`. A text that is no JSON is left to the command,
+//! Called by the command (to begin and to end) and by `Incremental`. Commands that change one document have nothing of it: storing
+//! takes longer than parsing there. A text that is no JSON is left to the command,
 //! which knows what is wrong first. Memory: the forms.
 
 use darter_document::{Doc, Parsing, parse, renamed};

@@ -1,15 +1,14 @@
 //! JSON.MERGE key path value
 
-use darter_document::{DocChange, DocNode, JsonPath, rewrite};
+use darter_document::{DocChange, DocNode, JsonPath, parse, rewrite};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
 use super::change::apply;
-use super::fault::{NOT_ROOT, bad_path};
+use super::fault::{NOT_ROOT, bad_path, invalid};
 use super::long_set::{self, NewValue};
-use super::long_texts::{self, Forms};
 use super::set::{Update, When, is_too_deep, put_root};
-use super::{document, event};
+use super::{document, event, node_of};
 use crate::reader::ArgReader;
 use crate::spec::{Group, Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -41,15 +40,10 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     }
     let path = JsonPath::parse(args.at(2)).map_err(bad_path)?;
     let is_new = path.is_root() && !ctx.at(args.at(1)).exists();
-    let (text, mut forms) = (args.at(3), Forms::default());
+    let text = args.at(3);
     let staged = match ctx.staged.take() {
-        Some(staged) if staged.has_draft() => Some(NewValue::take(staged, ctx)?),
-        Some(staged) => {
-            forms = Forms::take(staged);
-            None
-        }
+        Some(staged) => Some(NewValue::take(staged, ctx)?),
         None if is_new && long_set::leave(ctx, args, 3, &path)? => return Ok(()),
-        None if long_texts::leave(ctx, args, std::iter::once(3)) => return Ok(()),
         None => None,
     };
     let mut place = ctx.at(args.at(1));
@@ -64,7 +58,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         staged => NewValue::discard(staged, &mut place),
     }
     let Some(doc) = document(&place)? else {
-        let bytes = forms.document(0, text)?;
+        let bytes = parse(text).map_err(invalid)?;
         if !path.is_root() {
             return Err(NOT_ROOT);
         }
@@ -73,7 +67,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         reply.ok();
         return Ok(());
     };
-    let patch = forms.node(0, text, doc)?;
+    let patch = node_of(text, doc)?;
     let done = match Update::find(doc, &path, When::Always)? {
         Update::Over(trace) => {
             let depth = DocNode::new(doc.names, &patch).depth();
