@@ -213,7 +213,7 @@ fn run(
             }
         }
         RunKind::Data(_)
-            if !local.shows_dead_apart()
+            if !local.shows_dead_apart
                 && !moving::is_any(local)
                 && multi_key::is_for(entry, call.session, args)
                 && multi_key::run(local, &mut call, entry, args) =>

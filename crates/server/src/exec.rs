@@ -486,6 +486,9 @@ pub enum Sees {
 impl Sees {
     /// What a call of `entry` sees whose client is marked as one that imports, or is not.
     pub fn of(local: &ThreadState, entry: &CommandEntry, imports: bool) -> Sees {
+        if !local.shows_dead_apart {
+            return Sees::Living;
+        }
         match local.live.import_mode {
             false if local.shared.replication.is_writable_replica(&local.live) => match entry.spec.flags {
                 _ if entry.spec.has(Marks::COUNTS_DEAD) => Sees::Dead,
@@ -527,7 +530,10 @@ pub fn note_own_deadlines(
     (entry, args): (&CommandEntry, Args<'_>),
     db: usize,
 ) {
-    if !local.shared.replication.is_writable_replica(&local.live) || !entry.spec.flags.any(Flags::WRITE) {
+    if !local.shows_dead_apart
+        || !entry.spec.flags.any(Flags::WRITE)
+        || !local.shared.replication.is_writable_replica(&local.live)
+    {
         return;
     }
     let router = &local.shared.router;

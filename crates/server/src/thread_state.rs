@@ -56,6 +56,8 @@ pub struct ThreadState {
     pub large: Large,
     /// Commands take the long way: MONITOR, a pause, a memory limit reached.
     pub is_gated: bool,
+    /// What a command sees of dead keys depends on the command (`exec::Sees`).
+    pub shows_dead_apart: bool,
     /// The data is more than the processor's own cache holds: asking for it ahead of time pays.
     pub looks_ahead: bool,
     /// The first word of the last error of a command that the script which runs has called: it was counted then.
@@ -130,6 +132,7 @@ impl ThreadState {
             live,
             times_all: false,
             is_gated: false,
+            shows_dead_apart: false,
             looks_ahead: false,
             script_error: Vec::new(),
             told_before: 0,
@@ -217,6 +220,7 @@ impl ThreadState {
 
     fn settle_settings(&mut self) {
         self.evicts = limit::rule(&self.live).is_some() && !self.live.import_mode;
+        self.settle_dead();
         self.client_bytes_max = limit::clients::max_bytes(self);
         self.large = Large::new(&self.live);
         self.env.slot_usage = slots::table(self.shared, &self.live);
@@ -233,6 +237,7 @@ impl ThreadState {
 
     /// Finds out whether commands must take the long way.
     pub fn refresh_gate(&mut self) {
+        self.settle_dead();
         let busy_ms = self.live.busy_reply_threshold_ms;
         self.busy = self.shared.scripts.busy(busy_ms, self.now_ms);
         self.is_gated = self.busy.is_some()
@@ -249,9 +254,9 @@ impl ThreadState {
             || self.live.import_mode;
     }
 
-    /// Whether what a command sees of dead keys depends on the command (`exec::Sees`).
-    pub fn shows_dead_apart(&self) -> bool {
-        self.live.import_mode || self.shared.replication.is_writable_replica(&self.live)
+    fn settle_dead(&mut self) {
+        self.shows_dead_apart =
+            self.live.import_mode || self.shared.replication.is_writable_replica(&self.live);
     }
 
     /// Whether a snapshot has failed, and nothing may be written until one does not.

@@ -62,7 +62,7 @@ pub fn execute(
     } else {
         let (session, out, token) = (call.session, call.out, call.token);
         let inner = CommandCall { session: &mut *session, out: &mut *out, token };
-        let goes_long = gate.has(Gate::NO_TOUCH) || local.shows_dead_apart() || moving::is_any(local);
+        let goes_long = gate.has(Gate::NO_TOUCH) || local.shows_dead_apart || moving::is_any(local);
         let ready = if goes_long { Resolved { cell: None, ..ready } } else { ready };
         let ran = dispatch::run_checked(local, inner, info, entry, ready, args);
         if local.shared.monitors.is_any() {
