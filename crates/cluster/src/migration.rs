@@ -101,6 +101,38 @@ pub struct SlotMigration {
 }
 
 impl SlotMigration {
+    /// One that has not begun: slots leave a group and the node that leads it for another group and its leader.
+    pub(crate) fn planned(
+        id: String,
+        slots: Vec<SlotRange>,
+        [from, source]: [&str; 2],
+        [to, target]: [&str; 2],
+        now_s: u64,
+    ) -> SlotMigration {
+        SlotMigration {
+            id,
+            slots,
+            from: from.to_owned(),
+            to: to.to_owned(),
+            source: source.to_owned(),
+            target: target.to_owned(),
+            state: MigrationState::Active,
+            why: String::new(),
+            runner: String::new(),
+            attempt: 0,
+            retries: 0,
+            planned_s: now_s,
+            begun_s: 0,
+            ended_s: 0,
+            pause_ms: 0,
+            is_swept: false,
+            is_offered: false,
+            ip: String::new(),
+            port: 0,
+            keys: 0,
+        }
+    }
+
     /// Returns true if it has `slot`.
     pub fn has(&self, slot: u16) -> bool {
         has(&self.slots, slot)
@@ -452,26 +484,14 @@ fn plan(
         return Err("too many migrations are under way".to_owned());
     }
     let planned = SlotMigration {
-        id: id.to_owned(),
-        slots,
-        from: from.to_owned(),
-        to: to.to_owned(),
-        source: source.master.id.clone(),
-        target: target.master.id.clone(),
-        state: MigrationState::Active,
-        why: String::new(),
-        runner: String::new(),
-        attempt: 0,
         retries,
-        planned_s: now_s,
-        begun_s: 0,
-        ended_s: 0,
-        pause_ms: 0,
-        is_swept: false,
-        is_offered: false,
-        ip: String::new(),
-        port: 0,
-        keys: 0,
+        ..SlotMigration::planned(
+            id.to_owned(),
+            slots,
+            [from, &source.master.id],
+            [to, &target.master.id],
+            now_s,
+        )
     };
     map.migrations.push(planned);
     Ok(())

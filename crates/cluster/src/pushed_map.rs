@@ -2,9 +2,9 @@
 //!
 //! Called by the server's thread of the map, as `change` is. A migration has an entry at its source and one at its target; the
 //! source names it and its attempts. The target decides: once its entry is done, the slots are its own. The source notes
-//! that it asks for that before it asks ([`PushedChange::Offer`]), and from then on the slots wait there, over a restart
-//! too, until it has heard whether they were taken, or a configuration says who has them. So a slot is served by one node
-//! at most, as long as configurations do not contradict each other.
+//! its question before it asks ([`PushedChange::Offer`]). From then on the slots wait at the source, over a restart too. The
+//! wait ends with the target's answer, or with a configuration that names the owner. So at most one node serves a slot, unless
+//! configurations contradict each other.
 
 use crate::map::{NodeGroup, SlotMap, SlotRange};
 use crate::migration::{MigrationState, SlotMigration, done, find, hand_over};
@@ -162,27 +162,10 @@ fn configure(
         let is_it = |one: &&SlotMigration| {
             (&one.source, &one.target, &one.slots) == (&wish.source, &wish.target, &wish.slots)
         };
-        let mut one = map.migrations.iter().find(is_it).cloned().unwrap_or_else(|| SlotMigration {
-            id: numbered(id, at),
-            slots: wish.slots.clone(),
-            from: wish.source.clone(),
-            to: wish.target.clone(),
-            source: wish.source.clone(),
-            target: wish.target.clone(),
-            state: MigrationState::Active,
-            why: String::new(),
-            runner: String::new(),
-            attempt: 0,
-            retries: u64::MAX,
-            planned_s: now_s,
-            begun_s: 0,
-            ended_s: 0,
-            pause_ms: 0,
-            is_swept: false,
-            is_offered: false,
-            ip: String::new(),
-            port: 0,
-            keys: 0,
+        let mut one = map.migrations.iter().find(is_it).cloned().unwrap_or_else(|| {
+            let (from, to) = ([&wish.source[..]; 2], [&wish.target[..]; 2]);
+            let planned = SlotMigration::planned(numbered(id, at), wish.slots.clone(), from, to, now_s);
+            SlotMigration { retries: u64::MAX, ..planned }
         });
         (one.ip, one.port) = (wish.ip.clone(), wish.port);
         if one.target == me && !one.runner.is_empty() {

@@ -206,7 +206,7 @@ impl TextWriter {
 
 /// A text of the document at a key: read in slices, or made of a copy.
 pub(super) enum WantedText {
-    /// There is none.
+    /// The key is missing.
     Missing,
     /// These parts, of a document in pieces.
     Parts(Vec<LaterPart>),

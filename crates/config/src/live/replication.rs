@@ -25,7 +25,7 @@ pub struct ReplicationSettings {
     pub read_only: bool,
     /// What becomes of the data while that of the master comes.
     pub sync_load: SyncLoad,
-    /// A master that was started anew is followed no more.
+    /// The link ends if the master has started anew without its data.
     pub breaks_on_restart: bool,
     /// Clients are answered while the master is away.
     pub serves_stale: bool,

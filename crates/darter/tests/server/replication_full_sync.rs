@@ -13,7 +13,7 @@ use darter_base::rng::Rng;
 
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
-/// A proxy before a server that passes on so many bytes from it, and then none until it is told.
+/// A proxy before a server. Passes on up to N bytes of its answers, then none until a test allows more.
 struct Sluice {
     port: u16,
     server: Arc<AtomicU16>,
@@ -54,7 +54,7 @@ impl Sluice {
         self.is_shut.store(true, Relaxed);
     }
 
-    /// Passes everything on from here on, or so many bytes.
+    /// Allows N more bytes, or all.
     fn open(&self, bytes: i64) {
         self.left.store(bytes, Relaxed);
         self.is_shut.store(false, Relaxed);
@@ -273,7 +273,7 @@ fn every_type_comes_by_each_way() {
     }
 }
 
-/// A master that was started anew without its data: `break_replication_on_master_restart` keeps that of the replica.
+/// `break_replication_on_master_restart` keeps a replica's data when its master has started anew without any.
 fn master_is_started_anew(flags: &[&str]) -> (Node, String) {
     let first = Node::ours(&[]);
     first.client().call(&["SET", "a", "1"]);

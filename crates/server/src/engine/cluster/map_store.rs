@@ -119,7 +119,7 @@ impl MapStore {
         let _ = self.sender.send(Work { changes, when: AnswerTime::Written, then });
     }
 
-    /// The store of the state of a group: who leads it, and who is a member; `None` if nodes do not share the map.
+    /// Returns the store of a group's state: its leader and its members. `None` if nodes do not share the map.
     pub fn of_group(&self, group: &str) -> Option<Etcd> {
         let (place, prefix) = self.shared.as_ref()?;
         Some(Etcd::new(place.clone(), &format!("{prefix}/group/{group}/state"), GROUP_PATIENCE, dial()))

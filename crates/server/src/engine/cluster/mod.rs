@@ -154,7 +154,7 @@ impl ClusterNode {
         }
     }
 
-    /// The store that all nodes share; `None` if the map is pushed, or there is none.
+    /// Returns the store that all nodes share; `None` if the map is pushed or missing.
     pub fn shared_store(&self) -> Option<&MapStore> {
         self.store.as_ref().filter(|store| store.is_shared())
     }
