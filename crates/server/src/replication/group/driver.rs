@@ -205,8 +205,7 @@ impl GroupDriver {
         }
         let seat = seat::in_map(shared);
         if seat == self.seat {
-            let followed = |machine: &mut GroupMachine| machine.followed().map(str::to_owned);
-            if let Some(leader) = self.group.with_machine(shared, followed).flatten() {
+            if let Some(leader) = self.followed() {
                 roles::follow(shared, &leader);
             }
             return self.claim();
@@ -215,6 +214,12 @@ impl GroupDriver {
             Some((etcd, seat)) => self.sit(seat, etcd),
             None => self.stand_up(),
         }
+    }
+
+    /// The leader that the state machine follows.
+    fn followed(&self) -> Option<String> {
+        let followed = |machine: &mut GroupMachine| machine.followed().map(str::to_owned);
+        self.group.with_machine(self.shared, followed).flatten()
     }
 
     /// Has the map say that this server is the master of its group, once it leads.
@@ -272,6 +277,9 @@ impl GroupDriver {
                 GroupAction::Write { expected, state } => {
                     drop(self.requests.send(StoreRequest::Write(expected, state)));
                 }
+                // What the thread of a beat has asked for may be over by now.
+                GroupAction::Follow(leader) if self.followed().as_deref() != Some(&*leader) => {}
+                GroupAction::StopFollowing if self.followed().is_some() => {}
                 GroupAction::Follow(leader) => {
                     roles::follow(shared, &leader);
                     group.changes.fetch_add(1, SeqCst);
