@@ -12,6 +12,7 @@ mod handle;
 mod page;
 mod region;
 mod runs;
+pub mod streaming;
 #[cfg(test)]
 mod tests;
 pub mod touched;

@@ -6,7 +6,7 @@ mod collection;
 mod item;
 
 use darter_base::short;
-use darter_slab::{Arena, Handle};
+use darter_slab::{Arena, Handle, streaming};
 
 use crate::change::{Class, Event};
 use crate::keyed::WrongType;
@@ -276,7 +276,10 @@ impl Shard {
         let Some(at) = record::plain_payload_at(self.arena.tail(handle)) else { return false };
         let wanted = at + record::text_bytes(value);
         let size = self.arena.size(handle);
-        if wanted > size || Arena::fits(wanted) != size || self.is_unfit(handle, value) {
+        if wanted > size
+            || Arena::fits(wanted) != size
+            || value.len() >= record::PACK_BYTES_MIN && self.is_unfit_long(handle, value)
+        {
             return false;
         }
         record::overwrite_text(self.arena.tail_mut(handle), at, value);
@@ -284,13 +287,14 @@ impl Shard {
     }
 
     /// Returns true if a value must not be written over the plain string at `handle`: it would be packed, the old one
-    /// has a stepwise reader, or it is long enough to be written in slices. Cost: one comparison for a short value.
+    /// has a stepwise reader, or it is long enough to be written in slices or past the cache. Cost: one comparison for a short value.
     #[inline(always)]
     fn is_unfit(&self, handle: Handle, value: &[u8]) -> bool {
-        value.len() >= record::PACK_BYTES_MIN && self.is_unfit_long(handle, value)
+        value.len() >= record::PACK_BYTES_MIN
+            && (value.len() >= streaming::PAST_CACHE_BYTES_MIN || self.is_unfit_long(handle, value))
     }
 
-    /// The rest of [`Shard::is_unfit`], not inlined, for long values.
+    /// The rest of [`Shard::is_unfit`], not inlined, for long values that are not written past the cache.
     #[inline(never)]
     fn is_unfit_long(&self, handle: Handle, value: &[u8]) -> bool {
         value.len() >= GIANT_BYTES || record::is_worth_packing(value) || self.is_read_in_place(handle, value)

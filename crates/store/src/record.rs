@@ -19,6 +19,7 @@ mod item;
 pub(crate) use item::{ItemAt, ItemMatch, match_item};
 
 use darter_base::short::is_equal;
+use darter_slab::streaming;
 
 use crate::ascii7;
 use crate::extras::{self, Extras};
@@ -128,7 +129,7 @@ impl<'a> RecordPayload<'a> {
         match *self {
             RecordPayload::Text(v) | RecordPayload::Float(v) => {
                 let at = write_varint(out, v.len());
-                out[at..at + v.len()].copy_from_slice(v);
+                streaming::copy(&mut out[at..at + v.len()], v);
             }
             RecordPayload::Raw { prefix, len, .. } => {
                 out[..4].copy_from_slice(&(len as u32).to_le_bytes());
@@ -556,7 +557,7 @@ pub(crate) fn overwrite_text(block: &mut [u8], payload_at: usize, value: &[u8]) 
     block[0] = (block[0] & !KIND) | RecordKind::Text as u8;
     let out = &mut block[payload_at..];
     let at = write_varint(out, value.len());
-    out[at..at + value.len()].copy_from_slice(value);
+    streaming::copy(&mut out[at..at + value.len()], value);
 }
 
 /// Changes the deadline if its width stays the same; returns whether it did.
