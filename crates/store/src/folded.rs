@@ -5,6 +5,7 @@
 //! [`FoldScratch`].
 
 use std::cell::{Cell, OnceCell};
+use std::mem;
 
 use darter_pack::table::{PackKind, Table};
 use darter_slab::{Arena, Handle};
@@ -73,7 +74,11 @@ impl FoldScratch {
     #[inline]
     pub fn clear(&mut self) {
         if self.len.get() > 0 {
-            self.first.take();
+            match self.first.take() {
+                // Unfolded, they own nothing: dropping them would look for it in vain.
+                Some(bare @ (Object::Hash(_) | Object::Set(_))) => mem::forget(bare),
+                rest => drop(rest),
+            }
             if self.len.get() > 1 {
                 self.clear_rows();
             }
