@@ -174,6 +174,18 @@ pub fn payload(place: &Keyed<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Words of RESTORE for what a payload has no place for: the mark of STICK, and what memcached's clients have stored.
+pub fn marks(place: &Keyed<'_>) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    if place.record().is_some_and(|record| record.is_sticky()) {
+        words.push(b"STICK".to_vec());
+    }
+    if let Some(extras) = place.extras() {
+        words.extend([b"MARKS".to_vec(), extras.to_bytes()]);
+    }
+    words
+}
+
 #[derive(Default)]
 struct RestoreOptions {
     replaces: bool,

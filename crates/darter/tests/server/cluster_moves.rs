@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use darter_base::rng::Rng;
 
+use crate::harness::raw::memcached;
 use crate::harness::{Client, Value};
 use crate::stored::{ClusterClient, StoredNodes, text};
 
@@ -96,6 +97,23 @@ fn clients_are_asked_on_for_keys_that_have_left() {
     nodes.settle();
     assert_eq!(run(&mut target, "MGET {bar}1 {bar}2 {bar}3 {bar}new"), Value::array(&["5", "2", "3", "6"]));
     assert_eq!(run(&mut source, "DBSIZE"), Value::Int(0));
+}
+
+#[test]
+fn what_memcached_has_stored_and_the_sticky_mark_go_along() {
+    let Some(nodes) = StoredNodes::create("marked", 3) else { return };
+    let set = "set {bar}flagged 77 0 1\r\nx\r\n";
+    assert_eq!(memcached(nodes.servers[0].port(), set, "\r\n"), "STORED\r\n");
+    let gets = "gets {bar}flagged\r\n";
+    let before = memcached(nodes.servers[0].port(), gets, "END\r\n");
+    assert_eq!(run(&mut nodes.client(0), "SET {bar}kept 1"), Value::ok());
+    assert_eq!(run(&mut nodes.client(0), "STICK {bar}kept"), Value::Int(1));
+    open(&nodes);
+    assert_eq!(migrate(&nodes, &["{bar}flagged", "{bar}kept"]), Value::ok());
+    nodes.change(0, &format!("CLUSTER SETSLOT 5061 NODE {}", nodes.id(1)));
+    nodes.settle();
+    assert_eq!(memcached(nodes.servers[1].port(), gets, "END\r\n"), before);
+    assert_eq!(run(&mut nodes.client(1), "STICK {bar}kept"), Value::Int(0), "it is still sticky");
 }
 
 /// A client that writes until the test ends, and knows the value that each key must have.

@@ -1,6 +1,5 @@
 //! Moves of slots in a pushed configuration: as Dragonfly shows them, and without a loss whatever happens on the way.
 
-use std::io::{Read, Write};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use crate::cluster_migration_kills::{CountingPlaces, count_through_kills, seed};
 use crate::cluster_migrations::rounds;
 use crate::cluster_moves::StopOnDrop;
 use crate::harness::folder::Folder;
+use crate::harness::raw::memcached;
 use crate::harness::{Client, Server, Value, wait_until};
 use crate::stored::{CutTime, NetGate};
 
@@ -176,20 +176,6 @@ fn a_pushed_migration_moves_slots_and_a_configuration_ends_it() {
     assert_eq!(text(run(&mut pair.client(0), "GET {bar}1")), moved);
     wait_until("the source has removed its keys", || pair.keys(0) == 0);
     assert_eq!(run(&mut pair.client(1), "DBSIZE"), Value::Int(BARS as i64 + 1));
-}
-
-/// Sends a line of memcached, with a value or without; returns the answer.
-fn memcached(port: u16, lines: &str, end: &str) -> String {
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.set_read_timeout(Some(crate::harness::PATIENCE)).expect("a socket");
-    stream.write_all(lines.as_bytes()).expect("it reads");
-    let (mut said, mut bytes) = (String::new(), [0; 512]);
-    while !said.ends_with(end) {
-        let len = stream.read(&mut bytes).expect("an answer");
-        assert!(len > 0, "{said}");
-        said.push_str(&String::from_utf8_lossy(&bytes[..len]));
-    }
-    said
 }
 
 #[test]

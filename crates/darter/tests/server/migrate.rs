@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::harness::raw::memcached;
 use crate::harness::{Client, Server, Value};
 use crate::nodes::Redis;
 
@@ -279,6 +280,58 @@ fn a_key_stays_where_the_other_side_is_no_such_server() {
     let said = client.read();
     assert!(matches!(&said, Value::Error(text) if text.starts_with("IOERR")), "{said:?}");
     assert_eq!(client.call(&["GET", "k"]), Value::Text("v".into()));
+}
+
+/// Makes a key with memcached's flags, one with a token and a sticky one; returns what memcached's clients see of the first two.
+fn make_marked(client: &mut Client, port: u16) -> String {
+    assert_eq!(memcached(port, "set {m}flagged 77 0 1\r\nx\r\n", "\r\n"), "STORED\r\n");
+    assert_eq!(memcached(port, "set {m}token 0 0 1\r\ny\r\n", "\r\n"), "STORED\r\n");
+    assert_eq!(client.call(&["SET", "{m}kept", "z"]), Value::ok());
+    assert_eq!(client.call(&["STICK", "{m}kept"]), Value::Int(1));
+    let seen = memcached(port, "gets {m}flagged {m}token\r\n", "END\r\n");
+    assert!(seen.starts_with("VALUE {m}flagged 77 1 ") && seen.contains("\r\nVALUE {m}token 0 1 "), "{seen}");
+    seen
+}
+
+const MARKED: [&str; 8] = ["", "0", LONG, "KEYS", "{m}flagged", "{m}plain", "{m}token", "{m}kept"];
+
+#[test]
+fn what_memcached_has_stored_and_the_sticky_mark_go_along() {
+    let (here, there) = (Server::start(&["--proactor_threads", "2"]), Server::start(&[]));
+    let mut client = here.client();
+    let before = make_marked(&mut client, here.port());
+    client.call(&["SET", "{m}plain", "p"]);
+    assert_eq!(migrate(&mut client, there.port(), &MARKED), Value::ok());
+    assert_eq!(client.call(&["DBSIZE"]), Value::Int(0));
+    assert_eq!(memcached(there.port(), "gets {m}flagged {m}token\r\n", "END\r\n"), before);
+    let mut other = there.client();
+    assert_eq!(other.call(&["STICK", "{m}kept", "{m}plain"]), Value::Int(1), "one of the two is sticky");
+    assert_eq!(other.call(&["STICK", "{m}plain"]), Value::Int(0), "it was the other one");
+}
+
+#[test]
+fn redis_gets_the_values_without_the_marks() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let (mut client, mut theirs) = (server.client(), Client::connect(redis.port));
+    // A new connection, and one that is known by then.
+    for _ in 0..2 {
+        make_marked(&mut client, server.port());
+        client.call(&["SET", "{m}plain", "p"]);
+        theirs.call(&["SET", "{m}token", "theirs"]);
+        let said = migrate(&mut client, redis.port, &MARKED);
+        assert_eq!(
+            said,
+            error("ERR Target instance replied with error: BUSYKEY Target key name already exists.")
+        );
+        assert_eq!(theirs.call(&["MGET", "{m}flagged", "{m}token", "{m}kept", "{m}plain"]), {
+            Value::array(&["x", "theirs", "z", "p"])
+        });
+        assert_eq!(client.call(&["KEYS", "*"]), Value::array(&["{m}token"]));
+        assert_eq!(migrate(&mut client, redis.port, &["{m}token", "0", LONG, "REPLACE"]), Value::ok());
+        assert_eq!(theirs.call(&["GET", "{m}token"]), Value::Text("y".to_owned()));
+        theirs.call(&["FLUSHALL"]);
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct HeldItem {
     pub name: Box<[u8]>,
     /// Its value as DUMP returns it.
     pub payload: Vec<u8>,
+    /// Words of RESTORE for what the payload has no place for.
+    pub marks: Vec<Vec<u8>>,
     /// Milliseconds it has still to live; 0: for ever.
     pub ttl_ms: u64,
     flag: WatchFlag,
@@ -147,6 +149,7 @@ fn look(local: &ThreadState, grant: &mut Shards, order: &MigrateOrder, name: Box
     let part = grant.get_mut(router.shard_of(key.hash))?;
     let place = Keyed::find(&mut part.shard, order.db, key, local.now_ms);
     let payload = dump::payload(&place)?;
+    let marks = dump::marks(&place);
     let ttl_ms = place.deadline_ms().map_or(0, |at| at.saturating_sub(local.now_ms).max(1));
     let flag = WatchFlag::default();
     local.shared.migrations.begin_custody(order, &name);
@@ -154,7 +157,7 @@ fn look(local: &ThreadState, grant: &mut Shards, order: &MigrateOrder, name: Box
         part.watches.add(order.db, &name, &flag);
         part.shard.changes.listen(Listeners::WATCH, true);
     }
-    Some(HeldItem { name, payload, ttl_ms, flag })
+    Some(HeldItem { name, payload, marks, ttl_ms, flag })
 }
 
 fn unwatch(local: &ThreadState, grant: &mut Shards, order: &MigrateOrder, item: &HeldItem) {

@@ -12,6 +12,8 @@ pub struct Peer {
     stream: BufReader<TcpStream>,
     // the database that is selected there; none: not known
     db: Option<i64>,
+    // it does not take the words of RESTORE that only Darter knows
+    is_plain: bool,
     /// When it was last used.
     pub used: Instant,
 }
@@ -47,6 +49,8 @@ pub enum Unreached {
 
 /// The longest answer that is read.
 const LINE_MAX: u64 = 64 << 10;
+/// How a server refuses words that it does not know.
+const SYNTAX: &[u8] = b"ERR syntax error";
 
 impl Peer {
     /// Connects.
@@ -65,7 +69,12 @@ impl Peer {
             };
             match open() {
                 Ok(stream) => {
-                    return Ok(Peer { stream: BufReader::new(stream), db: None, used: Instant::now() });
+                    return Ok(Peer {
+                        stream: BufReader::new(stream),
+                        db: None,
+                        is_plain: false,
+                        used: Instant::now(),
+                    });
                 }
                 Err(error) => last = Some(Unreached::Silent(error)),
             }
@@ -93,24 +102,52 @@ impl Peer {
         if sent.refusal.is_some() {
             return Ok(());
         }
+        let words: &[&[u8]] = if replaces { &[b"REPLACE"] } else { &[] };
+        self.push_items(order, items, words)?;
+        let mut not_understood = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            let mut refusal = self.read_refusal()?;
+            sent.is_taken.push(refusal.is_none());
+            if !self.is_plain && !item.marks.is_empty() && refusal.as_deref() == Some(SYNTAX) {
+                not_understood.push(at);
+                refusal = None;
+            }
+            sent.refusal = sent.refusal.take().or(refusal);
+        }
+        if not_understood.is_empty() {
+            return Ok(());
+        }
+        // A Redis, which has refused these before it looked at the key: the values alone.
+        self.is_plain = true;
+        self.push_items(order, not_understood.iter().filter_map(|at| items.get(*at)), words)?;
+        for at in not_understood {
+            let refusal = self.read_refusal()?;
+            if let Some(is_taken) = sent.is_taken.get_mut(at) {
+                *is_taken = refusal.is_none();
+            }
+            sent.refusal = sent.refusal.take().or(refusal);
+        }
+        Ok(())
+    }
+
+    fn push_items<'a>(
+        &mut self,
+        order: &MigrateOrder,
+        items: impl IntoIterator<Item = &'a HeldItem>,
+        more: &[&[u8]],
+    ) -> Result<(), BrokenPeer> {
         let mut out = Vec::new();
         for item in items {
             let ttl = item.ttl_ms.to_string();
             let verb: &[u8] = if order.is_node { b"RESTORE-ASKING" } else { b"RESTORE" };
             let mut words: Vec<&[u8]> = vec![verb, &item.name, ttl.as_bytes(), &item.payload];
-            if replaces {
-                words.push(b"REPLACE");
+            words.extend(more);
+            if !self.is_plain {
+                words.extend(item.marks.iter().map(Vec::as_slice));
             }
             push_command(&mut out, &words);
         }
-        self.write(order.patience, &out)?;
-        drop(out);
-        for _ in items {
-            let refusal = self.read_refusal()?;
-            sent.is_taken.push(refusal.is_none());
-            sent.refusal = sent.refusal.take().or(refusal);
-        }
-        Ok(())
+        self.write(order.patience, &out)
     }
 
     /// Deletes keys there that were sent and have gone here meanwhile; whether it had them does not matter.

@@ -39,6 +39,20 @@ impl Raw {
     }
 }
 
+/// Sends a line of memcached, with a value or without; returns the answer.
+pub fn memcached(port: u16, lines: &str, end: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(super::PATIENCE)).expect("a socket");
+    stream.write_all(lines.as_bytes()).expect("it reads");
+    let (mut said, mut bytes) = (String::new(), [0; 512]);
+    while !said.ends_with(end) {
+        let len = stream.read(&mut bytes).expect("an answer");
+        assert!(len > 0, "{said}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..len]));
+    }
+    said
+}
+
 /// A connection.
 pub struct Link(pub BufReader<TcpStream>);
 

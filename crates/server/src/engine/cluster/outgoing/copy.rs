@@ -308,14 +308,13 @@ fn read(
     named: NamedKey,
 ) -> SentKey {
     leaving.settle(&named);
-    let ((db, name), mut is_sticky, mut extras) = (named, false, None);
+    let ((db, name), mut marks) = (named, Vec::new());
     let value = grant.get_mut(shard).and_then(|part| {
         let key = local.shared.router.key(&name);
         let place = Keyed::find(&mut part.shard, db, key, local.now_ms);
         let payload = dump::payload(&place)?;
-        is_sticky = place.record().is_some_and(|record| record.is_sticky());
-        extras = place.extras();
+        marks = dump::marks(&place);
         Some((payload, place.deadline_ms().unwrap_or(0)))
     });
-    SentKey { db, name, value, is_sticky, extras }
+    SentKey { db, name, value, marks }
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use darter_cluster::SlotMigration;
 use darter_replica::stream;
-use darter_store::Extras;
 
 use super::{ExportStop, now_s, offers};
 use crate::replication::link;
@@ -37,10 +36,8 @@ pub struct SentKey {
     pub name: Box<[u8]>,
     /// Its value as DUMP returns it, and when it expires, Unix ms (0: never); `None`: it is to be missing.
     pub value: Option<(Vec<u8>, u64)>,
-    /// Eviction leaves it alone.
-    pub is_sticky: bool,
-    /// What memcached's clients have stored with it.
-    pub extras: Option<Extras>,
+    /// Words of RESTORE for what the value has no place for.
+    pub marks: Vec<Vec<u8>>,
 }
 
 /// Bytes that wait for an answer, and bytes that are sent at once.
@@ -135,11 +132,9 @@ impl ImportTarget {
             None => self.push(&[b"DEL", &key.name]),
             Some((payload, deadline_ms)) => {
                 let deadline = deadline_ms.to_string();
-                let marks = key.extras.map(Extras::to_bytes);
                 let mut words: Vec<&[u8]> =
                     vec![b"RESTORE", &key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL"];
-                words.extend(key.is_sticky.then_some(&b"STICK"[..]));
-                words.extend(marks.iter().flat_map(|marks| [&b"MARKS"[..], marks]));
+                words.extend(key.marks.iter().map(Vec::as_slice));
                 self.push(&words);
             }
         }
