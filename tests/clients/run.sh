@@ -76,6 +76,22 @@ moves() {
         local_run six
 }
 
+# The cluster client of a library while slots move, or while masters change: changes NAME moves|failover; needs an etcd.
+changes() {
+    install_redis_py || return
+    case $1 in
+    ioredis | node-redis) install_npm "$1" && work="env CLIENT_DIR='$cache/$1' node '$here/$1/work.js'" ;;
+    jedis | lettuce) "install_$1" && work="java -cp '$cache/$1/jars/*' '$here/$1/Work.java'" ;;
+    redis-rs) install_redis_rs && work="'$cache/redis-rs/target/debug/darter-work-redis-rs'" ;;
+    esac || return
+    choose_ports
+    case $2 in
+    moves) six_flags="--ha_lease_ms 5000" ;;
+    failover) six_flags="--min_replicas_to_ack 1" ;;
+    esac
+    SIX_FLAGS=$six_flags SIX_RUNS="'$cache/redis-py/venv/bin/python' '$here/changes.py' $2 127.0.0.1 $group_port $work" local_run six
+}
+
 # A client of a library while the leader of a group changes; needs an etcd. group NAME: its Sentinel client with group.sh; group NAME
 # cluster: its cluster client with six.sh.
 group() {
@@ -172,11 +188,13 @@ client_cache() {
     esac
 }
 
+install_redis_rs() {
+    mkdir -p "$cache/redis-rs/src" && cp "$here/redis-rs/Cargo.toml" "$cache/redis-rs/" && cp "$here/redis-rs/src/"*.rs "$cache/redis-rs/src/" &&
+        cargo build -q --manifest-path "$cache/redis-rs/Cargo.toml" --target-dir "$cache/redis-rs/target"
+}
+
 redis_rs() {
-    fresh redis-rs src/main.rs || { mkdir -p "$cache/redis-rs/src" && cp "$here/redis-rs/Cargo.toml" "$cache/redis-rs/" &&
-        cp "$here/redis-rs/src/main.rs" "$cache/redis-rs/src/" &&
-        cargo build -q --manifest-path "$cache/redis-rs/Cargo.toml" --target-dir "$cache/redis-rs/target" &&
-        done_with redis-rs src/main.rs; } || return
+    install_redis_rs || return
     $limit "$cache/redis-rs/target/debug/darter-check-redis-rs" "$host" "$port"
 }
 
@@ -277,6 +295,8 @@ run() {
     redis-py-failover) tool=etcd check="group redis-py cluster" ;;
     ioredis-failover) tool=etcd check="group ioredis cluster" ;;
     go-redis-failover) tool=etcd check="group go-redis cluster" ;;
+    ioredis-moves | node-redis-moves | jedis-moves | lettuce-moves | redis-rs-moves) tool=etcd check="changes ${1%-moves} moves" ;;
+    node-redis-failover | jedis-failover | lettuce-failover | redis-rs-failover) tool=etcd check="changes ${1%-failover} failover" ;;
     redis-py-group) tool=etcd check="group redis-py" ;;
     ioredis-group) tool=etcd check="group ioredis" ;;
     go-redis-group) tool=etcd check="group go-redis" ;;
@@ -303,6 +323,8 @@ all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchma
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
 all="$all redis-py-nodes redis-py-moves ioredis-nodes go-redis-nodes redis-cli-nodes"
 all="$all redis-py-group ioredis-group go-redis-group redis-py-failover ioredis-failover go-redis-failover"
+all="$all ioredis-moves node-redis-moves jedis-moves lettuce-moves redis-rs-moves"
+all="$all node-redis-failover jedis-failover lettuce-failover redis-rs-failover"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"
 [ -z "${MEMCACHED_PORT:-}" ] || all="$all pymemcache gomemcache memccapable"
