@@ -93,14 +93,25 @@ fn soak() -> Result<(), String> {
     cargo("soak of the memory limit", &[ARGS, &short].concat())
 }
 
-/// Clients at work on every number of threads and both drivers: what they saw must be strictly serializable.
+/// Clients at work on every number of threads and both drivers, then on slots that move between three groups: what they saw must
+/// be strictly serializable.
 fn histories() -> Result<(), String> {
-    cargo("histories", &["run", "--quiet", "--release", "-p", "darter-histcheck", "--", "--ops", "40000"])
+    const RUN: &[&str] = &["run", "--quiet", "--release", "-p", "darter-histcheck", "--"];
+    cargo("histories", &[RUN, &["--ops", "40000"]].concat())?;
+    if !is_installed("etcd") {
+        println!("== histories of slots that move: etcd is not installed, skipped");
+        return Ok(());
+    }
+    cargo("histories of slots that move", &[RUN, &["--moves", "72"]].concat())
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
 /// A script that starts the server itself and looks at it through another program, where that is installed.
 fn watched(name: &str, program: &str, script: &str) -> Result<(), String> {
-    if !Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success()) {
+    if !is_installed(program) {
         println!("== {name}: {program} is not installed, skipped");
         return Ok(());
     }

@@ -22,6 +22,17 @@ impl Client {
         Ok(Client { stream, input: Vec::new(), output: Vec::new() })
     }
 
+    /// Connects to another port, and forgets what is under way.
+    pub fn reconnect(&mut self, port: u16) -> io::Result<()> {
+        *self = Client::connect(port)?;
+        Ok(())
+    }
+
+    /// The port of the server.
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.stream.peer_addr()?.port())
+    }
+
     /// Puts a command into what is sent next.
     pub fn add<T: AsRef<[u8]>>(&mut self, words: &[T]) {
         self.output.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
@@ -68,6 +79,30 @@ impl Client {
         self.add(words);
         self.send()?;
         self.read()
+    }
+}
+
+/// What a node of a cluster has not done, and where to ask instead.
+pub enum Refusal {
+    /// Another node serves the slot.
+    Moved(u16),
+    /// Another node has the key, and serves it after ASKING.
+    Ask(u16),
+    /// Later it may be done.
+    Later,
+}
+
+impl Refusal {
+    /// The refusal that an error is; `None`: it is none.
+    pub fn of(error: &io::Error) -> Option<Refusal> {
+        let line = error.to_string();
+        let port = || line.rsplit(':').next().and_then(|port| port.parse().ok());
+        match line.split(' ').next()? {
+            "MOVED" => port().map(Refusal::Moved),
+            "ASK" => port().map(Refusal::Ask),
+            "TRYAGAIN" | "CLUSTERDOWN" => Some(Refusal::Later),
+            _ => None,
+        }
     }
 }
 

@@ -46,3 +46,12 @@ pub struct History {
     /// Elements that were taken out, what was left at the end included.
     pub popped: Vec<u64>,
 }
+
+impl History {
+    /// Adds what another client did.
+    pub fn add(&mut self, part: History) {
+        self.ops.extend(part.ops);
+        self.pushed.extend(part.pushed);
+        self.popped.extend(part.popped);
+    }
+}

@@ -1,11 +1,13 @@
 //! darter-histcheck: clients at work on a real server, and a proof or a counterexample afterwards.
 //!
 //! 32 clients run transactions, scripts, multi-key, renaming and blocking commands over few keys; what each of them saw
-//! is checked for strict serializability (`check`). Done for several numbers of server threads and both I/O drivers.
+//! is checked for strict serializability (`check`). Done for several numbers of server threads and both I/O drivers; with
+//! `--moves N` for a cluster of three groups instead, until N slots have moved between them (`cluster`).
 #![forbid(unsafe_code)]
 
 mod check;
 mod client;
+mod cluster;
 mod graph;
 mod history;
 #[cfg(test)]
@@ -45,6 +47,9 @@ struct Flags {
     /// Further flags of the server, a setting each; both I/O drivers unless said otherwise.
     #[arg(long, default_values = ["--force_epoll=true", "--force_epoll=false"])]
     with: Vec<String>,
+    /// Moves of slots in a cluster of three groups, instead of all this. Needs etcd and redis-cli.
+    #[arg(long, default_value_t = 0)]
+    moves: u64,
     /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -52,6 +57,18 @@ struct Flags {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
+    if flags.moves > 0 {
+        return match cluster::run(&flags) {
+            Ok(counts) => {
+                println!("three groups: {counts}, no anomaly");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                println!("three groups: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let mut failed = 0;
     for threads in &flags.threads {
         for with in &flags.with {
@@ -81,8 +98,13 @@ impl Drop for Server {
     }
 }
 
+/// A port on which nobody listens.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
 fn run(flags: &Flags, threads: u32, with: &str) -> io::Result<u64> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let process = Command::new(&flags.darter)
         .args(["--bind", "127.0.0.1", "--save", "", "--dbfilename", "", "--port", &port.to_string()])
         .args(["--proactor_threads", &threads.to_string()])
@@ -137,10 +159,7 @@ fn one_piece(flags: &Flags, port: u16, piece: u64, reader: &mut Client) -> io::R
     });
     let mut history = read_all(&world, reader)?;
     for part in parts {
-        let part = part?;
-        history.ops.extend(part.ops);
-        history.pushed.extend(part.pushed);
-        history.popped.extend(part.popped);
+        history.add(part?);
     }
     Ok((history, each * u64::from(flags.clients)))
 }

@@ -5,13 +5,14 @@
 //! of the numbers up to n.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use darter_base::rng::Rng;
 use darter_wire::value::Value;
 
-use crate::client::{Client, number, numbers};
+use crate::client::{Client, Refusal, number, numbers};
 use crate::history::{History, Op, Step};
 
 /// Lists in use at a time.
@@ -24,9 +25,10 @@ const APPENDS_MAX: u32 = 48;
 const GROUP_LEN: u32 = 4;
 /// Queues.
 const QUEUES: u32 = 2;
-/// Numbers of lists: moving ones from here, groups from there.
+/// Numbers of lists: moving ones from here, groups and counters from there.
 const FIRST_MOVING: u32 = 1 << 24;
 const FIRST_GROUP: u32 = 2 << 24;
+const FIRST_COUNTER: u32 = 3 << 24;
 
 /// What all clients of a run share.
 pub struct World {
@@ -40,6 +42,7 @@ pub struct World {
     pub next: AtomicU64,
     appends: [AtomicU32; LISTS as usize],
     moving: [AtomicU32; MOVING as usize],
+    counts: AtomicU32,
 }
 
 impl World {
@@ -52,6 +55,7 @@ impl World {
             next: AtomicU64::new(1),
             appends: Default::default(),
             moving: Default::default(),
+            counts: AtomicU32::new(0),
         }
     }
 
@@ -74,6 +78,10 @@ impl World {
         let at = rng.below(u64::from(MOVING)) as u32;
         let count = self.moving[at as usize].fetch_add(u32::from(appends), Relaxed);
         FIRST_MOVING + at + count / APPENDS_MAX * MOVING
+    }
+
+    fn counter(&self) -> u32 {
+        FIRST_COUNTER + self.counts.fetch_add(1, Relaxed) / APPENDS_MAX
     }
 
     fn name(&self, list: u32) -> String {
@@ -126,21 +134,44 @@ impl<'a> Worker<'a> {
     /// Does `ops` operations; returns what happened. Errors: the server said something that it never should.
     pub fn run(mut self, ops: u64) -> io::Result<History> {
         for _ in 0..ops {
-            match self.rng.below(100) {
-                0..20 => self.transaction()?,
-                20..35 => self.script(NAMED)?,
-                35..50 => self.script(UNNAMED)?,
-                50..58 => self.write_group()?,
-                58..68 => self.read_group()?,
-                68..74 => self.watched()?,
-                74..79 => self.rename()?,
-                79..85 => self.follow()?,
-                85..91 => self.read_moving()?,
-                91..95 => self.single()?,
-                _ => self.queue()?,
+            self.act(UNNAMED)?;
+        }
+        Ok(self.history)
+    }
+
+    /// Does operations until it is over, on a slot that moves. Errors: as above.
+    pub fn run_moving(mut self, is_over: &AtomicBool) -> io::Result<History> {
+        while !is_over.load(Relaxed) {
+            // A script that does not name its keys is not for a cluster.
+            let Err(error) = self.act(NAMED) else { continue };
+            match Refusal::of(&error) {
+                Some(Refusal::Moved(port)) => self.client.reconnect(port)?,
+                // What was sent behind the refusal is answered to nobody.
+                Some(_) => {
+                    self.client.reconnect(self.client.port()?)?;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                None => return Err(error),
             }
         }
         Ok(self.history)
+    }
+
+    fn act(&mut self, script: &'static str) -> io::Result<()> {
+        match self.rng.below(100) {
+            0..20 => self.transaction(),
+            20..35 => self.script(NAMED),
+            35..50 => self.script(script),
+            50..58 => self.write_group(),
+            58..68 => self.read_group(),
+            68..74 => self.watched(),
+            74..79 => self.rename(),
+            79..85 => self.follow(),
+            85..90 => self.read_moving(),
+            90..93 => self.single(),
+            93..95 => self.count(),
+            _ => self.queue(),
+        }
     }
 
     fn note(&mut self, name: &'static str, begin: u64, steps: Vec<Step>, is_done: bool) {
@@ -217,13 +248,14 @@ impl<'a> Worker<'a> {
     }
 
     fn write_group(&mut self) -> io::Result<()> {
-        self.written += 1;
-        let value = group_value(self.own, self.written);
+        let next = self.written + 1;
+        let value = group_value(self.own, next);
         let strings = self.world.strings(self.own);
         let mut words = vec!["MSET".to_owned()];
-        words.extend(strings.into_iter().flat_map(|name| [name, self.written.to_string()]));
+        words.extend(strings.into_iter().flat_map(|name| [name, next.to_string()]));
         let begin = self.world.now();
         self.client.call(&words)?;
+        self.written = next;
         self.note("MSET", begin, vec![Step::Append { key: FIRST_GROUP + self.own, value }], true);
         Ok(())
     }
@@ -302,9 +334,39 @@ impl<'a> Worker<'a> {
         let begin = self.world.now();
         self.add_wishes(std::slice::from_ref(&wish));
         self.client.send()?;
-        let reply = self.client.read()?;
+        let reply = match self.client.read() {
+            Err(error) => match Refusal::of(&error) {
+                Some(Refusal::Ask(port)) => self.ask(port, &wish)?,
+                _ => return Err(error),
+            },
+            Ok(reply) => reply,
+        };
         let steps = filled(vec![wish], &Value::Array(vec![reply]))?;
         self.note("single", begin, steps, true);
+        Ok(())
+    }
+
+    /// Sends a step to the node that gets the slot.
+    fn ask(&mut self, port: u16, wish: &Step) -> io::Result<Value> {
+        let here = self.client.port()?;
+        self.client.reconnect(port)?;
+        self.client.call(&["ASKING"])?;
+        self.add_wishes(std::slice::from_ref(wish));
+        self.client.send()?;
+        let reply = self.client.read();
+        self.client.reconnect(here)?;
+        reply
+    }
+
+    /// Counts up. A count stands for a list of the numbers up to it.
+    fn count(&mut self) -> io::Result<()> {
+        let counter = self.world.counter();
+        let begin = self.world.now();
+        let counted = self.client.call(&["INCR", &self.world.name(counter)])?;
+        let Value::Int(counted) = counted else { return Err(io::Error::other("no number")) };
+        let (values, value) = (counts(counter, counted as u64 - 1), count_value(counter, counted as u64));
+        let steps = vec![Step::Read { key: counter, values }, Step::Append { key: counter, value }];
+        self.note("INCR", begin, steps, true);
         Ok(())
     }
 
@@ -368,6 +430,12 @@ pub fn read_all(world: &World, client: &mut Client) -> io::Result<History> {
         let written = if text == Value::Null { 0 } else { number(&text)? };
         note(FIRST_GROUP + group, begin, (1..=written).map(|n| group_value(group, n)).collect());
     }
+    for counter in (0..=world.counts.load(Relaxed) / APPENDS_MAX).map(|n| FIRST_COUNTER + n) {
+        let begin = world.now();
+        let text = client.call(&["GET", &world.name(counter)])?;
+        let counted = if text == Value::Null { 0 } else { number(&text)? };
+        note(counter, begin, counts(counter, counted));
+    }
     for queue in 0..QUEUES {
         let left = numbers(&client.call(&["LRANGE", &world.queue(u64::from(queue)), "0", "-1"])?)?;
         history.popped.extend(left);
@@ -399,6 +467,15 @@ fn read_both(client: &mut Client, names: &[String; 2]) -> io::Result<Vec<u64>> {
 /// The number that stands for the `n`th write to a group; no value of a list is as large.
 fn group_value(group: u32, n: u64) -> u64 {
     (u64::from(group) + 1) << 40 | n
+}
+
+/// The number that stands for the `n`th count of a counter; no group has as large ones.
+fn count_value(counter: u32, n: u64) -> u64 {
+    u64::from(counter) << 36 | n
+}
+
+fn counts(counter: u32, len: u64) -> Vec<u64> {
+    (1..=len).map(|n| count_value(counter, n)).collect()
 }
 
 /// The steps with what the replies say.
