@@ -9,6 +9,7 @@ use darter_base::rng::Rng;
 use crate::cluster_migration_kills::{CountingPlaces, count_through_kills, seed};
 use crate::cluster_migrations::rounds;
 use crate::cluster_moves::StopOnDrop;
+use crate::harness::browser::{Browser, sample};
 use crate::harness::folder::Folder;
 use crate::harness::raw::memcached;
 use crate::harness::{Client, Server, Value, wait_until};
@@ -167,6 +168,19 @@ fn a_pushed_migration_moves_slots_and_a_configuration_ends_it() {
     assert_eq!(pair.rows(1), [row("in", "node0")], "the number is that of the change");
     assert_eq!((pair.keys(0), pair.keys(1)), (BARS as i64, BARS as i64 + 1));
     assert_eq!(run(&mut pair.client(0), "DBSIZE"), Value::Int(0));
+    let page = Browser::to(pair.servers[0].port()).get("/metrics", "").body;
+    for (name, value) in [
+        ("darter_cluster_migrated_keys_total", BARS as f64),
+        (r#"darter_cluster_migrations_total{outcome="success"}"#, 1.0),
+        (r#"darter_cluster_migrations_total{outcome="failed"}"#, 0.0),
+        ("darter_cluster_migrations_active", 0.0),
+        (r#"dragonfly_moved_errors_total{num="moved errors"}"#, 1.0),
+        (r#"dragonfly_migration_errors_total{num="migration errors"}"#, 0.0),
+    ] {
+        assert_eq!(sample(&page, name), value, "{name}");
+    }
+    assert!(sample(&page, r#"darter_cluster_migration_bytes_total{dir="out"}"#) > BARS as f64);
+    assert_eq!(pair.client(0).info::<usize>("cluster", "total_migrated_keys"), BARS);
     // The same configuration changes nothing.
     pair.push_both(&pair.config(0, true));
     assert_eq!(text(run(&mut pair.client(0), "GET {bar}1")), moved);

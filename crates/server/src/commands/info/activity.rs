@@ -190,7 +190,7 @@ pub fn cluster(source: &InfoSource<'_>, out: &mut InfoText) {
     out.field("cluster_enabled", u8::from(source.live.cluster.mode != darter_config::ClusterMode::Off));
     let cluster = &source.shared.cluster;
     out.field("migration_errors_total", cluster.outgoing.errors.load(Relaxed));
-    out.zeros(&["total_migrated_keys"]);
+    out.field("total_migrated_keys", cluster.outgoing.sent_keys.load(Relaxed));
     if cluster.is_on() {
         let redirects = &cluster.redirects;
         out.field("cluster_map_revision", cluster.map().revision());

@@ -237,6 +237,23 @@ pub(super) const OWN: &[Family] = &[
             out.with("kind", "down", redirects.down.load(Relaxed));
         },
     ),
+    gauge(
+        "darter_cluster_migrations_active",
+        "Moves of slots as a whole that the map has and that go on.",
+        |s| s.shared.cluster.map().migrations().iter().filter(|one| one.is_active()).count() as f64,
+    ),
+    many(
+        "darter_cluster_migrations_total",
+        MetricKind::Counter,
+        "Moves of slots away from this node that have ended.",
+        |s, out| {
+            out.with("outcome", "success", s.shared.cluster.outgoing.done.load(Relaxed));
+            out.with("outcome", "failed", s.shared.cluster.outgoing.failed.load(Relaxed));
+        },
+    ),
+    counter("darter_cluster_migrated_keys_total", "Keys that were sent by such moves.", |s| {
+        s.shared.cluster.outgoing.sent_keys.load(Relaxed) as f64
+    }),
     many(
         "darter_cluster_migration_bytes_total",
         MetricKind::Counter,

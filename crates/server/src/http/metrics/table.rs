@@ -312,8 +312,15 @@ pub(super) const DRAGONFLY: &[Family] = &[
     zero("dragonfly_interned_string_entries", MetricKind::Gauge, INTERNED, "", &[]),
     zero("dragonfly_interned_string_hits_total", MetricKind::Counter, INTERNED, "", &[]),
     zero("dragonfly_interned_string_misses_total", MetricKind::Counter, INTERNED, "", &[]),
-    zero("dragonfly_migration_errors_total", MetricKind::Counter, SLOTS, "num", &["migration errors"]),
-    zero("dragonfly_moved_errors_total", MetricKind::Counter, SLOTS, "num", &["moved errors"]),
+    many(
+        "dragonfly_migration_errors_total",
+        MetricKind::Counter,
+        "Attempts to move slots away as a whole that failed.",
+        |s, out| out.with("num", "migration errors", s.shared.cluster.outgoing.errors.load(Relaxed)),
+    ),
+    many("dragonfly_moved_errors_total", MetricKind::Counter, "Commands answered with MOVED.", |s, out| {
+        out.with("num", "moved errors", s.shared.cluster.redirects.moved.load(Relaxed))
+    }),
     zero("dragonfly_tiered_list_events", MetricKind::Counter, TIERED, "type", &["offload", "onload"]),
     zero("dragonfly_tiered_entries", MetricKind::Gauge, TIERED, "", &[]),
     zero(
@@ -341,7 +348,6 @@ pub(super) const DRAGONFLY: &[Family] = &[
 ];
 
 const INTERNED: &str = "Always 0: no string is shared.";
-const SLOTS: &str = "Always 0: no slot moves.";
 const TIERED: &str = "Always 0: no value is on disk.";
 
 /// Hits and similar counts cover all databases together.

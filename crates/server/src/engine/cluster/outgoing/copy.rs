@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -113,7 +114,9 @@ impl SlotCopy {
                     let batch = self.read_lines(shard, db, at)?;
                     let len = batch.keys.len() as u64;
                     self.send(target, batch.keys)?;
-                    self.shared.cluster.outgoing.note(&self.one.id, |progress| progress.copied_keys += len);
+                    let outgoing = &self.shared.cluster.outgoing;
+                    outgoing.sent_keys.fetch_add(len, Relaxed);
+                    outgoing.note(&self.one.id, |progress| progress.copied_keys += len);
                     next = batch.next;
                     if len > 0 {
                         self.rest(target)?;

@@ -40,6 +40,8 @@ pub struct SlotExports {
     pub failed: AtomicU64,
     /// Attempts that have failed.
     pub errors: AtomicU64,
+    /// Keys that were sent for the first time in an attempt.
+    pub sent_keys: AtomicU64,
     /// Bytes of keys that were sent.
     pub sent_bytes: AtomicU64,
     /// Milliseconds for which writers waited, all in all.
