@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Cluster, "id of this node; empty means the replication id"),
     Setting::text("cluster_store", "").dragonfly().fixed().secret().help(
         Cluster,
-        "where the map of the cluster is kept, etcd://host:port[,host:port]; empty means it is pushed",
+        "where the map of the cluster is kept: etcd:// or https://[USER:PASSWORD@]HOST[:PORT][,...]; empty means it is pushed",
     ),
     Setting::checked("cluster_name", "darter", check::printable)
         .dragonfly()

@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Setting] = &[
         .help(Replication, "partial sync through chains"),
     Setting::text("ha_store", "").dragonfly().secret().fixed().help(
         Replication,
-        "store that fences failovers: etcd://[USER:PASSWORD@]HOST[:PORT][,...]; empty means none",
+        "store that fences failovers: etcd:// or https://[USER:PASSWORD@]HOST[:PORT][,...]; empty means none",
     ),
     Setting::text("ha_group", "darter")
         .dragonfly()
@@ -172,7 +172,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::text("ha_ca_file", "")
         .dragonfly()
         .fixed()
-        .help(Replication, "authorities that the store's certificate must come from, PEM"),
+        .help(Replication, "authorities that the certificate of ha_store or cluster_store must come from, PEM; https:// needs it"),
     Setting::text("ha_cert_file", "")
         .dragonfly()
         .fixed()

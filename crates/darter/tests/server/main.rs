@@ -102,6 +102,7 @@ mod slices;
 mod slices_answers;
 mod slices_stored;
 mod snapshots;
+mod store_tls;
 mod streams;
 mod suites;
 mod surveys;

@@ -17,13 +17,13 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, Support
 type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 /// An authority, and a folder with its certificate and those it has signed.
-struct Authority {
+pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: PathBuf,
 }
 
 impl Authority {
-    fn new(test: &str) -> Authority {
+    pub fn new(test: &str) -> Authority {
         let dir = std::env::temp_dir().join(format!("darter-tls-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a folder");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -36,9 +36,14 @@ impl Authority {
     }
 
     /// Signs a certificate; puts it and its key into `name.crt` and `name.key`.
-    fn sign(&self, name: &str) {
+    pub fn sign(&self, name: &str) {
+        self.sign_for(name, &["localhost", "127.0.0.1"]);
+    }
+
+    /// The same for other hosts.
+    pub fn sign_for(&self, name: &str, hosts: &[&str]) {
         let key = KeyPair::generate().expect("a key");
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
@@ -46,7 +51,8 @@ impl Authority {
         std::fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).expect("a file");
     }
 
-    fn file(&self, name: &str) -> String {
+    /// The path of a file.
+    pub fn file(&self, name: &str) -> String {
         self.dir.join(name).to_string_lossy().into_owned()
     }
 

@@ -23,6 +23,7 @@ mod replace;
 pub mod replicas;
 pub mod roles;
 pub mod show;
+pub mod store_route;
 pub mod sync;
 pub mod takeover;
 pub mod track;

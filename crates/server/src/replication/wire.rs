@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::tls::Outgoing;
+use crate::tls::{Outgoing, PeerNames};
 use darter_config::Tls;
 
 /// A read that brings nothing returns after this, so that other things are looked at.
@@ -52,7 +52,13 @@ impl Wire {
                     stream.set_write_timeout(Some(patience))?;
                     let handle = stream.try_clone()?;
                     let stream = match tls.replication {
-                        true => WireStream::Encrypted(Box::new(Outgoing::over(stream, host, tls, patience)?)),
+                        true => WireStream::Encrypted(Box::new(Outgoing::over(
+                            stream,
+                            host,
+                            tls,
+                            PeerNames::Ignored,
+                            patience,
+                        )?)),
                         false => WireStream::Plain(stream),
                     };
                     return Ok(Wire { stream, handle, input: Vec::new(), at: 0, end: 0 });

@@ -113,10 +113,19 @@ fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>, Identit
     Ok(versions)
 }
 
-/// What a connection to a master uses.
+/// Whether the certificate of the other side must name the host that was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerNames {
+    /// Any certificate of the authorities does.
+    Ignored,
+    /// It must.
+    Checked,
+}
+
+/// What a connection to a master or a store uses.
 ///
 /// Errors: no authority is named, or a file is not what it should be.
-pub(super) fn outgoing(tls: &Tls) -> Result<ClientConfig, IdentityFault> {
+pub(super) fn outgoing(tls: &Tls, names: PeerNames) -> Result<ClientConfig, IdentityFault> {
     let provider = provider(tls)?;
     let roots = Arc::new(authorities(tls)?);
     if roots.is_empty() {
@@ -129,7 +138,10 @@ pub(super) fn outgoing(tls: &Tls) -> Result<ClientConfig, IdentityFault> {
         .with_protocol_versions(&versions(tls)?)
         .map_err(|error| fault("tls-protocols", error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyName(verifier)));
+        .with_custom_certificate_verifier(match names {
+            PeerNames::Ignored => Arc::new(AnyName(verifier)),
+            PeerNames::Checked => verifier as Arc<dyn ServerCertVerifier>,
+        });
     let files = match (&tls.client_cert_file, &tls.cert_file) {
         (Some(_), _) => Some((&tls.client_cert_file, &tls.client_key_file)),
         (None, Some(_)) => Some((&tls.cert_file, &tls.key_file)),

@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Mutex;
 
 pub use channel::{Channel, Heard, TlsScratch};
-pub use identity::{Identity, IdentityFault};
+pub use identity::{Identity, IdentityFault, PeerNames};
 pub use outgoing::Outgoing;
 
 use crate::protocol::ListenerKind;

@@ -8,18 +8,29 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
-use super::identity;
+use super::identity::{self, IdentityFault, PeerNames};
 use darter_config::Tls;
 
 /// A connection whose bytes are encrypted.
 pub struct Outgoing(StreamOwned<ClientConnection, TcpStream>);
 
 impl Outgoing {
+    /// Reads the files. Errors: no authority is named, or a file is not what it should be.
+    pub fn check(tls: &Tls) -> Result<(), IdentityFault> {
+        identity::outgoing(tls, PeerNames::Checked).map(drop)
+    }
+
     /// Shakes hands over a connected socket, for `patience` at most; the socket has a read timeout.
     ///
     /// Errors: of the settings, of the certificate, or of the socket.
-    pub fn over(socket: TcpStream, host: &str, tls: &Tls, patience: Duration) -> io::Result<Outgoing> {
-        let config = identity::outgoing(tls).map_err(|fault| io::Error::other(fault.to_string()))?;
+    pub fn over(
+        socket: TcpStream,
+        host: &str,
+        tls: &Tls,
+        names: PeerNames,
+        patience: Duration,
+    ) -> io::Result<Outgoing> {
+        let config = identity::outgoing(tls, names).map_err(|fault| io::Error::other(fault.to_string()))?;
         let name = ServerName::try_from(host.to_owned()).or_else(|_| ServerName::try_from("master"));
         let name = name.map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;

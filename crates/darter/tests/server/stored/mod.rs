@@ -19,15 +19,22 @@ pub struct Etcd {
     port: u16,
     peers: u16,
     folder: Folder,
+    // files of TLS, if it is encrypted
+    tls: Vec<String>,
 }
 
 impl Etcd {
     /// Starts one; `None`, with a message, where none is installed.
     pub fn start(name: &str) -> Option<Etcd> {
+        Etcd::start_with(name, &[])
+    }
+
+    /// The same, encrypted with the files that these flags name.
+    pub fn start_with(name: &str, tls: &[String]) -> Option<Etcd> {
         let free = crate::harness::free_port;
         let (port, peers) = (free(), free());
         let folder = Folder::in_memory(&format!("etcd-{name}"));
-        let mut etcd = Etcd { process: None, port, peers, folder };
+        let mut etcd = Etcd { process: None, port, peers, folder, tls: tls.to_vec() };
         if etcd.go_on() {
             return Some(etcd);
         }
@@ -37,9 +44,9 @@ impl Etcd {
 
     /// Starts it again with what it has kept; false: it is not installed.
     pub fn go_on(&mut self) -> bool {
-        let (url, peer) =
-            (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peers));
+        let (url, peer) = (self.url(), format!("http://127.0.0.1:{}", self.peers));
         let process = Command::new("etcd")
+            .args(&self.tls)
             .args(["--data-dir", self.folder.text(), "--listen-client-urls", &url])
             .args(["--advertise-client-urls", &url, "--listen-peer-urls", &peer])
             .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")])
@@ -53,6 +60,11 @@ impl Etcd {
         }
         wait_until("etcd listens", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
         true
+    }
+
+    /// Where clients ask it.
+    pub fn url(&self) -> String {
+        format!("{}://127.0.0.1:{}", if self.tls.is_empty() { "http" } else { "https" }, self.port)
     }
 
     /// Kills it; what it has written stays.

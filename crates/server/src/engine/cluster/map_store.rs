@@ -5,7 +5,6 @@
 //! Others tell of their changes, and what is missed is found by looking. While the store cannot be asked, changes are refused and the map stays as it is.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,10 +14,12 @@ use std::time::{Duration, Instant};
 use darter_cluster::change::HEARD_WITHIN_S;
 use darter_cluster::stored::GroupPlace;
 use darter_cluster::{Health, MapChange, MapNode};
-use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
+use darter_config::Live;
+use darter_quorum::etcd::{Etcd, EtcdPlace};
 
 use super::ledger::{Answers, LedgerFault, MapLedger};
 use super::{courier, outgoing};
+use crate::replication::store_route::{OwnAddress, StoreRoute};
 use crate::shared::Shared;
 use crate::sync::lock;
 
@@ -50,8 +51,8 @@ enum AnswerTime {
 pub struct MapStore {
     // Until the thread starts.
     ledger: Mutex<Option<MapLedger>>,
-    // where nodes share it: the etcd, and the beginning of the keys of this cluster
-    shared: Option<(EtcdPlace, String)>,
+    // where nodes share it
+    shared: Option<SharedPlace>,
     sender: Sender<Work>,
     receiver: Mutex<Option<Receiver<Work>>>,
     /// The last question was answered.
@@ -60,6 +61,20 @@ pub struct MapStore {
     pub errors: AtomicU64,
     /// When the map was last known to be the latest, Unix ms.
     pub seen_ms: AtomicU64,
+}
+
+/// An etcd, the way there, and the beginning of the keys of this cluster.
+struct SharedPlace {
+    place: EtcdPlace,
+    route: StoreRoute,
+    prefix: String,
+}
+
+impl SharedPlace {
+    fn at(&self, key: &str, patience: Duration) -> Etcd {
+        let key = format!("{}/{key}", self.prefix);
+        Etcd::new(self.place.clone(), &key, patience, self.route.dial(OwnAddress::default()))
+    }
 }
 
 /// Between looks at the map, and while slots move.
@@ -75,16 +90,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GROUP_PATIENCE: Duration = Duration::from_secs(1);
 
 impl MapStore {
-    /// The map of the cluster `name` at `place`. Errors: what is wrong with the place.
-    pub fn new(place: &str, name: &str) -> Result<MapStore, String> {
-        let place = EtcdPlace::parse(place).map_err(|why| format!("cluster_store: {why}"))?;
-        if place.is_encrypted {
-            return Err("cluster_store: https is not in this version".to_owned());
-        }
-        let prefix = format!("/darter/{name}");
-        let etcd = Etcd::new(place.clone(), &format!("{prefix}/map"), PATIENCE, dial());
-        let ledger = MapLedger::new(Box::new(etcd));
-        Ok(MapStore { shared: Some((place, prefix)), ..MapStore::of_node(ledger) })
+    /// The map that the settings name. Errors: what is wrong with its place, or with the files of TLS.
+    pub fn new(live: &Live) -> Result<MapStore, String> {
+        let wrong = |why: String| format!("cluster_store: {why}");
+        let place = EtcdPlace::parse(&live.cluster.store).map_err(wrong)?;
+        let route = StoreRoute::new(&place, live, PATIENCE, PATIENCE).map_err(wrong)?;
+        let shared = SharedPlace { place, route, prefix: format!("/darter/{}", live.cluster.name) };
+        let ledger = MapLedger::new(Box::new(shared.at("map", PATIENCE)));
+        Ok(MapStore { shared: Some(shared), ..MapStore::of_node(ledger) })
     }
 
     /// The map that this node alone changes, read already if there is one.
@@ -121,8 +134,7 @@ impl MapStore {
 
     /// Returns the store of a group's state: its leader and its members. `None` if nodes do not share the map.
     pub fn of_group(&self, group: &str) -> Option<Etcd> {
-        let (place, prefix) = self.shared.as_ref()?;
-        Some(Etcd::new(place.clone(), &format!("{prefix}/group/{group}/state"), GROUP_PATIENCE, dial()))
+        Some(self.shared.as_ref()?.at(&format!("group/{group}/state"), GROUP_PATIENCE))
     }
 
     /// Starts the thread; to be called once, when the port is known.
@@ -151,24 +163,6 @@ impl MapStore {
         };
         thread::Builder::new().name("darter-map".to_owned()).spawn(body).map(drop)
     }
-}
-
-fn dial() -> Dial {
-    Box::new(|host, port| {
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(Duration::from_millis(50)))?;
-                    stream.set_write_timeout(Some(PATIENCE))?;
-                    return Ok(Box::new(stream) as Box<dyn Carrier>);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    })
 }
 
 /// The thread's own.

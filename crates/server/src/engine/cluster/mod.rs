@@ -105,7 +105,7 @@ impl ClusterNode {
         let unwritten =
             |why: String| format!("cluster-config-file {}: {why}", settings.config_file.display());
         if settings.mode == ClusterMode::Stored {
-            cluster.store = Some(MapStore::new(&settings.store, &settings.name)?);
+            cluster.store = Some(MapStore::new(live)?);
             // The file keeps the id alone: what a node serves is in the store.
             file::write(&settings.config_file, &cluster.id, 0, &StoredMap::default().to_json())
                 .map_err(unwritten)?;

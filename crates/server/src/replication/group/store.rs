@@ -1,20 +1,17 @@
 //! The thread that asks the store: one request at a time, each answered or given up within a second. A server that moves to
 //! another group has another key asked for; answers say which of its seats had asked.
 
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use darter_config::Live;
-use darter_quorum::etcd::{Carrier, Dial, Etcd, EtcdPlace};
+use darter_quorum::etcd::{Etcd, EtcdPlace};
 use darter_quorum::state::GroupState;
 use darter_quorum::store::GroupStore;
 
 use super::GroupEvent;
+use crate::replication::store_route::{OwnAddress, StoreRoute};
 use crate::shared::Shared;
-use crate::tls::Outgoing;
 use crate::worker::lock;
 
 /// A question to the store.
@@ -31,45 +28,15 @@ pub enum StoreRequest {
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time to connect.
 const CONNECT: Duration = Duration::from_millis(500);
-/// A read that brings nothing returns after this.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The store that the settings name. `local` becomes our side of the connection to it.
 ///
 /// Errors: what is wrong with them.
-pub fn open(live: &Live, local: Arc<Mutex<Option<IpAddr>>>) -> Result<Etcd, String> {
+pub fn open(live: &Live, local: OwnAddress) -> Result<Etcd, String> {
     let ha = &live.replication.ha;
     let place = EtcdPlace::parse(&ha.store)?;
-    let is_encrypted = place.is_encrypted;
-    let mut tls = live.tls.clone();
-    (tls.ca_cert_file, tls.ca_cert_dir) = (ha.ca_file.clone(), None);
-    (tls.cert_file, tls.key_file) = (None, None);
-    (tls.client_cert_file, tls.client_key_file) = (ha.cert_file.clone(), ha.key_file.clone());
-    let dial: Dial = Box::new(move |host, port| {
-        let stream = connect(host, port)?;
-        *lock(&local) = stream.local_addr().ok().map(|at| at.ip().to_canonical());
-        Ok(match is_encrypted {
-            true => Box::new(Outgoing::over(stream, host, &tls, PATIENCE)?) as Box<dyn Carrier>,
-            false => Box::new(stream),
-        })
-    });
-    Ok(Etcd::new(place, &format!("/darter/{}/state", ha.group), PATIENCE, dial))
-}
-
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(LOOK))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+    let route = StoreRoute::new(&place, live, CONNECT, PATIENCE)?;
+    Ok(Etcd::new(place, &format!("/darter/{}/state", ha.group), PATIENCE, route.dial(local)))
 }
 
 /// Answers requests until the thread of the group has ended.
