@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 pub use crate::http::Carrier;
 use crate::http::{self, HttpAnswer};
 use crate::store::{GroupStore, StoreFault, StoreWritten, Versioned};
+use crate::watch::EtcdWatch;
 
 /// Where etcd is, and who asks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -94,6 +95,16 @@ impl Etcd {
 
     /// Sends a request; errors carry what etcd says.
     fn call(&mut self, path: &str, body: &Value, again: Again) -> Result<Value, StoreFault> {
+        self.log_in()?;
+        let answer = self.ask(path, body, again);
+        if answer.is_err() {
+            // A token ends; the next request has another.
+            self.token = None;
+        }
+        answer
+    }
+
+    fn log_in(&mut self) -> Result<(), StoreFault> {
         if self.token.is_none()
             && let Some((name, password)) = self.place.login.clone()
         {
@@ -102,12 +113,30 @@ impl Etcd {
             let token = answer.get("token").and_then(Value::as_str);
             self.token = Some(token.ok_or_else(|| StoreFault("etcd gives no token".to_owned()))?.to_owned());
         }
-        let answer = self.ask(path, body, again);
-        if answer.is_err() {
-            // A token ends; the next request has another.
-            self.token = None;
+        Ok(())
+    }
+
+    /// Asks to be told of changes of this key and of all that begin with it. The next call asks the next server.
+    ///
+    /// Errors: the store cannot be asked.
+    pub fn watch(&mut self) -> Result<EtcdWatch, StoreFault> {
+        self.log_in()?;
+        let token = self.token.take();
+        self.leave();
+        let place = self.place.servers.get(self.at).cloned();
+        let (host, port) = place.ok_or_else(|| StoreFault("etcd has no server".to_owned()))?;
+        let fault = |error: io::Error| StoreFault(format!("etcd: {error}"));
+        let mut carrier = (self.dial)(&host, port).map_err(fault)?;
+        let mut end = BASE64.decode(&self.key).unwrap_or_default();
+        // The next text after all that begin with the key, whose last byte is no 0xff.
+        if let Some(last) = end.last_mut() {
+            *last = last.saturating_add(1);
         }
-        answer
+        let range = json!({ "key": self.key, "range_end": BASE64.encode(end) });
+        let body = json!({ "create_request": range }).to_string();
+        let name = format!("{host}:{port}");
+        http::send(&mut *carrier, (&name, "/v3/watch"), token.as_deref(), body.as_bytes()).map_err(fault)?;
+        Ok(EtcdWatch::new(carrier))
     }
 
     /// The value that a range finds.

@@ -35,6 +35,12 @@ impl GroupConfig {
         (self.lease_ms / 10).clamp(1, 100)
     }
 
+    /// Between two reads of a store that tells of changes. Without members it is the store that has to be heard within a lease.
+    fn rest_ms(&self) -> u64 {
+        let rest_ms = if self.acks == 0 { self.lease_ms / 4 } else { READ_MS };
+        rest_ms.clamp(self.beat_ms(), READ_MS)
+    }
+
     /// A member does not campaign for so long after its last acknowledgement.
     fn patience_ms(&self) -> u64 {
         self.lease_ms + self.lease_ms / 2
@@ -64,6 +70,8 @@ pub struct GroupFacts {
     pub end: u64,
     /// On a leader: those who follow it.
     pub followers: Vec<GroupFollower>,
+    /// The store tells of changes ([`GroupMachine::read_soon`]); it is read now and then all the same.
+    pub store_tells: bool,
 }
 
 /// Whether a server may be the first leader of a group.
@@ -203,6 +211,8 @@ pub struct GroupMachine {
     reads_first: bool,
     flight: Flight,
     next_read_ms: u64,
+    // the store tells of changes
+    store_tells: bool,
     // when the last read that was answered began
     fresh_ms: Option<u64>,
     peers: BTreeMap<String, PeerCard>,
@@ -229,6 +239,8 @@ pub struct GroupMachine {
     rests_until_ms: u64,
 }
 
+/// A store that tells of changes is read so often at least.
+const READ_MS: u64 = 1000;
 /// A candidate listens to others for so long.
 const ASK_MS: u64 = 100;
 /// A leader that has given the lead away waits so long for another to take it.
@@ -249,6 +261,7 @@ impl GroupMachine {
             reads_first: false,
             flight: Flight::Idle,
             next_read_ms: now_ms,
+            store_tells: false,
             fresh_ms: None,
             peers: BTreeMap::new(),
             clock_ms: 0,
@@ -505,7 +518,8 @@ impl GroupMachine {
         let Flight::Reads { since_ms } = self.flight else { return Vec::new() };
         self.flight = Flight::Idle;
         // The answer may be older than the invitation.
-        self.next_read_ms = if self.is_invited { now_ms } else { now_ms + self.config.beat_ms() };
+        let pause_ms = if answer.is_ok() { self.read_pause_ms() } else { self.config.beat_ms() };
+        self.next_read_ms = if self.is_invited { now_ms } else { now_ms + pause_ms };
         self.reads_first &= answer.is_err();
         let mut actions = Vec::new();
         match answer {
@@ -525,6 +539,12 @@ impl GroupMachine {
             }
         }
         actions
+    }
+
+    /// Time from an answer to the next read. Whoever neither leads nor follows does not rely on what it is told.
+    fn read_pause_ms(&self) -> u64 {
+        let is_settled = matches!(self.role, GroupRole::Leads { .. } | GroupRole::Follows { .. });
+        if self.store_tells && is_settled { self.config.rest_ms() } else { self.config.beat_ms() }
     }
 
     /// Takes the answer to [`GroupAction::Write`].
@@ -625,6 +645,9 @@ impl GroupMachine {
     pub fn tick(&mut self, now_ms: u64, facts: &GroupFacts) -> Vec<GroupAction> {
         self.standing =
             Standing { position: facts.position, is_whole: facts.is_whole, recovers: facts.recovers };
+        if std::mem::replace(&mut self.store_tells, facts.store_tells) && !facts.store_tells {
+            self.read_soon(now_ms);
+        }
         let mut actions = Vec::new();
         let wish = match &self.role {
             GroupRole::Leads { .. } => self.change_of_members(now_ms, facts),

@@ -35,14 +35,8 @@ pub fn post(
     body: &[u8],
     patience: Duration,
 ) -> io::Result<HttpAnswer> {
-    let login = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{login}\r\n",
-        body.len()
-    );
     let until = Instant::now() + patience;
-    carrier.write_all(&[head.as_bytes(), body].concat())?;
-    carrier.flush()?;
+    send(carrier, (host, path), token, body)?;
     let mut bytes = Vec::new();
     loop {
         if let Some(answer) = parse(&bytes)? {
@@ -63,6 +57,31 @@ pub fn post(
             return Err(ErrorKind::TimedOut.into());
         }
     }
+}
+
+/// Sends the request alone.
+pub fn send(
+    carrier: &mut dyn Carrier,
+    (host, path): (&str, &str),
+    token: Option<&str>,
+    body: &[u8],
+) -> io::Result<()> {
+    let login = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{login}\r\n",
+        body.len()
+    );
+    carrier.write_all(&[head.as_bytes(), body].concat())?;
+    carrier.flush()
+}
+
+/// The length of an answer's head and its status, if all of the head is there.
+pub fn stream_head(bytes: &[u8]) -> io::Result<Option<(usize, u16)>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let parsed = head.parse(bytes).map_err(|_| garbled("it answers with no HTTP"))?;
+    let httparse::Status::Complete(len) = parsed else { return Ok(None) };
+    Ok(Some((len, head.code.unwrap_or(0))))
 }
 
 fn garbled(what: &str) -> io::Error {

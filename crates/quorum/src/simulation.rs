@@ -97,6 +97,8 @@ struct SimWorld {
     cut: [[bool; NODES]; NODES],
     store_cut: [bool; NODES],
     store: Option<Versioned>,
+    // servers rely on a store that tells of changes
+    store_tells: bool,
     shown: Vec<u64>,
     next: u64,
     sessions: u64,
@@ -131,6 +133,7 @@ impl SimWorld {
             cut: Default::default(),
             store_cut: Default::default(),
             store: None,
+            store_tells: seed.is_multiple_of(3),
             shown: Vec::new(),
             next: 0,
             sessions: 0,
@@ -498,6 +501,8 @@ impl SimWorld {
             replid: own.replid.clone(),
             end: own.log.len() as u64,
             followers: followers.collect(),
+            // It promises to tell and never does: the slow reads have to suffice.
+            store_tells: self.store_tells,
         };
         let actions = own.group.tick(local, &facts);
         own.count();

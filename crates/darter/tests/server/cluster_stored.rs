@@ -1,5 +1,7 @@
 //! A cluster whose map is in etcd: `redis-cli --cluster`, the verbs of CLUSTER, and what happens without the store.
 
+use std::time::{Duration, Instant};
+
 use crate::harness::{Client, Server, Value, wait_until};
 use crate::stored::{ClusterClient, StoredNodes, is_following, text, tool};
 
@@ -325,4 +327,24 @@ fn wrong_words_are_refused_as_by_redis() {
         text(run(&mut first, "CLUSTER NODES")).lines().all(|line| !line.contains('[')),
         "no slot is left open"
     );
+}
+
+#[test]
+fn nodes_that_are_told_of_changes_seldom_ask() {
+    let flags = ["--ha_lease_ms", "5000", "--min_replicas_to_ack", "1"];
+    let Some(nodes) = StoredNodes::create_with("told", 3, &flags) else { return };
+    // Each of the three reads two keys once a second; it was ten times. A second run where a busy machine has lost a watch.
+    let asked = || {
+        let (before, began) = (nodes.etcd.reads(), Instant::now());
+        std::thread::sleep(Duration::from_secs(3));
+        (nodes.etcd.reads() - before) / began.elapsed().as_secs_f64()
+    };
+    wait_until("they ask less than 20 times a second", || asked() < 20.0);
+    // Nobody tells this node but the store: others cannot reach it.
+    nodes.doors[2].cut();
+    nodes.change(0, "CLUSTER DELSLOTSRANGE 0 9");
+    let revision = nodes.client(0).info::<u64>("cluster", "cluster_store_revision");
+    let mut apart = Client::connect(nodes.servers[2].port());
+    wait_until("it knows the change", || apart.info::<u64>("cluster", "cluster_store_revision") >= revision);
+    nodes.doors[2].mend(true);
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::harness::browser::sample;
 use crate::harness::folder::Folder;
 use crate::harness::{Client, PATIENCE, Server, Value, wait_until};
 
@@ -65,6 +66,16 @@ impl Etcd {
     /// Where clients ask it.
     pub fn url(&self) -> String {
         format!("{}://127.0.0.1:{}", if self.tls.is_empty() { "http" } else { "https" }, self.port)
+    }
+
+    /// How often it was asked for values until now, as it counts itself.
+    pub fn reads(&self) -> f64 {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("its page");
+        let service = r#"grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary""#;
+        sample(&page, &format!(r#"grpc_server_handled_total{{grpc_code="OK",{service}}}"#))
     }
 
     /// Kills it; what it has written stays.

@@ -38,6 +38,12 @@ struct Work {
     then: AfterChange,
 }
 
+/// What the thread is asked for.
+enum MapOrder {
+    Change(Work),
+    Look,
+}
+
 /// When a change is answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AnswerTime {
@@ -53,8 +59,8 @@ pub struct MapStore {
     ledger: Mutex<Option<MapLedger>>,
     // where nodes share it
     shared: Option<SharedPlace>,
-    sender: Sender<Work>,
-    receiver: Mutex<Option<Receiver<Work>>>,
+    sender: Sender<MapOrder>,
+    receiver: Mutex<Option<Receiver<MapOrder>>>,
     /// The last question was answered.
     pub is_reached: AtomicBool,
     /// Questions that were not answered.
@@ -77,8 +83,9 @@ impl SharedPlace {
     }
 }
 
-/// Between looks at the map, and while slots move.
+/// Between looks at the map, while the store tells of changes, and while slots move.
 const LOOK: Duration = Duration::from_millis(100);
+const LOOK_WHILE_TOLD: Duration = Duration::from_secs(1);
 const LOOK_WHILE_MOVING: Duration = Duration::from_millis(20);
 /// Between words of a node that has met nobody.
 const TELLS_EVERY: Duration = Duration::from_secs(HEARD_WITHIN_S / 5);
@@ -123,18 +130,28 @@ impl MapStore {
     /// and itself undone. Without changes the map is read again.
     pub fn change(&self, changes: Vec<MapChange>, then: AfterChange) {
         // The thread that receives lives as long as the process.
-        let _ = self.sender.send(Work { changes, when: AnswerTime::Routed, then });
+        let _ = self.sender.send(MapOrder::Change(Work { changes, when: AnswerTime::Routed, then }));
     }
 
     /// As [`MapStore::change`], but answered before this server routes by it: others may do so first. The next call, or a
     /// second, ends that.
     pub fn change_early(&self, changes: Vec<MapChange>, then: AfterChange) {
-        let _ = self.sender.send(Work { changes, when: AnswerTime::Written, then });
+        let _ = self.sender.send(MapOrder::Change(Work { changes, when: AnswerTime::Written, then }));
     }
 
     /// Returns the store of a group's state: its leader and its members. `None` if nodes do not share the map.
     pub fn of_group(&self, group: &str) -> Option<Etcd> {
         Some(self.shared.as_ref()?.at(&format!("group/{group}/state"), GROUP_PATIENCE))
+    }
+
+    /// The store of all keys of the cluster, to listen to. `None` if nodes do not share the map.
+    pub fn of_all(&self) -> Option<Etcd> {
+        Some(self.shared.as_ref()?.at("", PATIENCE))
+    }
+
+    /// Has the map read if there is a newer one: somebody has changed it.
+    pub fn look_soon(&self) {
+        let _ = self.sender.send(MapOrder::Look);
     }
 
     /// Starts the thread; to be called once, when the port is known.
@@ -181,18 +198,24 @@ struct MapKeeper {
 }
 
 impl MapKeeper {
-    fn work(&mut self, receiver: &Receiver<Work>) {
+    fn work(&mut self, receiver: &Receiver<MapOrder>) {
         let map = self.ledger.map();
         let is_moving = !map.moves.is_empty() || map.migrations.iter().any(|one| !one.is_ended());
-        let every = if is_moving { LOOK_WHILE_MOVING } else { LOOK };
+        let tells = self.own.is_reached.load(Relaxed)
+            && self.shared.group.as_ref().is_some_and(|group| group.store_tells.load(Relaxed));
+        let every = match (is_moving, tells) {
+            (true, _) => LOOK_WHILE_MOVING,
+            (false, true) => LOOK_WHILE_TOLD,
+            (false, false) => LOOK,
+        };
         let left = (self.looked + every).saturating_duration_since(Instant::now());
         if left.is_zero() {
             // However much there is to do: migrations depend on it.
             return self.look();
         }
         match receiver.recv_timeout(left) {
-            Ok(Work { changes, when, then }) => self.change(&changes, when, then),
-            Err(RecvTimeoutError::Timeout) => self.look(),
+            Ok(MapOrder::Change(Work { changes, when, then })) => self.change(&changes, when, then),
+            Ok(MapOrder::Look) | Err(RecvTimeoutError::Timeout) => self.look(),
             Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
         }
     }

@@ -17,7 +17,7 @@ use super::closing::{AfterClosing, Closing};
 use super::record::GroupRecord;
 use super::seat::{self, Seat, Seating};
 use super::store::{self, StoreRequest};
-use super::{FailoverGroup, GroupEvent, place, roles};
+use super::{FailoverGroup, GroupEvent, place, roles, store_watch};
 use crate::pubsub;
 use crate::replication::replicas::ReplicaStage;
 use crate::shared::{CloseScope, Shared, ThreadMessage};
@@ -128,6 +128,7 @@ fn run(
         revision: 0,
         claimed: None,
     };
+    store_watch::start(shared, group);
     if let Some((seat, etcd)) = seat {
         driver.sit(seat, etcd);
     }
@@ -400,6 +401,7 @@ impl GroupDriver {
             replid: if leads { state.history.id } else { self.replid }.to_string(),
             end: state.records.next(),
             followers: followers.collect(),
+            store_tells: self.group.store_tells.load(SeqCst),
         }
     }
 

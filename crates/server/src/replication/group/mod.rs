@@ -1,7 +1,7 @@
 //! A group of servers of which a store with consensus says who leads: failover that keeps what was answered.
 //!
 //! `driver` is the thread of the group: it runs the state machine of the crate `quorum`, `roles` does what that asks for.
-//! `beats` are the threads that speak to other members, `store` the one that asks the store. `commit` says how far output
+//! `beats` are the threads that speak to other members, `store` the one that asks the store, and `store_watch` the one that listens to it. `commit` says how far output
 //! may go, `takeover` gives the lead away, `closing` ends connections that may not be answered any more, `place` finds this server's own
 //! name, `seat` in which group it is, `record` keeps what has changed for people. Each group of a cluster whose map is in a store is
 //! such a group, too.
@@ -16,6 +16,7 @@ mod roles;
 mod seat;
 pub mod show;
 mod store;
+mod store_watch;
 pub mod takeover;
 
 use std::collections::HashMap;
@@ -75,6 +76,8 @@ pub struct FailoverGroup {
     /// The data came from a journal at the start.
     pub recovers: AtomicBool,
     store_fault: Mutex<Option<String>>,
+    /// The store tells of changes: it need not be asked all the time.
+    pub store_tells: AtomicBool,
     // what this server has seen of the group
     record: Mutex<GroupRecord>,
     /// Counts, for metrics.
