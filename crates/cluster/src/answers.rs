@@ -7,9 +7,18 @@ use std::fmt::Write;
 use darter_base::crc::SLOTS_LEN;
 use darter_wire::Reply;
 
-use crate::map::{Health, MapNode, MoveWay, NodeGroup, SlotMap, SlotRange};
+use crate::map::{Health, LinkKind, MapNode, MoveWay, NodeGroup, SlotMap, SlotRange};
 use crate::route::RoutingRules;
 use crate::stored::write_ranges;
+
+/// What a client is told of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressView {
+    /// The form of a host.
+    pub form: AddressForm,
+    /// How the client is connected: it is told ports of this kind.
+    pub link: LinkKind,
+}
 
 /// The form of address that clients get (`cluster-preferred-endpoint-type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +48,7 @@ fn is_shown(node: &MapNode) -> bool {
 }
 
 /// CLUSTER SLOTS: each range with its nodes, in the order of the slots.
-pub fn slots(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
+pub fn slots(map: &SlotMap, view: AddressView, reply: &mut Reply<'_>) {
     let mut ranges: Vec<(SlotRange, &NodeGroup)> =
         map.groups().iter().flat_map(|group| group.slots.iter().map(move |range| (*range, group))).collect();
     ranges.retain(|(_, group)| is_shown(&group.master));
@@ -52,18 +61,18 @@ pub fn slots(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
         reply.array(3 + replicas.clone().count());
         reply.int(i64::from(range.start));
         reply.int(i64::from(range.end));
-        std::iter::once(&group.master).chain(replicas).for_each(|node| slots_node(node, endpoint, reply));
+        std::iter::once(&group.master).chain(replicas).for_each(|node| slots_node(node, view, reply));
     }
 }
 
-fn slots_node(node: &MapNode, endpoint: AddressForm, reply: &mut Reply<'_>) {
+fn slots_node(node: &MapNode, AddressView { form, link }: AddressView, reply: &mut Reply<'_>) {
     reply.array(4);
-    reply.bulk_or_null(endpoint.of(node).map(str::as_bytes));
-    reply.int(i64::from(node.port));
+    reply.bulk_or_null(form.of(node).map(str::as_bytes));
+    reply.int(i64::from(node.port_for(link)));
     reply.bulk(node.id.as_bytes());
     let others = [
-        ("ip", endpoint != AddressForm::Ip, &node.ip),
-        ("hostname", endpoint != AddressForm::Hostname && !node.hostname.is_empty(), &node.hostname),
+        ("ip", form != AddressForm::Ip, &node.ip),
+        ("hostname", form != AddressForm::Hostname && !node.hostname.is_empty(), &node.hostname),
     ];
     let others = others.iter().filter(|(_, is_shown, _)| *is_shown);
     reply.map(others.clone().count());
@@ -95,11 +104,17 @@ pub fn shards(map: &SlotMap, endpoint: AddressForm, reply: &mut Reply<'_>) {
 }
 
 fn shards_node(node: &MapNode, role: &str, endpoint: AddressForm, reply: &mut Reply<'_>) {
-    reply.map(7 + usize::from(!node.hostname.is_empty()));
+    // A node whose only port is encrypted has no other to show.
+    let ports =
+        [("port", node.port, node.port != node.tls_port), ("tls-port", node.tls_port, node.tls_port != 0)];
+    let ports = ports.iter().filter(|(_, _, is_shown)| *is_shown);
+    reply.map(6 + ports.clone().count() + usize::from(!node.hostname.is_empty()));
     reply.bulk(b"id");
     reply.bulk(node.id.as_bytes());
-    reply.bulk(b"port");
-    reply.int(i64::from(node.port));
+    for (name, port, _) in ports {
+        reply.bulk(name.as_bytes());
+        reply.int(i64::from(*port));
+    }
     reply.bulk(b"ip");
     reply.bulk(node.ip.as_bytes());
     reply.bulk(b"endpoint");
@@ -116,12 +131,12 @@ fn shards_node(node: &MapNode, role: &str, endpoint: AddressForm, reply: &mut Re
     reply.bulk(node.health.shown().as_bytes());
 }
 
-/// CLUSTER NODES: a line for each node.
-pub fn nodes(map: &SlotMap) -> String {
+/// CLUSTER NODES: a line for each node, with its port of this kind.
+pub fn nodes(map: &SlotMap, link: LinkKind) -> String {
     let mut text = String::new();
     for group in map.groups() {
         group.nodes().filter(|node| is_shown(node)).for_each(|node| {
-            node_line(map, group, node, &mut text);
+            node_line(map, group, node, link, &mut text);
             text.push('\n');
         });
     }
@@ -129,17 +144,18 @@ pub fn nodes(map: &SlotMap) -> String {
 }
 
 /// CLUSTER REPLICAS of a group: the lines of CLUSTER NODES.
-pub fn replicas(map: &SlotMap, group: &NodeGroup) -> Vec<String> {
+pub fn replicas(map: &SlotMap, group: &NodeGroup, link: LinkKind) -> Vec<String> {
     let line = |node: &MapNode| {
         let mut text = String::new();
-        node_line(map, group, node, &mut text);
+        node_line(map, group, node, link, &mut text);
         text
     };
     group.replicas.iter().filter(|node| is_shown(node)).map(line).collect()
 }
 
-fn node_line(map: &SlotMap, group: &NodeGroup, node: &MapNode, text: &mut String) {
-    let MapNode { id, ip, port, bus_port, hostname, .. } = node;
+fn node_line(map: &SlotMap, group: &NodeGroup, node: &MapNode, link: LinkKind, text: &mut String) {
+    let MapNode { id, ip, bus_port, hostname, .. } = node;
+    let port = node.port_for(link);
     let comma = if hostname.is_empty() { "" } else { "," };
     let me = if *id == map.me() { "myself," } else { "" };
     let is_master = *id == group.master.id;
@@ -203,19 +219,23 @@ mod tests {
     #[test]
     fn nodes_are_lines() {
         assert_eq!(
-            nodes(&map()),
+            nodes(&map(), LinkKind::Plain),
             "a 10.0.0.1:1@10001 master - 0 0 5 connected 0 10000-16383\n\
              r 10.0.0.1:3@10003 slave a 0 0 5 connected\n\
              f 10.0.0.1:5@10005 slave,fail a 0 0 5 disconnected\n\
              b 10.0.0.1:2@10002 myself,master - 0 0 5 connected 1-9999\n"
         );
-        assert_eq!(replicas(&map(), &map().groups()[0]).len(), 2);
+        assert_eq!(replicas(&map(), &map().groups()[0], LinkKind::Plain).len(), 2);
     }
 
     #[test]
     fn slots_are_in_order_with_the_nodes_that_serve() {
         let mut out = Vec::new();
-        slots(&map(), AddressForm::Ip, &mut Reply::new(&mut out, false));
+        slots(
+            &map(),
+            AddressView { form: AddressForm::Ip, link: LinkKind::Plain },
+            &mut Reply::new(&mut out, false),
+        );
         let text = String::from_utf8(out).expect("text");
         let starts: Vec<&str> =
             text.split("*4\r\n$8\r\n10.0.0.1\r\n:").skip(1).map(|part| &part[..1]).collect();

@@ -17,7 +17,7 @@ pub mod stored;
 pub use change::MapChange;
 pub use darter_base::slot::slot_of;
 pub use map::{
-    Health, MapNode, MoveWay, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits,
+    Health, LinkKind, MapNode, MoveWay, NodeGroup, NodeRole, SlotHold, SlotMap, SlotMove, SlotRange, WhoWaits,
 };
 pub use migration::{MigrationChange, MigrationState, SlotMigration};
 pub use pushed::{PushedConfig, parse};

@@ -78,8 +78,10 @@ pub struct MapNode {
     pub id: String,
     /// The address for clients: an IP address or a host name.
     pub ip: String,
-    /// The port for clients.
+    /// The port for clients; where there are two, for those without TLS.
     pub port: u16,
+    /// The port for clients with TLS; 0 if there is none, or the map does not tell.
+    pub tls_port: u16,
     /// The port of Redis' bus as CLUSTER NODES shows it; there is no bus.
     pub bus_port: u16,
     /// Its host name; empty if it has none.
@@ -88,6 +90,26 @@ pub struct MapNode {
     pub health: Health,
     /// The run of its process that has made itself known last; empty in a pushed map.
     pub boot: String,
+}
+
+/// Whether a connection to a node is encrypted, which decides on its port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LinkKind {
+    /// It is not.
+    #[default]
+    Plain,
+    /// By TLS.
+    Tls,
+}
+
+impl MapNode {
+    /// The port for a connection of this kind: the only one there is, or one of two.
+    pub fn port_for(&self, link: LinkKind) -> u16 {
+        match link {
+            LinkKind::Tls if self.tls_port != 0 => self.tls_port,
+            _ => self.port,
+        }
+    }
 }
 
 /// A master with its replicas and its slots.
@@ -489,6 +511,7 @@ pub(crate) mod tests {
             id: id.to_owned(),
             ip: "10.0.0.1".to_owned(),
             port,
+            tls_port: 0,
             bus_port: port + 10_000,
             hostname: String::new(),
             health: Health::Online,

@@ -18,7 +18,7 @@
 use serde_json::{Value, json};
 
 use crate::change::{has, led_group, seen, without};
-use crate::map::{NodeGroup, SlotMap, SlotRange, join_ranges};
+use crate::map::{LinkKind, NodeGroup, SlotMap, SlotRange, join_ranges};
 use crate::stored::{StoredMap, list, range_of, text};
 
 /// How far a migration is.
@@ -139,12 +139,12 @@ impl SlotMigration {
     }
 
     /// The address at which the source reaches the target.
-    pub fn place<'a>(&'a self, map: &'a SlotMap) -> Option<(&'a str, u16)> {
+    pub fn place<'a>(&'a self, map: &'a SlotMap, link: LinkKind) -> Option<(&'a str, u16)> {
         if !self.ip.is_empty() {
             return Some((&self.ip, self.port));
         }
         let (_, node) = map.find(self.target.as_bytes())?;
-        Some((&node.ip, node.port))
+        Some((&node.ip, node.port_for(link)))
     }
 
     /// Number of its slots.

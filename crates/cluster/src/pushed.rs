@@ -131,6 +131,7 @@ fn node(value: &Value) -> Result<MapNode, String> {
         id: word(object, "id", ID_BYTES_MAX)?,
         ip: word(object, "ip", ADDRESS_BYTES_MAX)?,
         port,
+        tls_port: 0,
         bus_port: port.wrapping_add(BUS_PORT_DISTANCE),
         hostname,
         health,

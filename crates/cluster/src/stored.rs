@@ -147,7 +147,7 @@ fn group_value(group: &NodeGroup) -> Value {
 
 fn node_value(node: &MapNode) -> Value {
     json!({
-        "id": node.id, "ip": node.ip, "port": node.port, "bus_port": node.bus_port, "hostname": node.hostname,
+        "id": node.id, "ip": node.ip, "port": node.port, "tls_port": node.tls_port, "bus_port": node.bus_port, "hostname": node.hostname,
         "boot": node.boot, "health": node.health.name(),
     })
 }
@@ -194,9 +194,10 @@ fn node(value: &Value) -> Result<MapNode, String> {
         id: text(value, "id")?,
         ip: text(value, "ip")?,
         port: port(value, "port")?,
+        // The map of an older version has neither this nor the last two.
+        tls_port: port(value, "tls_port").unwrap_or(0),
         bus_port: port(value, "bus_port")?,
         hostname: text(value, "hostname")?,
-        // The map of an older version has neither.
         health: value.get("health").and_then(Value::as_str).and_then(Health::named).unwrap_or_default(),
         boot: value.get("boot").and_then(Value::as_str).unwrap_or_default().to_owned(),
     })

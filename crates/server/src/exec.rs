@@ -5,6 +5,7 @@
 
 pub mod multi_key;
 
+use crate::engine::cluster::links::Routed;
 use darter_command::incremental::{Incremental, Staged, TRIES_MAX};
 use darter_command::slices::{SlicesRest, WRITE_BYTES_MIN};
 use darter_command::{BlockingWait, Ctx, Fault, Flags, Marks};
@@ -214,7 +215,7 @@ pub fn run_multi(
             Err(grant) => return post(local, call, one(entry, args), wanted, grant),
         }
     };
-    if let Some(line) = moving::refusal(local, &mut grant, call.session.db, entry, args) {
+    if let Some(line) = moving::refusal(local, &mut grant, Routed::of(local, call.session), entry, args) {
         lease::release(local, grant);
         turn_away(local, entry, &line, &mut Reply::new(call.out, call.session.resp3));
         return Ran::Done;
@@ -241,13 +242,14 @@ fn turn_away(local: &ThreadState, entry: &CommandEntry, line: &[u8], reply: &mut
 fn refusal_after_wait(
     local: &mut ThreadState,
     grant: &mut Shards,
-    db: usize,
+    client: Routed,
     (entry, args): (&'static CommandEntry, Args<'_>),
 ) -> Option<route::Line> {
     if !local.shared.cluster.is_on() {
         return None;
     }
-    route::refusal_after_wait(local, entry, args).or_else(|| moving::refusal(local, grant, db, entry, args))
+    route::refusal_after_wait(local, client.link, entry, args)
+        .or_else(|| moving::refusal(local, grant, client, entry, args))
 }
 
 fn one(entry: &'static CommandEntry, args: Args<'_>) -> JobBody {
@@ -298,7 +300,7 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, job: &mut Job) {
     match &mut job.body {
         JobBody::One { entry, args } => {
             // The map may have changed while the command waited for its shards.
-            if let Some(line) = refusal_after_wait(local, grant, origin.db, (*entry, args.args())) {
+            if let Some(line) = refusal_after_wait(local, grant, origin.routed(), (*entry, args.args())) {
                 return turn_away(local, entry, &line, &mut Reply::new(&mut job.reply, origin.resp3));
             }
             let hold = LeaseTimer::begin();
@@ -417,8 +419,8 @@ fn late_refusal(
     (entry, args): (&'static CommandEntry, Args<'_>),
 ) -> Option<route::Line> {
     let is_stale = origin.acl_version != local.shared.acl.version() || local.shared.cluster.is_on();
-    let line = is_stale.then(|| admit::after_wait(local, origin.client, entry, args, origin.db)).flatten();
-    line.or_else(|| moving::refusal(local, grant, origin.db, entry, args))
+    let line = is_stale.then(|| admit::after_wait(local, origin, entry, args)).flatten();
+    line.or_else(|| moving::refusal(local, grant, origin.routed(), entry, args))
 }
 
 /// Runs a command whose long string is written already: its shard is to use it. What its user may do is looked at again.

@@ -119,6 +119,7 @@ impl Listening {
         shown: &mut Vec<String>,
     ) -> io::Result<()> {
         shared.port.store(0, Relaxed);
+        shared.tls_port.store(0, Relaxed);
         let admin = live.admin.port.filter(|_| live.admin.follows_bind());
         for (kind, port) in [
             (ListenerKind::Tls, live.tls.port),
@@ -131,6 +132,9 @@ impl Listening {
                 // Where both are there the plain one is told to clients, as by Redis.
                 if kind.is_main() {
                     shared.port.store(u32::from(at.port()), Relaxed);
+                }
+                if kind == ListenerKind::Tls {
+                    shared.tls_port.store(u32::from(at.port()), Relaxed);
                 }
                 shown.push(match (kind, tls::is_required(live, kind)) {
                     (ListenerKind::Admin, true) => format!("{at} (admin, tls)"),

@@ -5,6 +5,7 @@
 
 pub mod host;
 
+use crate::engine::cluster::links::Routed;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -358,7 +359,7 @@ fn run_planned(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) {
-    if let Some(line) = moving::refusal(local, grant, session.db, entry, args) {
+    if let Some(line) = moving::refusal(local, grant, Routed::of(local, session), entry, args) {
         reply.error(&line);
         local.stats().commands[entry.id].rejected.add(1);
         return local.count_error(admit::code_of(&line));

@@ -336,6 +336,8 @@ pub struct Shared {
     pub listen_version: AtomicU64,
     /// The port actually listened on.
     pub port: AtomicU32,
+    /// The same of `tls-port`; 0 if there is none.
+    pub tls_port: AtomicU32,
     /// All scripts.
     pub scripts: Scripts,
     /// Users and what they may do.

@@ -259,6 +259,7 @@ pub fn build_hashed(
         startup_bytes: AtomicU64::new(0),
         listen_version: AtomicU64::new(0),
         port: AtomicU32::new(0),
+        tls_port: AtomicU32::new(0),
         scripts: Scripts::new(threads),
         acl,
         verbs,

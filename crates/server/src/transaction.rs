@@ -2,6 +2,7 @@
 //!
 //! EXEC takes every shard its commands and watched keys need before the first of them runs.
 
+use crate::engine::cluster::links::Routed;
 use std::time::Instant;
 
 use darter_command::spec::{Group, Keys};
@@ -242,7 +243,7 @@ pub fn run_held(
             // The map may have changed while EXEC waited for its shards.
             let misrouted = match session.gate.has(Gate::CLUSTER) {
                 true => route::refusal_of_queue(local, session, queued)
-                    .or_else(|| moving::refusal_of_queue(local, grant, session.db, queued)),
+                    .or_else(|| moving::refusal_of_queue(local, grant, Routed::of(local, session), queued)),
                 false => None,
             };
             if let Some(line) = misrouted {

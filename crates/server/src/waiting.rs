@@ -104,12 +104,12 @@ impl Blocking for ThreadState {
 /// has been closed.
 #[cold]
 fn refuse(local: &ThreadState, ticket: &Parked, waiting: &Waiting) -> bool {
-    let (entry, Origin { home, token, client, db, resp3, .. }) = (waiting.entry, waiting.origin);
+    let (entry, Origin { home, token, client, resp3, .. }) = (waiting.entry, waiting.origin);
     if !lock(&local.shared.clients).contains_key(&client) {
         ticket.finish();
         return true;
     }
-    let line = admit::after_wait(local, client, entry, waiting.args(), db);
+    let line = admit::after_wait(local, waiting.origin, entry, waiting.args());
     let Some(line) = line.or_else(|| moving::refusal_of_waiting(local, waiting)) else { return false };
     let mut reply = Vec::new();
     Reply::new(&mut reply, resp3).error(&line);

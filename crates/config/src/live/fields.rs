@@ -390,6 +390,7 @@ impl Tls {
             client_cert_file: v.path("tls-client-cert-file"),
             client_key_file: v.path("tls-client-key-file"),
             replication: v.bool("tls-replication"),
+            cluster: v.bool("tls-cluster"),
         }
     }
 }
@@ -407,6 +408,7 @@ impl Cluster {
             },
             announce_ip: v.text("cluster-announce-ip"),
             announce_port: port.unwrap_or(0),
+            announce_tls_port: v.port("cluster-announce-tls-port").unwrap_or(0),
             announce_bus_port: v.port("cluster-announce-bus-port").or(v.port("cluster-port")).unwrap_or(0),
             announce_hostname: v.text("cluster-announce-hostname"),
             endpoint: match v.choice("cluster-preferred-endpoint-type") {

@@ -359,6 +359,15 @@ pub struct Tls {
     pub client_key_file: Option<PathBuf>,
     /// The connection to the master is encrypted.
     pub replication: bool,
+    /// Connections to other nodes of a cluster are.
+    pub cluster: bool,
+}
+
+impl Tls {
+    /// Returns true if connections to other nodes of a cluster are encrypted: where the one to the master is, they are too.
+    pub fn encrypts_nodes(&self) -> bool {
+        self.cluster || self.replication
+    }
 }
 
 /// The address that cluster clients connect to.
@@ -381,6 +390,8 @@ pub struct Cluster {
     pub announce_ip: String,
     /// Port told to clients, 0 = the real one.
     pub announce_port: u16,
+    /// Port told to clients that use TLS, 0 = the real one.
+    pub announce_tls_port: u16,
     /// Port of the bus told to clients, 0 = 10,000 more than the port.
     pub announce_bus_port: u16,
     /// Host name told to clients; empty = none.

@@ -4,7 +4,7 @@ use super::{BYTES_MAX, I32_MAX, PORT_MAX, U32_MAX};
 use crate::check;
 use crate::setting::{Setting, SettingGroup::Cluster, SettingKind};
 
-const NO_CLUSTER: &str = "one server is the whole cluster";
+const NO_CLUSTER: &str = "the cluster has no bus and no gossip";
 
 pub(super) const ROWS: &[Setting] = &[
     Setting::choice("cluster_mode", &["", "emulated", "yes"], "")
@@ -23,8 +23,7 @@ pub(super) const ROWS: &[Setting] = &[
     Setting::int("cluster-announce-port", 0, PORT_MAX, "0")
         .help(Cluster, "port told to cluster clients; 0 means the real one"),
     Setting::int("cluster-announce-tls-port", 0, PORT_MAX, "0")
-        .no_effect(NO_CLUSTER)
-        .help(Cluster, "TLS port told to cluster clients"),
+        .help(Cluster, "TLS port told to cluster clients that use TLS; 0 means the real one"),
     Setting::int("cluster-announce-bus-port", 0, PORT_MAX, "0").help(Cluster, "bus port told to nodes"),
     Setting::checked("cluster-announce-hostname", "", check::hostname)
         .help(Cluster, "host name told to cluster clients"),

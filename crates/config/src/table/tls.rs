@@ -63,5 +63,6 @@ pub(super) const ROWS: &[Setting] = &[
         .no_effect("tickets are good for six to twelve hours")
         .help(Tls, "seconds to remember them"),
     Setting::bool("tls-replication", "no").help(Tls, "encrypt the connection to the master"),
-    Setting::bool("tls-cluster", "no").not_yet("TLS of the cluster bus").help(Tls, "encrypt the cluster bus"),
+    Setting::bool("tls-cluster", "no")
+        .help(Tls, "encrypt connections to other nodes of a cluster, and MIGRATE"),
 ];

@@ -162,7 +162,11 @@ fn errors_are_those_of_redis() {
         ("num_shards", "9", "can't set immutable config"),
         ("dir", "/tmp", "can't set protected config"),
         ("dbfilename", "a", "can't set protected config"),
-        ("tls-cluster", "yes", "TLS of the cluster bus is not in this version of Darter yet"),
+        (
+            "bind-source-addr",
+            "::1",
+            "a source address for outgoing connections is not in this version of Darter yet",
+        ),
     ];
     let settings = serve(&[]);
     let before = settings.config_get(&["*"]);

@@ -111,7 +111,7 @@ fn a_bad_command_line_is_named_in_one_line() {
         (&["--port 1 2"], "--port: wrong number of arguments"),
         (&["--replicaof", "127.0.0.1", "abc"], "--replicaof: Invalid master port"),
         (&["--replicaof", "--127.0.0.1"], "--replicaof: needs a value"),
-        (&["--tls_cluster"], "--tls_cluster: TLS of the cluster bus is not in this version of Darter yet"),
+        (&["--syslog_enabled"], "--syslog_enabled: syslog is not in this version of Darter yet"),
         (&["--rename-command", "FLUSHALL"], "--rename-command: wrong number of arguments"),
         (&["--fromenv=port"], "--fromenv=port: there is no variable FLAGS_port"),
         (&["--snapshot_cron=* * *"], "--snapshot_cron: '* * *' is not a cron expression of five fields"),

@@ -54,6 +54,7 @@ mod cluster_moves;
 mod cluster_pushed;
 mod cluster_pushed_migrations;
 mod cluster_stored;
+mod cluster_tls;
 mod copies;
 mod doors;
 mod draws;

@@ -61,7 +61,7 @@ impl Authority {
     }
 
     /// Flags of a server with the certificate `server`.
-    fn flags(&self, more: &[&str]) -> Vec<String> {
+    pub fn flags(&self, more: &[&str]) -> Vec<String> {
         let mut flags = vec![
             format!("--tls_cert_file={}", self.file("server.crt")),
             format!("--tls_key_file={}", self.file("server.key")),
@@ -70,7 +70,7 @@ impl Authority {
         flags
     }
 
-    fn start(&self, more: &[&str]) -> Server {
+    pub fn start(&self, more: &[&str]) -> Server {
         let flags = self.flags(more);
         Server::start(&flags.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -100,7 +100,7 @@ impl Authority {
         StreamOwned::new(session, socket)
     }
 
-    fn connect(&self, port: u16) -> Client<Secure> {
+    pub fn connect(&self, port: u16) -> Client<Secure> {
         Client::over(self.connect_with(port, self.config(None, rustls::ALL_VERSIONS)))
     }
 

@@ -3,6 +3,10 @@
 //! An emulated cluster is one server that owns every slot. A pushed one has the map that `DFLYCLUSTER CONFIG` has brought,
 //! another the map of a store, which the verbs of `cluster_changes` change.
 
+use crate::engine::cluster::links;
+use crate::engine::cluster::map_store::own_ports;
+use darter_cluster::LinkKind;
+use darter_cluster::answers::AddressView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -138,7 +142,7 @@ pub(super) const fn sub(
 const fn replicas(name: &'static str, since: &'static str) -> ServerCommand {
     let run: ServerRun = |caller, args, reply| {
         let map = map(caller)?;
-        let lines = answers::replicas(&map, group_of(&map, args.at(2))?);
+        let lines = answers::replicas(&map, group_of(&map, args.at(2))?, link(caller));
         reply.array(lines.len());
         lines.iter().for_each(|line| reply.bulk(line.as_bytes()));
         Ok(())
@@ -177,6 +181,11 @@ fn with_own_address(caller: &Caller<'_>, map: Arc<SlotMap>) -> Arc<SlotMap> {
     }
 }
 
+/// How the client is connected.
+fn link(caller: &Caller<'_>) -> LinkKind {
+    links::of_client(caller.local, caller.session)
+}
+
 /// The address of this server as the settings say or the client has reached it.
 fn own_ip(caller: &Caller<'_>) -> String {
     let local = caller.info.local.parse::<std::net::SocketAddr>();
@@ -191,19 +200,23 @@ fn map_of_one(caller: &Caller<'_>, slots: Vec<SlotRange>, revision: u64) -> Slot
     let shared = caller.local.shared;
     let settings = &caller.local.live.cluster;
     let ip = own_ip(caller);
-    let own_port = shared.port.load(Relaxed);
-    let port = match settings.announce_port {
-        0 => u16::try_from(own_port).unwrap_or(0),
-        port => port,
-    };
+    let (port, tls_port) = own_ports(shared, &caller.local.live);
     let bus_port = match settings.announce_bus_port {
         0 => port.wrapping_add(10_000),
         port => port,
     };
     let id = shared.cluster.id().to_owned();
     let hostname = settings.announce_hostname.clone();
-    let master =
-        MapNode { id: id.clone(), ip, port, bus_port, hostname, health: Health::Online, boot: String::new() };
+    let master = MapNode {
+        id: id.clone(),
+        ip,
+        port,
+        tls_port,
+        bus_port,
+        hostname,
+        health: Health::Online,
+        boot: String::new(),
+    };
     SlotMap::new(
         vec![NodeGroup { id: id.clone(), epoch: revision, slots, master, replicas: Vec::new() }],
         &id,
@@ -256,12 +269,13 @@ fn myshardid(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Res
 }
 
 fn nodes(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.verbatim(*b"txt", answers::nodes(&*map(caller)?).as_bytes());
+    reply.verbatim(*b"txt", answers::nodes(&*map(caller)?, link(caller)).as_bytes());
     Ok(())
 }
 
 fn slots(caller: &mut Caller<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    answers::slots(&*map(caller)?, route::endpoint(caller.local.live.cluster.endpoint), reply);
+    let form = route::endpoint(caller.local.live.cluster.endpoint);
+    answers::slots(&*map(caller)?, AddressView { form, link: link(caller) }, reply);
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 //! Called by dispatch when the connection or the thread has a gate shut, by memcached's connections, for each command of a
 //! script or an EXEC, and when a wait has ended. The checks of a user's rights are in `acl::guard`.
 
+use crate::engine::cluster::links::Routed;
+use crate::engine::origin::Origin;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -163,12 +165,11 @@ pub fn in_exec(
 /// Why a command of `client` may not run that has waited.
 pub fn after_wait(
     local: &ThreadState,
-    client: u64,
+    origin: Origin,
     entry: &'static CommandEntry,
     args: Args<'_>,
-    db: usize,
 ) -> Option<Line> {
-    refusal(EntryPoints::WAITED, &Waited { local, client, entry, args, db })
+    refusal(EntryPoints::WAITED, &Waited { local, origin, entry, args })
 }
 
 /// The first word of an error line.
@@ -215,7 +216,8 @@ fn refusal_in_script(bridge: &mut Bridge<'_>, entry: &'static CommandEntry, args
         if line.is_some() {
             return line;
         }
-        if moving::refusal(bridge.local, bridge.grant, bridge.session.db, entry, args).is_some() {
+        let client = Routed::of(bridge.local, bridge.session);
+        if moving::refusal(bridge.local, bridge.grant, client, entry, args).is_some() {
             return Some(route::NOT_LOCAL.as_bytes().into());
         }
     }
@@ -390,10 +392,9 @@ impl AdmitFacts for Candidate<'_> {
 /// A command that has waited, whose connection may be another thread's.
 struct Waited<'a> {
     local: &'a ThreadState,
-    client: u64,
+    origin: Origin,
     entry: &'static CommandEntry,
     args: Args<'a>,
-    db: usize,
 }
 
 impl AdmitFacts for Waited<'_> {
@@ -402,13 +403,17 @@ impl AdmitFacts for Waited<'_> {
     }
 
     fn denied(&self) -> Option<Line> {
-        let Waited { local, client, entry, args, db } = *self;
+        let Waited { local, origin: Origin { client, db, .. }, entry, args } = *self;
         guard::check_after_wait(local, client, entry, args, db).err().map(Cow::Owned)
     }
 
     fn misrouted(&self) -> Option<Line> {
         let is_on = self.local.shared.cluster.is_on();
-        if is_on { route::refusal_after_wait(self.local, self.entry, self.args) } else { None }
+        if is_on {
+            route::refusal_after_wait(self.local, self.origin.link, self.entry, self.args)
+        } else {
+            None
+        }
     }
 }
 

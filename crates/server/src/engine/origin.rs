@@ -3,6 +3,8 @@
 //! Made from a session when a command is leased; jobs and the tickets of waiting clients carry it to other threads. It
 //! never changes on the way, and touches nothing.
 
+use crate::engine::cluster::links::{self, Routed};
+use darter_cluster::LinkKind;
 use darter_command::Marks;
 pub use darter_engine::commit::ChangedBy;
 use darter_reactor::Token;
@@ -24,6 +26,8 @@ pub struct Origin {
     pub client: u64,
     /// Selected database.
     pub db: usize,
+    /// How it is connected.
+    pub link: LinkKind,
     /// Whether to answer in RESP3.
     pub resp3: bool,
     /// Whether the keys are remembered for the client's cache.
@@ -46,6 +50,7 @@ impl Origin {
             token,
             client: session.id,
             db: session.db,
+            link: links::of_client(local, session),
             resp3: session.resp3,
             tracks: entry.and_then(|entry| tracking::reader_of(session, entry)),
             no_touch: session.no_touch && entry.is_some_and(|entry| !entry.spec.has(Marks::COUNTS_USE)),
@@ -62,6 +67,7 @@ impl Origin {
             token: Token::NOBODY,
             client: 0,
             db: 0,
+            link: LinkKind::Plain,
             resp3: false,
             tracks: None,
             no_touch: false,
@@ -69,6 +75,11 @@ impl Origin {
             acl_version: 0,
             may_slice: false,
         }
+    }
+
+    /// The client as one that may be sent to another node.
+    pub fn routed(&self) -> Routed {
+        Routed { db: self.db, link: self.link }
     }
 
     /// The client as the maker of changes.

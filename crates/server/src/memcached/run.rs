@@ -283,9 +283,9 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw:
     if local.shared.cluster.is_on() {
         let entry = local.shared.verbs.of(&command);
         let args = args_of(entry, &command);
-        let mut line = route::refusal_after_wait(local, entry, args.args());
+        let mut line = route::refusal_after_wait(local, origin.link, entry, args.args());
         if line.is_none() {
-            line = moving::refusal(local, grant, DB, entry, args.args());
+            line = moving::refusal(local, grant, origin.routed(), entry, args.args());
         }
         if let Some(line) = line {
             // The map has changed while the command waited for its shards.

@@ -6,16 +6,51 @@ use std::time::{Duration, Instant};
 
 use super::held::HeldItem;
 use super::{MigrateOrder, Place};
+use crate::tls::{Outgoing, PeerNames};
+use darter_config::Tls;
 
 /// A connection to another server.
 pub struct Peer {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<PeerStream>,
+    // its socket, for the time of each step
+    socket: TcpStream,
     // the database that is selected there; none: not known
     db: Option<i64>,
     // it does not take the words of RESTORE that only Darter knows
     is_plain: bool,
     /// When it was last used.
     pub used: Instant,
+}
+
+/// Plain, or encrypted as `tls-cluster` says.
+enum PeerStream {
+    Plain(TcpStream),
+    Encrypted(Box<Outgoing>),
+}
+
+impl Read for PeerStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            PeerStream::Plain(stream) => stream.read(into),
+            PeerStream::Encrypted(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for PeerStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            PeerStream::Plain(stream) => stream.write(bytes),
+            PeerStream::Encrypted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            PeerStream::Plain(stream) => stream.flush(),
+            PeerStream::Encrypted(stream) => stream.flush(),
+        }
+    }
 }
 
 /// What came of sending keys.
@@ -53,10 +88,10 @@ const LINE_MAX: u64 = 64 << 10;
 const SYNTAX: &[u8] = b"ERR syntax error";
 
 impl Peer {
-    /// Connects.
+    /// Connects, encrypted if `tls-cluster` says so.
     ///
-    /// Errors: the name is unknown, nobody listens there, or it takes too long.
-    pub fn connect(place: &Place, patience: Duration) -> Result<Peer, Unreached> {
+    /// Errors: the name is unknown, nobody listens there, one side does not trust the other, or it takes too long.
+    pub fn connect(place: &Place, tls: &Tls, patience: Duration) -> Result<Peer, Unreached> {
         // What is no number is port 0, as in Redis.
         let port: u16 = place.1.parse().unwrap_or(0);
         let addresses = (place.0.as_str(), port).to_socket_addrs().map_err(Unreached::Unknown)?;
@@ -65,12 +100,20 @@ impl Peer {
             let open = || {
                 let stream = TcpStream::connect_timeout(&address, patience)?;
                 stream.set_nodelay(true)?;
-                Ok(stream)
+                let socket = stream.try_clone()?;
+                if !tls.cluster {
+                    return Ok((PeerStream::Plain(stream), socket));
+                }
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                let stream = Outgoing::over(stream, &place.0, tls, PeerNames::Ignored, patience)?;
+                Ok((PeerStream::Encrypted(Box::new(stream)), socket))
             };
             match open() {
-                Ok(stream) => {
+                Ok((stream, socket)) => {
                     return Ok(Peer {
                         stream: BufReader::new(stream),
+                        socket,
                         db: None,
                         is_plain: false,
                         used: Instant::now(),
@@ -211,9 +254,12 @@ impl Peer {
     }
 
     fn write(&mut self, patience: Duration, bytes: &[u8]) -> Result<(), BrokenPeer> {
+        let socket = &self.socket;
+        let set = socket.set_read_timeout(Some(patience)).and(socket.set_write_timeout(Some(patience)));
         let stream = self.stream.get_mut();
-        let set = stream.set_read_timeout(Some(patience)).and(stream.set_write_timeout(Some(patience)));
-        set.and_then(|()| stream.write_all(bytes)).map_err(|error| BrokenPeer::of("writing", &error))
+        set.and_then(|()| stream.write_all(bytes))
+            .and_then(|()| stream.flush())
+            .map_err(|error| BrokenPeer::of("writing", &error))
     }
 
     /// One answer; the words of a refusal, without its dash. What is neither that nor a status comes from something else

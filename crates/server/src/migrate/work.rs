@@ -132,7 +132,7 @@ fn send(
             return Ok((peer, sent));
         }
     }
-    match Peer::connect(&order.place, order.patience) {
+    match Peer::connect(&order.place, &shared.settings.live().tls, order.patience) {
         Ok(mut peer) => {
             let sent = peer.send(order, items, replaces);
             Ok((peer, sent))

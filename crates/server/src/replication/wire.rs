@@ -41,8 +41,17 @@ impl Wire {
         Wire::connect_within(host, port, tls, CONNECT)
     }
 
+    /// Connects to another node of a cluster: as [`Wire::connect`], but `tls-cluster` encrypts it too.
+    pub fn to_node(host: &str, port: u16, tls: &Tls) -> io::Result<Wire> {
+        Wire::open(host, port, tls.encrypts_nodes().then_some(tls), CONNECT)
+    }
+
     /// As [`Wire::connect`], with the time for each address.
     pub fn connect_within(host: &str, port: u16, tls: &Tls, patience: Duration) -> io::Result<Wire> {
+        Wire::open(host, port, tls.replication.then_some(tls), patience)
+    }
+
+    fn open(host: &str, port: u16, tls: Option<&Tls>, patience: Duration) -> io::Result<Wire> {
         let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
         for address in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, patience) {
@@ -51,15 +60,15 @@ impl Wire {
                     stream.set_read_timeout(Some(PATIENCE))?;
                     stream.set_write_timeout(Some(patience))?;
                     let handle = stream.try_clone()?;
-                    let stream = match tls.replication {
-                        true => WireStream::Encrypted(Box::new(Outgoing::over(
+                    let stream = match tls {
+                        Some(tls) => WireStream::Encrypted(Box::new(Outgoing::over(
                             stream,
                             host,
                             tls,
                             PeerNames::Ignored,
                             patience,
                         )?)),
-                        false => WireStream::Plain(stream),
+                        None => WireStream::Plain(stream),
                     };
                     return Ok(Wire { stream, handle, input: Vec::new(), at: 0, end: 0 });
                 }

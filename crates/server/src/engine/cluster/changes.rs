@@ -7,7 +7,7 @@ use darter_base::crc::key_slot;
 use darter_cluster::SlotMap;
 use darter_wire::Reply;
 
-use super::route;
+use super::{links, route};
 use crate::conn::Conn;
 use crate::pubsub::{self, SubscriptionKind};
 use crate::thread_state::ThreadState;
@@ -17,7 +17,7 @@ use crate::waiting;
 pub fn answer_to_waiting(local: &ThreadState, conn: &Conn) -> Option<Vec<u8>> {
     let ticket = conn.session.blocked.as_ref()?.ticket.as_ref()?;
     let (entry, args) = waiting::command_of(ticket)?;
-    let line = route::refusal_after_wait(local, entry, args)?;
+    let line = route::refusal_after_wait(local, links::of_client(local, &conn.session), entry, args)?;
     let mut reply = Vec::new();
     Reply::new(&mut reply, conn.session.resp3).error(&line);
     Some(reply)

@@ -4,6 +4,7 @@
 //! by replication. A thread for each master sends in order; what a node that cannot be reached misses is dropped and
 //! counted, as messages of Redis are. Nobody waits here.
 
+use super::links;
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use darter_cluster::{NodeGroup, NodeRole, SlotMap};
+use darter_cluster::{MapNode, NodeGroup, NodeRole, SlotMap};
 use darter_replica::stream;
 
 use crate::replication::link;
@@ -53,7 +54,7 @@ pub fn send(shared: &'static Shared, map: &SlotMap, channel: &[u8], payload: &[u
     stream::write(&mut bytes, &[b"DARTER", b"PUBLISH", channel, payload]);
     let message: Arc<[u8]> = bytes.into();
     for group in others {
-        shared.cluster.courier.hand_over(shared, &group.master.ip, group.master.port, message.clone());
+        shared.cluster.courier.hand_over(shared, &group.master, message.clone());
     }
 }
 
@@ -64,12 +65,13 @@ pub fn tell_of_map(shared: &'static Shared, groups: &[NodeGroup]) {
     let message: Arc<[u8]> = bytes.into();
     let nodes = groups.iter().flat_map(NodeGroup::nodes);
     for node in nodes.filter(|node| node.id != shared.cluster.id() && !node.ip.is_empty()) {
-        shared.cluster.courier.hand_over(shared, &node.ip, node.port, message.clone());
+        shared.cluster.courier.hand_over(shared, node, message.clone());
     }
 }
 
 impl Courier {
-    fn hand_over(&self, shared: &'static Shared, host: &str, port: u16, message: Arc<[u8]>) {
+    fn hand_over(&self, shared: &'static Shared, node: &MapNode, message: Arc<[u8]>) {
+        let (host, port) = (node.ip.as_str(), node.port_for(links::of_nodes(&shared.settings.live())));
         let place = format!("{host}:{port}");
         let mut ways = lock(&self.ways);
         let message = match ways.get(&place).map(|way| way.try_send(message.clone())) {
@@ -128,7 +130,7 @@ fn carry(shared: &'static Shared, host: &str, port: u16, messages: &Receiver<Arc
 /// A connection on which nothing is answered.
 fn connect(shared: &'static Shared, host: &str, port: u16) -> std::io::Result<Wire> {
     let live = shared.settings.live();
-    let mut wire = Wire::connect(host, port, &live.tls)?;
+    let mut wire = Wire::to_node(host, port, &live.tls)?;
     let mut bytes = link::login_request(&live);
     stream::write(&mut bytes, &[b"CLIENT", b"REPLY", b"OFF"]);
     wire.send(&bytes)?;

@@ -3,6 +3,7 @@
 //! Called by CLUSTER SETSLOT NODE and CLUSTER FAILOVER, on threads that may wait. A slot is given up only while it is marked
 //! as migrating and no key of it is left: from then on its owner makes no key in it, so the count stays 0.
 
+use super::links;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,7 +36,9 @@ fn give_now(shared: &'static Shared, slot: u16, id: &str) -> Result<MapAnswer, S
     let target = map.find(id.as_bytes()).map(|(group, _)| group.id.clone());
     let set = |state: SlotState| change(shared, vec![MapChange::SetSlot(slot, state)]).and_then(one);
     let to_target = || set(SlotState::Owner(id.to_owned()));
-    let new_place = map.find(id.as_bytes()).map(|(_, node)| (node.ip.clone(), node.port));
+    let new_place = map
+        .find(id.as_bytes())
+        .map(|(_, node)| (node.ip.clone(), node.port_for(links::of_nodes(&shared.settings.live()))));
     let Some(owner) = owner.filter(|owner| target.as_ref() != Some(&owner.id)) else { return to_target() };
     if target.is_none() {
         return to_target();
@@ -43,7 +46,7 @@ fn give_now(shared: &'static Shared, slot: u16, id: &str) -> Result<MapAnswer, S
     if map.own_group().is_none_or(|own| own.id != owner.id) {
         let number = slot.to_string();
         let words: [&[u8]; 5] = [b"CLUSTER", b"SETSLOT", number.as_bytes(), b"NODE", id.as_bytes()];
-        peer::ask(shared, &owner.master.ip, owner.master.port, &words)?;
+        peer::ask_node(shared, &owner.master, &words)?;
         // This node answers when it routes by the change too.
         change(shared, Vec::new())?;
         return match map.move_of(slot) {
@@ -210,10 +213,11 @@ fn ask_master(shared: &'static Shared, timeout: Duration) -> Result<(), String> 
         let map = shared.cluster.map();
         let own = map.find(shared.cluster.id().as_bytes());
         let (group, own) = own.ok_or("ERR this node is not in the map")?;
-        let (port, left) = (own.port.to_string(), timeout.as_millis().max(1).to_string());
+        let port = own.port_for(links::of_replicas(&shared.settings.live())).to_string();
+        let left = timeout.as_millis().max(1).to_string();
         let words: [&[u8]; 6] =
             [b"FAILOVER", b"TO", own.ip.as_bytes(), port.as_bytes(), b"TIMEOUT", left.as_bytes()];
-        match peer::ask(shared, &group.master.ip, group.master.port, &words) {
+        match peer::ask_node(shared, &group.master, &words) {
             Ok(_) => return Ok(()),
             Err(why) if began.elapsed() > timeout => return Err(why),
             Err(_) => thread::sleep(PAUSE),

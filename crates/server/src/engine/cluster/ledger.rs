@@ -136,6 +136,7 @@ mod tests {
             id,
             ip,
             port,
+            tls_port: 0,
             bus_port: port + 1,
             hostname,
             health: Health::Online,

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -353,12 +353,25 @@ fn own_node(shared: &Shared) -> MapNode {
         _ => String::new(),
     };
     let ip = if settings.announce_ip.is_empty() { bound } else { settings.announce_ip.clone() };
-    let own_port = u16::try_from(shared.port.load(Relaxed)).unwrap_or(0);
-    let port = if settings.announce_port == 0 { own_port } else { settings.announce_port };
+    let (port, tls_port) = own_ports(shared, &live);
     let bus_port = match settings.announce_bus_port {
         0 => port.wrapping_add(10_000),
         bus_port => bus_port,
     };
     let (hostname, boot) = (settings.announce_hostname.clone(), shared.replication.boot.to_string());
-    MapNode { id: shared.cluster.id().to_owned(), ip, port, bus_port, hostname, health: Health::Online, boot }
+    let id = shared.cluster.id().to_owned();
+    MapNode { id, ip, port, tls_port, bus_port, hostname, health: Health::Online, boot }
+}
+
+/// The ports of this node that clients are told: the one there is, or the plain one, and the one with TLS.
+pub fn own_ports(shared: &Shared, live: &Live) -> (u16, u16) {
+    let told = |announced: u16, real: &AtomicU32| match announced {
+        0 => u16::try_from(real.load(Relaxed)).unwrap_or(0),
+        announced => announced,
+    };
+    let port = told(live.cluster.announce_port, &shared.port);
+    let tls_port = told(live.cluster.announce_tls_port, &shared.tls_port);
+    // The main port is encrypted, or the encrypted one is the only one.
+    let is_one = live.tls.enabled || live.port.is_none();
+    (port, if is_one && live.cluster.announce_tls_port == 0 { port } else { tls_port })
 }

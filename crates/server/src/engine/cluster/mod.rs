@@ -13,6 +13,7 @@ pub mod file;
 pub mod handover;
 mod ledger;
 pub mod leftovers;
+pub mod links;
 pub mod map_store;
 pub mod moving;
 pub mod outgoing;

@@ -4,6 +4,7 @@
 //! (ASK), and the target serves those whom it was asked for. A key on its way by MIGRATE is its owner's until the move is
 //! settled, whether it is there or not: so nobody makes it at both. Nothing else than this look decides between the two.
 
+use super::links::Routed;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -45,25 +46,25 @@ pub fn is_any(local: &ThreadState) -> bool {
 pub fn refusal(
     local: &mut ThreadState,
     grant: &mut Shards,
-    db: usize,
+    client: Routed,
     entry: &'static CommandEntry,
     args: Args<'_>,
 ) -> Option<Line> {
-    if is_any(local) { look(local, grant, db, &[(entry, args)]) } else { None }
+    if is_any(local) { look(local, grant, client, &[(entry, args)]) } else { None }
 }
 
 /// The same for the commands of an EXEC.
 pub fn refusal_of_queue(
     local: &mut ThreadState,
     grant: &mut Shards,
-    db: usize,
+    client: Routed,
     queued: &[QueuedCommand],
 ) -> Option<Line> {
     if !is_any(local) {
         return None;
     }
     let calls: Vec<_> = queued.iter().map(|one| (one.entry, one.args.args())).collect();
-    look(local, grant, db, &calls)
+    look(local, grant, client, &calls)
 }
 
 /// Why a client that waits is not served: its destination is in a slot that moves, so it may have left.
@@ -81,7 +82,7 @@ pub fn refusal_of_waiting(local: &ThreadState, waiting: &Waiting) -> Option<Line
 fn look(
     local: &mut ThreadState,
     grant: &mut Shards,
-    db: usize,
+    client: Routed,
     calls: &[(&'static CommandEntry, Args<'_>)],
 ) -> Option<Line> {
     let ask = route::ask_of_admitted(local, calls);
@@ -96,14 +97,17 @@ fn look(
     if !matches!(routing, Routing::Leaving(..) | Routing::Arriving) {
         return None;
     }
-    let counts = count(local, grant, db, calls);
+    let counts = count(local, grant, client.db, calls);
     // Keys that were found dead are gone before the answer.
     commit::changes(local, grant, ChangedBy::SERVER);
     let redirects = &local.shared.cluster.redirects;
     let (counter, line) = match routing {
         Routing::Leaving(slot, node) if counts.missing > 0 && counts.here == 0 => {
             let host = route::endpoint(local.live.cluster.endpoint).of(node).unwrap_or_default();
-            (&redirects.ask, Cow::Owned(format!("ASK {slot} {host}:{}", node.port).into_bytes()))
+            (
+                &redirects.ask,
+                Cow::Owned(format!("ASK {slot} {host}:{}", node.port_for(client.link)).into_bytes()),
+            )
         }
         Routing::Leaving(..) if counts.missing > 0 => (&redirects.try_again, TRY_AGAIN.as_bytes().into()),
         Routing::Arriving if counts.missing > 0 && counts.has_several => {

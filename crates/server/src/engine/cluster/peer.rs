@@ -6,8 +6,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use darter_cluster::MapNode;
 use darter_replica::stream;
 
+use super::links;
 use crate::replication::link;
 use crate::replication::wire::Wire;
 use crate::shared::Shared;
@@ -27,7 +29,7 @@ pub fn ask(
 ) -> Result<(String, IpAddr), String> {
     let live = shared.settings.live();
     let failed = |error: std::io::Error| format!("ERR {host}:{port} cannot be reached: {error}");
-    let mut wire = Wire::connect(host, port, &live.tls).map_err(failed)?;
+    let mut wire = Wire::to_node(host, port, &live.tls).map_err(failed)?;
     let own = wire.handle().and_then(|socket| socket.local_addr()).map_err(failed)?.ip().to_canonical();
     let mut bytes = link::login_request(&live);
     let logs_in = !bytes.is_empty();
@@ -39,11 +41,21 @@ pub fn ask(
     Ok((answer(&mut wire)?, own))
 }
 
-/// Errors: nobody answers at an address, with whatever words.
-pub fn must_answer(shared: &'static Shared, host: &str, port: u16) -> Result<(), String> {
+/// [`ask`] at a node of the map.
+pub fn ask_node(
+    shared: &'static Shared,
+    node: &MapNode,
+    words: &[&[u8]],
+) -> Result<(String, IpAddr), String> {
+    ask(shared, &node.ip, node.port_for(links::of_nodes(&shared.settings.live())), words)
+}
+
+/// Errors: nobody answers at a node, with whatever words.
+pub fn must_answer(shared: &'static Shared, node: &MapNode) -> Result<(), String> {
+    let live = shared.settings.live();
+    let (host, port) = (&node.ip, node.port_for(links::of_nodes(&live)));
     let failed = |error: String| format!("{host}:{port} cannot be reached: {error}");
-    let mut wire =
-        Wire::connect(host, port, &shared.settings.live().tls).map_err(|error| failed(error.to_string()))?;
+    let mut wire = Wire::to_node(host, port, &live.tls).map_err(|error| failed(error.to_string()))?;
     let mut bytes = Vec::new();
     stream::write(&mut bytes, &[b"PING"]);
     wire.send(&bytes).map_err(|error| failed(error.to_string()))?;

@@ -3,6 +3,8 @@
 //! Called by admission (clients, memcached, scripts), by EXEC before its first command, and for commands that have waited.
 //! The batch path asks [`own_len`], which says yes where the check would. It changes nothing but counters.
 
+use super::links;
+use darter_cluster::LinkKind;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -64,13 +66,15 @@ pub fn refusal(
     } else {
         ask(local, session, entry, args)
     };
-    line(local, &ask).or_else(|| refusal_in_handover(local, &ask)).or_else(|| {
-        let is_any = || takes_all(entry) || session.queues(entry, takes_all);
-        (local.cluster.map.gets_slots() && is_any()).then(|| {
-            local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
-            Cow::Borrowed(ARRIVING.as_bytes())
-        })
-    })
+    line(local, links::of_client(local, session), &ask).or_else(|| refusal_in_handover(local, &ask)).or_else(
+        || {
+            let is_any = || takes_all(entry) || session.queues(entry, takes_all);
+            (local.cluster.map.gets_slots() && is_any()).then(|| {
+                local.shared.cluster.redirects.try_again.fetch_add(1, Relaxed);
+                Cow::Borrowed(ARRIVING.as_bytes())
+            })
+        },
+    )
 }
 
 /// Returns true if a command may remove keys that it does not name.
@@ -112,13 +116,18 @@ fn refusal_in_handover(local: &ThreadState, ask: &Ask) -> Option<Line> {
 /// The same for the commands of an EXEC, with its shards held.
 #[cold]
 pub fn refusal_of_queue(local: &ThreadState, session: &Session, queued: &[QueuedCommand]) -> Option<Line> {
-    line(local, &ask_of_queue(local, session, queued))
+    line(local, links::of_client(local, session), &ask_of_queue(local, session, queued))
 }
 
 /// The same for a command that has waited: by the thread that runs it now.
 #[cold]
-pub fn refusal_after_wait(local: &ThreadState, entry: &'static CommandEntry, args: Args<'_>) -> Option<Line> {
-    line(local, &ask_of_admitted(local, &[(entry, args)]))
+pub fn refusal_after_wait(
+    local: &ThreadState,
+    link: LinkKind,
+    entry: &'static CommandEntry,
+    args: Args<'_>,
+) -> Option<Line> {
+    line(local, link, &ask_of_admitted(local, &[(entry, args)]))
 }
 
 /// The slots of commands that were admitted before: reads of a replica as such, and clients that asked as such.
@@ -250,7 +259,7 @@ fn is_pubsub(entry: &CommandEntry) -> bool {
     entry.spec.flags.any(Flags::PUBSUB)
 }
 
-fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
+fn line(local: &ThreadState, link: LinkKind, ask: &Ask) -> Option<Line> {
     let redirects = &local.shared.cluster.redirects;
     let (count, line) = match verdict(local, ask) {
         // The keys of a slot that moves are looked at with their shards held.
@@ -260,15 +269,15 @@ fn line(local: &ThreadState, ask: &Ask) -> Option<Line> {
         Routing::DownForWrites => (&redirects.down, Cow::Borrowed(DOWN_FOR_WRITES.as_bytes())),
         Routing::Unbound => (&redirects.down, Cow::Borrowed(UNBOUND.as_bytes())),
         Routing::CrossSlot => (&redirects.cross, Cow::Borrowed(CROSS_SLOT.as_bytes())),
-        Routing::Moved(slot, node) => (&redirects.moved, Cow::Owned(moved(local, slot, node))),
+        Routing::Moved(slot, node) => (&redirects.moved, Cow::Owned(moved(local, link, slot, node))),
     };
     count.fetch_add(1, Relaxed);
     Some(line)
 }
 
-fn moved(local: &ThreadState, slot: u16, node: &MapNode) -> Vec<u8> {
+fn moved(local: &ThreadState, link: LinkKind, slot: u16, node: &MapNode) -> Vec<u8> {
     let host = endpoint(local.live.cluster.endpoint).of(node).unwrap_or_default();
-    format!("MOVED {slot} {host}:{}", node.port).into_bytes()
+    format!("MOVED {slot} {host}:{}", node.port_for(link)).into_bytes()
 }
 
 /// The form of addresses that the settings ask for.

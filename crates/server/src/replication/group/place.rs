@@ -1,6 +1,7 @@
 //! Names of members. In a group of its own the name is the host and the port by which others reach a server; in a group of a
 //! cluster it is the id of the node, and the map says where that is.
 
+use crate::engine::cluster::links;
 use std::net::IpAddr;
 
 use darter_config::Live;
@@ -37,7 +38,8 @@ pub fn find(shared: &Shared, name: &str) -> Option<(String, u16)> {
     }
     let map = shared.cluster.map();
     let (_, node) = map.find(name.as_bytes())?;
-    (!node.ip.is_empty()).then(|| (node.ip.clone(), node.port))
+    (!node.ip.is_empty())
+        .then(|| (node.ip.clone(), node.port_for(links::of_replicas(&shared.settings.live()))))
 }
 
 /// The host and the port of a name.

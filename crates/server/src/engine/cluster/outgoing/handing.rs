@@ -4,6 +4,7 @@
 //! store does not answer, the migration is marked as failed there; only when the mark is refused has it been committed.
 //! `darter_cluster::SlotMigration` says why the target's own process makes the transaction.
 
+use crate::engine::cluster::links;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -120,7 +121,7 @@ fn find_out(shared: &'static Shared, one: &SlotMigration, state: MigrationState,
                 }
                 // The target may not know yet what it owns.
                 if let Some((_, node)) = map.find(one.target.as_bytes()) {
-                    make_known(shared, &node.ip, node.port);
+                    make_known(shared, &node.ip, node.port_for(links::of_nodes(&shared.settings.live())));
                 }
                 return Committed::Yes;
             }

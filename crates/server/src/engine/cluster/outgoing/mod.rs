@@ -323,7 +323,7 @@ fn watch(shared: &'static Shared, one: &SlotMigration) {
     while rest(shared, one, rest_after(one.attempt + missed)) {
         let map = shared.cluster.map();
         let Some((_, node)) = map.find(one.target.as_bytes()) else { break };
-        match super::peer::must_answer(shared, &node.ip, node.port) {
+        match super::peer::must_answer(shared, node) {
             Ok(()) => missed = 0,
             Err(_) if missed < one.retries => missed += 1,
             Err(why) => fail(shared, &one.id, Some(one.attempt), (MigrationState::Failed, why)),

@@ -4,6 +4,7 @@
 //! Called by the thread of a migration, and by `attend` for what a process before has left. `darter_cluster::pushed_map`
 //! says why no slot has two owners.
 
+use crate::engine::cluster::links;
 use std::thread;
 use std::time::Duration;
 
@@ -91,7 +92,8 @@ pub(super) fn give_up(
     why: &str,
 ) -> Result<String, String> {
     let map = shared.cluster.map();
-    let (host, port) = one.place(&map).ok_or("the target is not in the map")?;
+    let (host, port) =
+        one.place(&map, links::of_nodes(&shared.settings.live())).ok_or("the target is not in the map")?;
     let slot = one.slots.first().map_or(0, |range| range.start).to_string();
     let attempt = one.attempt.to_string();
     let (id, state) = (one.id.as_bytes(), state.name().as_bytes());

@@ -2,6 +2,7 @@
 //!
 //! The target answers as it answers any client: once the key is as safe there as its own writes are.
 
+use crate::engine::cluster::links;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,11 +62,11 @@ impl ImportTarget {
     /// Connects and logs in as to a master. Errors: the target cannot be reached, or refuses.
     pub fn connect(shared: &'static Shared, one: &SlotMigration) -> Result<ImportTarget, ExportStop> {
         let map = shared.cluster.map();
-        let (host, port) = one.place(&map).ok_or("the target is not in the map")?;
         let live = shared.settings.live();
+        let (host, port) = one.place(&map, links::of_nodes(&live)).ok_or("the target is not in the map")?;
         let failed =
             |error: std::io::Error| ExportStop::Passing(format!("{host}:{port} cannot be reached: {error}"));
-        let wire = Wire::connect(host, port, &live.tls).map_err(failed)?;
+        let wire = Wire::to_node(host, port, &live.tls).map_err(failed)?;
         let (id, out) = (one.id.clone(), Vec::new());
         let mut target =
             ImportTarget { shared, id, wire, out, db: 0, unanswered: 0, unanswered_bytes: 0, until: None };
