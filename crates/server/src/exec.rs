@@ -12,7 +12,7 @@ use darter_command::{BlockingWait, Ctx, Fault, Flags, Marks};
 use darter_engine::blocking;
 use darter_latch::{Grant, Held};
 use darter_reactor::Token;
-use darter_store::Key;
+use darter_store::{Key, Shard};
 use darter_txn::waiters::Parked;
 use darter_txn::{LockSet, ShardPart, ShardSet};
 use darter_wire::{Args, Reply};
@@ -452,10 +452,10 @@ fn run_with(
     let mark = out.len();
     pause_uses(grant, origin.no_touch);
     let sees = Sees::of(local, entry, origin.imports);
-    sees.begin(grant);
+    sees.begin(grant.iter_mut().map(|held| &mut held.shard));
     let set = plan::set_of(&shared.router, grant);
     let left = run_body(local, set, (entry, args), origin, kept, out);
-    sees.end(local, grant);
+    sees.end(local, grant.iter_mut().map(|held| &mut held.shard));
     note_own_deadlines(local, grant, (entry, args), origin.db);
     pause_uses(grant, false);
     let reply = out.get(mark..).unwrap_or_default();
@@ -505,21 +505,23 @@ impl Sees {
     }
 
     /// Before its body.
-    pub fn begin(self, grant: &mut Shards) {
+    #[inline]
+    pub fn begin<'s>(self, shards: impl Iterator<Item = &'s mut Shard>) {
         match self {
             Sees::Living => {}
-            Sees::LivingOnly => grant.iter_mut().for_each(|held| held.shard.keep_dead(true)),
-            Sees::Dead => grant.iter_mut().for_each(|held| held.shard.show_dead(true)),
+            Sees::LivingOnly => shards.for_each(|shard| shard.keep_dead(true)),
+            Sees::Dead => shards.for_each(|shard| shard.show_dead(true)),
         }
     }
 
     /// After it.
-    pub fn end(self, local: &ThreadState, grant: &mut Shards) {
+    #[inline]
+    pub fn end<'s>(self, local: &ThreadState, shards: impl Iterator<Item = &'s mut Shard>) {
         if self != Sees::Living {
             let keeps = local.shared.replication.leaves_dead(&local.live);
-            grant.iter_mut().for_each(|held| {
-                held.shard.show_dead(false);
-                held.shard.keep_dead(keeps);
+            shards.for_each(|shard| {
+                shard.show_dead(false);
+                shard.keep_dead(keeps);
             });
         }
     }

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use crate::harness::folder::Folder;
 use crate::harness::{Client, Server, Value, wait_until};
-use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow};
+use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, signal};
 
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
@@ -128,6 +128,30 @@ fn deadlines_of_fields_and_flags_of_memcached_arrive_and_redis_passes_over_them(
     assert_eq!(to.call(&["HTTL", "h", "FIELDS", "1", "f"]), Value::array(&[":-1"]));
     let said = ask_memcached(last.port(), "get flagged\r\n", 3);
     assert_eq!(said, "VALUE flagged 0 5\r\nplain\r\nEND\r\n");
+}
+
+/// `get` removed them, as those of a master.
+#[test]
+fn memcached_leaves_dead_keys_of_a_writable_replica() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&["--replica-read-only", "no"]));
+    let (mut from, mut to) = (master.client(), replica.client());
+    follow(&mut to, master.port());
+    for n in 0..4 {
+        from.call(&["SET", &format!("k{n}"), "v", "PX", "1500"]);
+    }
+    wait_until("all have come", || to.call(&["DBSIZE"]) == Value::Int(4));
+    signal(master.pid(), "STOP");
+    wait_until("they are dead", || to.call(&["KEYS", "*"]) == Value::array(&[]));
+    assert_eq!(
+        ask_memcached(replica.port(), "get k0\r\ngets k0 k1\r\nmg k2 v\r\n", 3),
+        "END\r\nEND\r\nEN\r\n"
+    );
+    assert_eq!(to.call(&["DBSIZE"]), Value::Int(4));
+    assert_eq!(
+        ask_memcached(replica.port(), "add k3 0 0 1\r\nx\r\nget k3\r\n", 3),
+        "STORED\r\nVALUE k3 0 1\r\nx\r\n"
+    );
+    signal(master.pid(), "CONT");
 }
 
 #[test]

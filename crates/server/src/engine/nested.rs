@@ -73,9 +73,9 @@ impl Nested<'_> {
         let mut reply = Reply::new(out, resp3);
         let mark = reply.len();
         let sees = Sees::of(self.local, entry, self.session.gate.has(Gate::IMPORTS));
-        sees.begin(self.grant);
+        sees.begin(self.grant.iter_mut().map(|held| &mut held.shard));
         let ended = self.body(entry, args, &wanted, &mut reply);
-        sees.end(self.local, self.grant);
+        sees.end(self.local, self.grant.iter_mut().map(|held| &mut held.shard));
         exec::note_own_deadlines(self.local, self.grant, (entry, args), db);
         if let Err(fault) = ended {
             exec::refuse(self.local, entry, &fault, &mut reply, mark);

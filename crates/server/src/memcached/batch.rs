@@ -43,6 +43,9 @@ pub(super) fn run(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> usize
 
 /// Reads a window of commands and runs them; returns how many bytes they took, and whether more may follow.
 fn run_window(conn: &mut Conn, local: &mut ThreadState, buf: &[u8]) -> (usize, bool) {
+    if local.shows_dead_apart {
+        return (0, false);
+    }
     let limits =
         MemcacheLimits { item_bytes_max: local.live.memcached_item_size_max, ..MemcacheLimits::default() };
     let mut found_ahead: SmallVec<[(Brief<'_>, u64); WINDOW]> = SmallVec::new();

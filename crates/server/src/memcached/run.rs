@@ -17,7 +17,7 @@ use super::{DB, MemcachedCounts, count, flush, meta, read, store};
 use crate::engine::cluster::{moving, route};
 use crate::engine::origin::{ChangedBy, Origin};
 use crate::engine::{commit, lease, plan};
-use crate::exec::{self, CommandCall, Ran};
+use crate::exec::{self, CommandCall, Ran, Sees};
 use crate::job::{Job, JobBody, Shards};
 use crate::thread_state::ThreadState;
 
@@ -100,12 +100,19 @@ pub(super) fn run(
     hash: Option<u64>,
 ) -> Ran {
     if let MemcacheCommand::Get { keys, cas, touch } = command {
+        if local.shows_dead_apart {
+            return post_get(local, call, keys.clone(), *cas, *touch);
+        }
         return get(local, call, keys.clone(), *cas, *touch);
     }
     let Some(bytes) = key_of(command) else { return Ran::Done };
     let hash = hash.unwrap_or_else(|| local.shared.router.hasher().hash_key(bytes));
     let key = Key { bytes, hash };
     let id = local.shared.router.shard_of(hash);
+    if local.shows_dead_apart {
+        // What a command sees of dead keys is asked of its row where a job runs.
+        return post(local, call, raw.into(), LockSet::one(id));
+    }
     let context = ExecutionContext::new(local);
     let done = on_shard(local, call.session.id, key, |shard| apply(&context, shard, key, command, call.out));
     if done { Ran::Done } else { post(local, call, raw.into(), LockSet::one(id)) }
@@ -292,7 +299,10 @@ pub fn run_job(local: &mut ThreadState, grant: &mut Shards, origin: Origin, raw:
             return out.extend_from_slice(&[b"SERVER_ERROR ", &*line, b"\r\n"].concat());
         }
     }
+    let sees = Sees::of(local, local.shared.verbs.of(&command), false);
+    sees.begin(grant.iter_mut().map(|held| &mut held.shard));
     apply_all(local, plan::set_of(&local.shared.router, grant), &command, out);
+    sees.end(local, grant.iter_mut().map(|held| &mut held.shard));
     match &command {
         MemcacheCommand::Get { keys, .. } => {
             commit::values(local, grant, origin.changed_by(), DB, keys.clone())
