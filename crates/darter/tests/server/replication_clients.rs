@@ -1,5 +1,6 @@
 //! Links as clients see them: rows of CLIENT LIST, CLIENT KILL, INFO clients, and CLIENT CAPA redirect.
 
+use crate::harness::browser::Browser;
 use crate::harness::{Client, Value, wait_until};
 use crate::nodes::{Node, field, follow};
 
@@ -63,6 +64,28 @@ fn rows_of_a_link(master: &Node, replica: &Node) {
         rows.len() == 1 && part(&rows[0], "id") != id && is_up(&mut to)
     });
     assert_eq!(list(&mut from, &["TYPE", "master"]).len(), 0);
+}
+
+/// Connections of replicas were clients of `/metrics`, each flow one.
+#[test]
+fn replicas_are_no_clients_of_metrics() {
+    let (master, replica) = (Node::ours(&[]), Node::ours(&[]));
+    let mut to = replica.client();
+    follow(&mut to, master.port());
+    let mut browser = Browser::to(master.port());
+    let mut clients = |listener: &str| {
+        let page = browser.get("/metrics", "").body;
+        let name = format!("dragonfly_connected_clients{{listener=\"{listener}\"}} ");
+        let line = page.lines().find_map(|line| line.strip_prefix(&name)).expect("a line");
+        line.parse::<u64>().expect("a number")
+    };
+    // The browser is one.
+    wait_until("others are none", || (clients("main"), clients("other")) == (1, 0));
+    let other = master.client();
+    wait_until("a client is one", || clients("main") == 2);
+    drop(other);
+    wait_until("the browser is left", || clients("main") == 1);
+    assert_eq!(field(&mut master.client(), "connected_slaves"), "1");
 }
 
 #[test]

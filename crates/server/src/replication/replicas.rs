@@ -352,6 +352,12 @@ impl ReplicationState {
             .for_each(|flows| flows.beat(shared, next));
     }
 
+    /// Connections of all who follow this server.
+    pub fn connections(&self) -> usize {
+        let flows = |replica: &Replica| replica.flows.as_ref().map_or(0, |flows| flows.pipes().count());
+        self.replicas.iter().map(|replica| 1 + flows(replica)).sum()
+    }
+
     /// Closes the connections of all who follow this server; they come back.
     pub fn drop_replicas(&mut self, shared: &Shared) {
         self.replicas.drain(..).for_each(|replica| replica.close(shared));

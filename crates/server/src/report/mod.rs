@@ -198,6 +198,7 @@ impl ClientTotals {
             sum.input_bytes_max = sum.input_bytes_max.max(seen.input_bytes_max);
             sum.output_bytes_max = sum.output_bytes_max.max(seen.output_bytes_max);
         }
+        sum.connected = sum.connected.saturating_sub(shared.replication.state().connections());
         sum
     }
 }

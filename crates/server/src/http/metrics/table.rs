@@ -359,6 +359,8 @@ fn connected(s: &Scrape<'_>, out: &mut Samples<'_>) {
         of(ListenerKind::Main) + of(ListenerKind::Tls)
     };
     let main: usize = s.shared.handles.iter().map(main).sum();
+    // As in INFO, replicas are counted apart.
+    let main = main.saturating_sub(s.shared.replication.state().connections());
     out.with("listener", "main", main);
     out.with("listener", "other", s.report.clients.connected.saturating_sub(main));
 }
