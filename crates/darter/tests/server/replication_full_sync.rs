@@ -165,6 +165,7 @@ fn a_server_without_data_is_served_and_obeys_while_data_comes() {
     replicaof(&mut to, sluice.port);
     wait_for_some(&mut to);
     assert_eq!((loading(&mut to), to.call(&["DBSIZE"])), ((0, 0), Value::Int(0)));
+    no_other_load_begins(&mut to);
     assert_eq!(to.call(&["REPLICAOF", "NO", "ONE"]), Value::ok());
     assert_eq!(to.call(&["SET", "own", "1"]), Value::ok());
     assert_eq!((to.call(&["DBSIZE"]), field(&mut to, "role")), (Value::Int(1), "master".to_owned()));
@@ -184,6 +185,14 @@ fn need_full_sync(from: &mut Client, to: &mut Client, sluice: &Sluice) {
     wait_until("it gets everything", || from.info::<u64>("stats", "sync_full") > fulls);
 }
 
+/// What it loads would go with what is here, and its end would be that of the sync.
+fn no_other_load_begins(to: &mut Client) {
+    for words in [&["DEBUG", "RELOAD"][..], &["DEBUG", "RELOAD", "NOSAVE", "NOFLUSH"], &["DEBUG", "LOADAOF"]]
+    {
+        assert_eq!(to.call(words), Value::error(LOADING), "{words:?}");
+    }
+}
+
 #[test]
 fn swapdb_serves_the_old_state_until_the_new_one_is_loaded() {
     let (master, sluice) = master(Node::ours(&["--repl-backlog-size", "1kb"]));
@@ -199,6 +208,7 @@ fn swapdb_serves_the_old_state_until_the_new_one_is_loaded() {
     // What does not go with a load is refused, as in Redis.
     assert_eq!(to.call(&["BGSAVE"]), Value::error(LOADING));
     assert_eq!(to.call(&["REPLICAOF", "NO", "ONE"]), Value::error(LOADING));
+    no_other_load_begins(&mut to);
     sluice.shut();
     wait_until("the load is given up", || loading(&mut to) == (0, 0));
     assert_eq!((to.call(&["GET", "last"]), to.call(&["DBSIZE"])), (text("1"), Value::Int(KEYS as i64 + 1)));

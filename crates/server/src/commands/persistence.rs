@@ -8,6 +8,7 @@ use darter_wire::{Args, Reply};
 
 use super::{ServerCommand, row};
 use crate::dispatch::Caller;
+use crate::replication::replace;
 use crate::scripts::busy_line;
 use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::ending::{self, Asking, Failing, Saving};
@@ -280,6 +281,9 @@ pub(super) fn reload(caller: &mut Caller<'_>, args: Args<'_>, _: &mut Reply<'_>)
         (false, false) => LoadOnto::Others,
         (false, true) => LoadOnto::Replaced,
     };
+    if caller.local.shared.snapshots.loading.is_beside() {
+        return Err(IS_LOADING);
+    }
     let to = asking(caller);
     if saves {
         let mut order = SaveWish::default().order(caller)?;
@@ -315,8 +319,10 @@ fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (LoadOnto,
         Ok(None) => return fail(FAILED),
         Err(fault) => return fail(&fault.to_string()),
     };
-    let loading = &shared.snapshots.loading;
-    loading.begin(source.1.len);
+    let bytes = source.1.len;
+    if !replace::begin_other_load(shared, |loading| loading.begin(bytes)) {
+        return fail(FAILED);
+    }
     let then: load::Then = Box::new(move |shared, outcome| {
         shared.snapshots.note_loaded(shared, None);
         // The journal has no records of the loaded data.
@@ -332,7 +338,7 @@ fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (LoadOnto,
         answer(shared, to, if outcome.is_ok() { Ok(()) } else { Err(FAILED) });
     });
     if let Err(error) = load::spawn(shared, source, onto, then) {
-        loading.end();
+        shared.snapshots.loading.end();
         fail(&error.to_string());
     }
 }
@@ -340,6 +346,9 @@ fn reload_newest(shared: &'static Shared, live: &Live, (onto, keeps): (LoadOnto,
 /// DEBUG LOADAOF: empties everything and reads the journal back.
 pub(super) fn load_journal(caller: &mut Caller<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Fault> {
     const FAILED: &str = "Error trying to load the AOF files, check server logs.";
+    if caller.local.shared.snapshots.loading.is_beside() {
+        return Err(IS_LOADING);
+    }
     let to = asking(caller);
     let then: crate::journal::reload::Then = Box::new(move |shared, outcome| {
         if let Err(why) = outcome {

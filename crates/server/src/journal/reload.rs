@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::lease;
 use crate::journal::{replay, rewrite};
+use crate::replication::replace;
 use crate::script_run::know_libraries;
 use crate::shared::{Shared, ThreadMessage};
 use crate::snapshot::load;
@@ -26,7 +27,9 @@ pub fn spawn(shared: &'static Shared, then: Then) -> Result<(), String> {
         return Err("there is no journal".to_owned());
     }
     let turns = shared.turns();
-    loading.begin_replay(bytes);
+    if !replace::begin_other_load(shared, |loading| loading.begin_replay(bytes)) {
+        return Err("a load or a rewrite is under way".to_owned());
+    }
     let body = move || {
         shared.snapshots.roam();
         let outcome = run(shared, &turns);

@@ -19,7 +19,7 @@ pub mod group;
 mod inbox;
 pub mod link;
 pub mod position;
-mod replace;
+pub mod replace;
 pub mod replicas;
 pub mod roles;
 pub mod show;

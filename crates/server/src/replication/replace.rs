@@ -21,7 +21,8 @@ use super::apply;
 use super::link::{Link, LinkEnd, Step, wait_for_turns};
 use super::wire::Wire;
 use crate::job::Shards;
-use crate::snapshot::load::{self, SyncLoading};
+use crate::shared::Shared;
+use crate::snapshot::load::{self, Loading, SyncLoading};
 use crate::thread_state::ThreadState;
 use crate::tracking;
 use crate::worker::lock;
@@ -150,7 +151,7 @@ impl Link {
             SyncLoad::Aside => self.begin_aside(history, 0).map(ArrivingData::Loading),
             // Where nothing is kept nothing takes twice the memory, and clients see what they would see anyway.
             SyncLoad::Whole if load::is_empty(shared) => {
-                shared.snapshots.loading.count_anew(0);
+                self.begin_unless_loading(|loading| loading.begin_beside(0))?;
                 Ok(ArrivingData::Loading(SyncLoading::aside(shared)))
             }
             SyncLoad::Whole => StoredBlocks::new(folder).map(ArrivingData::Stored),
@@ -227,14 +228,9 @@ impl Link {
     /// Has clients wait.
     fn begin_loading(&self, bytes: u64) -> Step<()> {
         let (shared, info) = (self.shared, &self.info);
-        let loading = &shared.snapshots.loading;
-        {
-            let _applying = lock(&shared.replication.applying);
-            self.may_load()?;
-            loading.begin_replay(bytes);
-        }
+        self.begin_unless_loading(|loading| loading.begin_replay(bytes))?;
         if !wait_for_turns(shared, info) {
-            loading.end();
+            shared.snapshots.loading.end();
             return Err(LinkEnd::Stopped);
         }
         Ok(())
@@ -248,23 +244,25 @@ impl Link {
             state.is_continuous && state.history.id == *history
         };
         if is_same {
-            let _applying = lock(&shared.replication.applying);
-            self.may_load()?;
-            shared.snapshots.loading.begin_aside(bytes);
+            self.begin_unless_loading(|loading| loading.begin_aside(bytes))?;
         } else {
             self.begin_loading(bytes)?;
         }
         Ok(SyncLoading::aside(shared))
     }
 
+    /// Begins a load.
+    ///
     /// Errors: the link was ended, or another load is under way.
-    fn may_load(&self) -> Step<()> {
+    fn begin_unless_loading(&self, begin: impl FnOnce(&Loading)) -> Step<()> {
+        let (loading, _applying) = (&self.shared.snapshots.loading, lock(&self.shared.replication.applying));
         if self.info.is_stopped() {
             return Err(LinkEnd::Stopped);
         }
-        if self.shared.snapshots.loading.is_on() {
+        if loading.is_on() {
             return Err(LinkEnd::Lost("another load is under way".to_owned()));
         }
+        begin(loading);
         Ok(())
     }
 
@@ -325,6 +323,16 @@ impl Link {
             working.join().map_err(failed).and_then(|done| done)
         })
     }
+}
+
+/// Begins a load of other data, unless a full sync is loaded that would take its place; false if so.
+pub fn begin_other_load(shared: &Shared, begin: impl FnOnce(&Loading)) -> bool {
+    let (loading, _applying) = (&shared.snapshots.loading, lock(&shared.replication.applying));
+    let may_begin = !loading.is_beside();
+    if may_begin {
+        begin(loading);
+    }
+    may_begin
 }
 
 /// Has those who watch or cache a key forget it: nobody can know what has become of it.

@@ -45,6 +45,8 @@ pub struct Loading {
     is_on: AtomicBool,
     is_replay: AtomicBool,
     is_aside: AtomicBool,
+    // a second set of databases is loaded, to take the place of the first
+    is_beside: AtomicBool,
     /// When it began, Unix seconds.
     pub began_s: AtomicU64,
     /// Bytes of the file.
@@ -88,10 +90,21 @@ impl Loading {
         }
     }
 
-    /// The same for a second set of databases: clients are served from the first, but for what does not go with a load.
-    pub fn begin_aside(&self, total_bytes: u64) {
+    /// Begins to load a second set of databases, which is to take the place of the first: no other load may begin meanwhile.
+    pub fn begin_beside(&self, total_bytes: u64) {
         self.count_anew(total_bytes);
+        self.is_beside.store(true, Relaxed);
+    }
+
+    /// The same, while clients are served an earlier state from the first set, but for what does not go with a load.
+    pub fn begin_aside(&self, total_bytes: u64) {
+        self.begin_beside(total_bytes);
         self.is_aside.store(true, Relaxed);
+    }
+
+    /// Whether a second set is loaded, shown in INFO or not.
+    pub fn is_beside(&self) -> bool {
+        self.is_beside.load(Relaxed)
     }
 
     /// Whether a second set is loaded while the first is served.
@@ -126,6 +139,7 @@ impl Loading {
     pub fn end(&self) {
         self.is_replay.store(false, Relaxed);
         self.is_aside.store(false, Relaxed);
+        self.is_beside.store(false, Relaxed);
         self.is_on.store(false, Relaxed);
     }
 
