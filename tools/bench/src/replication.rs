@@ -192,7 +192,7 @@ fn sync(program: &Program, setting: &Setting) -> io::Result<String> {
     let (master, replica) = pair(program, setting)?;
     let keys = ((SYNC_KEYS as f64 * setting.scale) as u64).max(1000);
     master.ask(&["DEBUG", "POPULATE", &keys.to_string(), "key", &SYNC_VALUE_BYTES.to_string()])?;
-    if master.ask(&["DBSIZE"])? != keys.to_string() {
+    if master.ask_count(&["DBSIZE"])? != keys {
         return Err(io::Error::other("it has not made the keys"));
     }
     let (before, is_over) = (usage::resident_quickly(master.pid())?, AtomicBool::new(false));
