@@ -412,19 +412,30 @@ fn what_is_written_after_the_files_of_redis_is_kept_without_a_base() {
     assert!(check(&dir.journal()).1.contains("base base."));
 }
 
-/// The disk is full: writes are refused, reads are answered, and everything goes on when there is room again.
 /// A small disk; gone with the test.
-struct Mount(Dir);
+pub struct Mount(Dir);
 
 impl Mount {
     /// Mounts `what`; `None` without the right to.
-    fn new(dir: Dir, what: &[&str]) -> Option<Mount> {
+    pub fn new(dir: Dir, what: &[&str]) -> Option<Mount> {
         let mount = std::process::Command::new("mount").args(what).arg(dir.text()).status();
         if mount.is_ok_and(|status| status.success()) {
             return Some(Mount(dir));
         }
         eprintln!("no right to mount a small disk here: not tested");
         None
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
+
+    /// Mounts it again with another option.
+    pub fn again(&self, option: &str) {
+        let options = format!("remount,{option}");
+        let done = std::process::Command::new("mount").args(["-o", &options]).arg(self.0.text()).status();
+        assert!(done.is_ok_and(|status| status.success()), "mount -o {options}");
     }
 
     /// Fills it with values of so many bytes until writes are refused, makes room, and finds all that was answered.

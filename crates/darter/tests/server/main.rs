@@ -90,6 +90,7 @@ mod races;
 mod replication;
 mod replication_bounds;
 mod replication_clients;
+mod replication_faults;
 mod replication_flows;
 mod replication_full_sync;
 mod replication_promises;

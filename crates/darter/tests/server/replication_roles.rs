@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::cluster_migration_kills::seed;
 use crate::harness::{Client, PATIENCE, Value, free_port, wait_until};
 use crate::nodes::{Node, Writer, assert_equal, catch_up, field, follow, partner, signal};
 use darter_base::rng::Rng;
@@ -24,7 +25,7 @@ fn many_changes_of_roles_need_no_full_sync() {
     let mut nodes: Vec<Node> = (0..4).map(|_| Node::ours(&QUIET)).collect();
     nodes.extend(Node::redis(&QUIET));
     let mut clients: Vec<Client> = nodes.iter().map(Node::client).collect();
-    let (mut rng, mut writer) = (Rng::new(11), Writer::new(12));
+    let (mut rng, mut writer) = (Rng::new(seed(11)), Writer::new(seed(12)));
     let mut master = 0;
     writer.write(&mut clients[0], 300);
     for client in clients.iter_mut().skip(1) {
@@ -32,7 +33,8 @@ fn many_changes_of_roles_need_no_full_sync() {
     }
     let before = fulls(&mut clients);
     // Each node gets a role in each round.
-    for _ in 0..changes.unwrap_or(CHANGES) / nodes.len() {
+    let changes = changes.unwrap_or(CHANGES);
+    for _ in 0..changes / nodes.len() {
         let (old, mut from) = (master, nodes[master].client());
         // A master removes what has died: what only some replicas get of that would part the others from them.
         assert_eq!(from.call(&["CLIENT", "PAUSE", "600000", "WRITE"]), Value::ok());
@@ -62,11 +64,13 @@ fn many_changes_of_roles_need_no_full_sync() {
             placed.push(at);
         }
     }
-    let mut from = nodes[master].client();
+    let (mut from, began) = (nodes[master].client(), std::time::Instant::now());
     for at in (0..nodes.len()).filter(|at| *at != master) {
         assert_equal(&mut from, &mut clients[at]);
     }
     assert_eq!(fulls(&mut clients), before, "what each lacked was enough");
+    println!("until equal, ms: {}", began.elapsed().as_millis());
+    println!("figure: {changes} changes of roles among {} nodes, no full sync", nodes.len());
 }
 
 /// Increments a counter at the master until `is_over`; `highest` is the highest number acknowledged.

@@ -510,8 +510,7 @@ impl FlowReader<'_> {
             FrameKind::Records => self.inbox.put(self.flow, body.into()).map_err(lost),
             FrameKind::Block => {
                 let blocks = self.blocks.ok_or_else(|| garbled("a block of no full sync"))?;
-                let done = blocks.take(&body);
-                done.map_err(|why| FlowFailure::Hopeless(format!("its snapshot cannot be loaded: {why}")))?;
+                blocks.take(&body)?;
                 self.inbox.note(|news| news.blocks += 1);
                 if body.capacity() <= BODY_ROOM_MAX {
                     self.spare = body;

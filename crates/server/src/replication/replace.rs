@@ -18,6 +18,7 @@ use darter_replica::history::ReplId;
 use darter_replica::stream;
 
 use super::apply;
+use super::inbox::FlowFailure;
 use super::link::{Link, LinkEnd, Step, wait_for_turns};
 use super::wire::Wire;
 use crate::job::Shards;
@@ -42,11 +43,15 @@ pub(super) enum ArrivingData {
 impl ArrivingData {
     /// Takes a block behind the id of its file, on the thread of any flow.
     ///
-    /// Errors: what is wrong with it.
-    pub(super) fn take(&self, body: &[u8]) -> Result<(), String> {
+    /// Errors: what is wrong with it, or there is no room to store it now.
+    pub(super) fn take(&self, body: &[u8]) -> Result<(), FlowFailure> {
         match self {
-            ArrivingData::Loading(loading) => load_block(loading, body),
-            ArrivingData::Stored(stored) => stored.put(body).map_err(|error| error.to_string()),
+            ArrivingData::Loading(loading) => load_block(loading, body)
+                .map_err(|why| FlowFailure::Hopeless(format!("its snapshot cannot be loaded: {why}"))),
+            // A disk that is full has room again some time.
+            ArrivingData::Stored(stored) => {
+                stored.put(body).map_err(|error| FlowFailure::Lost(error.to_string()))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,7 @@ impl Drop for Etcd {
 }
 
 /// The way of one node to the store, or of others to a node. Shut, it keeps changes of the store back, and delivers them later,
-/// even if their node is dead by then. Cut, it passes nothing on.
+/// even if their node is dead by then. Cut, it passes nothing on, or nothing of one direction. Slow, each piece takes its time.
 #[derive(Clone)]
 pub struct NetGate {
     port: u16,
@@ -106,10 +106,22 @@ struct GateState {
     to: AtomicU16,
     is_shut: AtomicBool,
     kept: AtomicUsize,
-    is_cut: AtomicBool,
+    is_cut: [AtomicBool; 2],
+    // Bytes a second of each direction, 0: no limit; and how late they come, in milliseconds.
+    bytes_per_s: AtomicU64,
+    late_ms: AtomicU64,
     // Times that it was cut and that connections were broken by that.
     breaks: AtomicUsize,
     trigger: Mutex<Option<(&'static [u8], CutTime)>>,
+}
+
+/// A direction of a gate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateWay {
+    /// From those who call.
+    There,
+    /// To them.
+    Back,
 }
 
 /// When a gate is cut, seen from the words that it waits for.
@@ -170,7 +182,18 @@ impl NetGate {
 
     /// Passes nothing on from now on.
     pub fn cut(&self) {
-        self.state.is_cut.store(true, SeqCst);
+        self.state.cut();
+    }
+
+    /// Passes nothing of one direction on.
+    pub fn cut_one(&self, way: GateWay) {
+        self.state.is_cut[way as usize].store(true, SeqCst);
+    }
+
+    /// Passes on so many bytes a second each way, 0: all at once; a piece of up to 64 KiB comes late by so much.
+    pub fn slow(&self, bytes_per_s: u64, late: Duration) {
+        self.state.bytes_per_s.store(bytes_per_s, SeqCst);
+        self.state.late_ms.store(late.as_millis() as u64, SeqCst);
     }
 
     /// The same as soon as these words pass.
@@ -180,7 +203,7 @@ impl NetGate {
 
     /// Returns true if it is cut.
     pub fn is_cut(&self) -> bool {
-        self.state.is_cut.load(SeqCst)
+        self.state.is_cut.iter().any(|way| way.load(SeqCst))
     }
 
     /// Passes on again: what was kept arrives late, or never, and its connections break then.
@@ -189,7 +212,7 @@ impl NetGate {
         if !is_late {
             self.state.breaks.fetch_add(1, SeqCst);
         }
-        self.state.is_cut.store(false, SeqCst);
+        self.state.is_cut.iter().for_each(|way| way.store(false, SeqCst));
     }
 }
 
@@ -199,7 +222,9 @@ impl GateState {
         let _ = (caller.set_nodelay(true), server.set_nodelay(true));
         let back = (server.try_clone().ok()?, caller.try_clone().ok()?);
         let (breaks, state) = (self.breaks.load(SeqCst), self.clone());
-        std::thread::spawn(move || pass_on(back, |_| state.wait(breaks), |_| ()));
+        std::thread::spawn(move || {
+            pass_on(back, |bytes| state.wait(GateWay::Back, bytes.len(), breaks), |_| ())
+        });
         let ahead = |bytes: &[u8]| {
             let is_change = bytes.windows(10).any(|word| word == b"/v3/kv/txn");
             if is_change && self.is_shut.load(SeqCst) {
@@ -209,7 +234,7 @@ impl GateState {
                 }
             }
             self.look(bytes, CutTime::Before);
-            self.wait(breaks)
+            self.wait(GateWay::There, bytes.len(), breaks)
         };
         pass_on((caller, server), ahead, |bytes| self.look(bytes, CutTime::After));
         Some(())
@@ -222,13 +247,22 @@ impl GateState {
             .is_some_and(|(words, time)| time == now && bytes.windows(words.len()).any(|word| word == words))
         {
             *trigger = None;
-            self.is_cut.store(true, SeqCst);
+            self.cut();
         }
     }
 
-    /// Waits while the way is cut; false: the connection broke meanwhile.
-    fn wait(&self, breaks: usize) -> bool {
-        while self.is_cut.load(SeqCst) {
+    fn cut(&self) {
+        self.is_cut.iter().for_each(|way| way.store(true, SeqCst));
+    }
+
+    /// Waits for as long as so many bytes take, and while the way is cut; false: the connection broke meanwhile.
+    fn wait(&self, way: GateWay, bytes: usize, breaks: usize) -> bool {
+        let (rate, late_ms) = (self.bytes_per_s.load(SeqCst), self.late_ms.load(SeqCst));
+        let takes_ms = (bytes as u64 * 1000).checked_div(rate).unwrap_or(0);
+        if late_ms + takes_ms > 0 {
+            std::thread::sleep(Duration::from_millis(late_ms + takes_ms));
+        }
+        while self.is_cut[way as usize].load(SeqCst) {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.breaks.load(SeqCst) == breaks
