@@ -23,6 +23,11 @@ pub fn read(bytes: &[u8]) -> Option<(u64, usize)> {
     if first < 0x80 {
         return Some((u64::from(first), 1));
     }
+    if let Some(&second) = bytes.get(1)
+        && second < 0x80
+    {
+        return (second != 0).then_some((u64::from(first & 0x7f) | u64::from(second) << 7, 2));
+    }
     let mut value = u64::from(first & 0x7f);
     for (at, &byte) in bytes.iter().enumerate().take(BYTES_MAX).skip(1) {
         let part = u64::from(byte & 0x7f);

@@ -88,6 +88,8 @@ impl<T, W> Grant<T, W> {
         match self.held.as_slice() {
             [] => None,
             [only] => (only.id() == id).then_some(0),
+            // Who owns all shards finds one at its number.
+            many if many.get(usize::from(id)).is_some_and(|held| held.id() == id) => Some(usize::from(id)),
             many => many.binary_search_by_key(&id, Held::id).ok(),
         }
     }

@@ -165,6 +165,7 @@ impl Former {
     /// append.
     ///
     /// Errors: the body does not hold what it says; `each` may have seen some of it.
+    #[inline]
     pub fn commands(
         &mut self,
         body: &[u8],
@@ -175,6 +176,16 @@ impl Former {
             each(Formed { db: 0, words: &words, loss: None });
             return Ok(stream::len_of(&words));
         }
+        self.commands_of_parts(body, clock_ms, each)
+    }
+
+    #[inline(never)]
+    fn commands_of_parts(
+        &mut self,
+        body: &[u8],
+        clock_ms: u64,
+        each: impl FnMut(Formed<'_>),
+    ) -> Result<u64, Damage> {
         let mut sheet = CountedForm { each, len: 0, db: 0, count: 0 };
         self.add_all(&mut sheet, body, clock_ms)?;
         sheet.select(0);

@@ -39,12 +39,13 @@ impl SharedBytes {
         }
         goes_on
     }
+}
 
-    /// Where `bytes` stand in it, if they are borrowed from it.
-    pub fn place_of(&self, bytes: &[u8]) -> Option<usize> {
-        let at = (bytes.as_ptr() as usize).checked_sub(self.as_ptr() as usize)?;
-        (at.checked_add(bytes.len())? <= self.len()).then_some(at)
-    }
+/// Where `part` stands in `whole`, if it is borrowed from it.
+#[inline]
+pub fn place_in(whole: &[u8], part: &[u8]) -> Option<usize> {
+    let at = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    (at.checked_add(part.len())? <= whole.len()).then_some(at)
 }
 
 impl Deref for SharedBytes {
@@ -79,8 +80,8 @@ mod tests {
             (b"one ".as_slice(), b"two ".as_slice(), b"wo".as_slice())
         );
         assert!(one.is_same(&whole.part(0..4)) && !one.is_same(&two) && !two.clone().join(&one, 0..4));
-        assert_eq!(whole.place_of(&two), Some(4));
-        assert_eq!((two.place_of(&whole), two.place_of(b"elsewhere")), (None, None));
+        assert_eq!(place_in(&whole, &two), Some(4));
+        assert_eq!((place_in(&two, &whole), place_in(&two, b"elsewhere")), (None, None));
         assert!(one.join(&whole, 4..8) && !one.join(&SharedBytes::from(b"x".to_vec()), 0..1));
         assert!(!one.join(&whole, 8..99));
         assert_eq!((&*one, whole.part(9..99).len()), (b"one two ".as_slice(), 0));

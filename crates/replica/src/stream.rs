@@ -90,7 +90,12 @@ pub fn write_word(out: &mut Vec<u8>, word: &[u8]) {
 /// Bytes that [`write()`] appends.
 #[inline]
 pub fn len_of(words: &[&[u8]]) -> u64 {
-    let line = |n: usize| 3 + n.checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
+    let line = |n: usize| match n {
+        0..10 => 4,
+        10..100 => 5,
+        100..1000 => 6,
+        _ => 4 + u64::from(n.ilog10()),
+    };
     line(words.len()) + words.iter().map(|word| line(word.len()) + word.len() as u64 + 2).sum::<u64>()
 }
 

@@ -286,6 +286,7 @@ fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
+#[inline]
 fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(varint::take(rest)?).ok()?;
     let (text, after) = rest.split_at_checked(len)?;

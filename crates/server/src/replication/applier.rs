@@ -20,9 +20,11 @@ use crate::thread_state::{ThreadState, unix_ms};
 use crate::worker::lock;
 
 /// Batches that are ready and not run.
-const AHEAD_MAX: usize = 4;
+const AHEAD_MAX: usize = 8;
 /// The thread of the link is woken when so many are left.
 const AHEAD_LOW: usize = 1;
+/// While more is at hand, batches are run from so many on: to wake a thread costs more than to make one ready.
+const BEGIN_AT: usize = 2;
 /// Time between two looks at what keeps batches from being run.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -67,7 +69,7 @@ impl Applier {
         Arc::new(Applier { shared, info, queue: Mutex::default(), room: Condvar::new() })
     }
 
-    /// Has a batch run after those before; waits while many wait.
+    /// Has a batch run after those before; waits while many wait. The first may not begin before another call.
     ///
     /// Errors: no more are run.
     pub fn submit(self: &Arc<Applier>, mut batch: ApplyBatch) -> Result<(), ApplyEnd> {
@@ -77,14 +79,21 @@ impl Applier {
             wanted = LockSet::one(0);
         }
         lock(&self.queue).waiting.push_back((batch, wanted));
-        self.wait_until(|queue| queue.waiting.len() < AHEAD_MAX)
+        self.wait_until(BEGIN_AT, |queue| queue.waiting.len() < AHEAD_MAX)
+    }
+
+    /// Begins with what was submitted.
+    ///
+    /// Errors: no more are run.
+    pub fn begin(self: &Arc<Applier>) -> Result<(), ApplyEnd> {
+        self.wait_until(1, |_| true)
     }
 
     /// Waits until all batches are run.
     ///
     /// Errors: no more are run.
     pub fn settle(self: &Arc<Applier>) -> Result<(), ApplyEnd> {
-        self.wait_until(|queue| queue.waiting.is_empty() && !queue.is_running)
+        self.wait_until(1, |queue| queue.waiting.is_empty() && !queue.is_running)
     }
 
     /// Returns true if the next batch would be waited for.
@@ -96,7 +105,7 @@ impl Applier {
     ///
     /// Errors: no more are run.
     pub fn make_room(self: &Arc<Applier>) -> Result<(), ApplyEnd> {
-        self.wait_until(|queue| queue.waiting.len() + 1 < AHEAD_MAX)
+        self.wait_until(1, |queue| queue.waiting.len() + 1 < AHEAD_MAX)
     }
 
     /// Returns true while batches are run, or wait for that.
@@ -105,13 +114,18 @@ impl Applier {
         queue.is_running || !queue.waiting.is_empty()
     }
 
-    fn wait_until(self: &Arc<Applier>, is_enough: impl Fn(&ReadyBatches) -> bool) -> Result<(), ApplyEnd> {
+    /// Waits until there is enough; has batches run if at least `least` wait.
+    fn wait_until(
+        self: &Arc<Applier>,
+        least: usize,
+        is_enough: impl Fn(&ReadyBatches) -> bool,
+    ) -> Result<(), ApplyEnd> {
         loop {
             let mut queue = lock(&self.queue);
             if let Some(end) = &queue.ended {
                 return Err(end.clone());
             }
-            if !queue.is_running && !queue.waiting.is_empty() && !self.is_held_up() {
+            if !queue.is_running && queue.waiting.len() >= least && !self.is_held_up() {
                 queue.is_running = true;
                 let wanted =
                     queue.waiting.front().map_or_else(|| LockSet::one(0), |(_, wanted)| wanted.clone());

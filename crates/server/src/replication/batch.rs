@@ -6,7 +6,7 @@ use darter_replica::form::Former;
 use darter_replica::merge::{Merger, NextRecord};
 use darter_replica::records::RecordChunk;
 use darter_replica::rewording::{Reworded, counts_from_now, reword};
-use darter_replica::shared_bytes::SharedBytes;
+use darter_replica::shared_bytes::{SharedBytes, place_in};
 use darter_replica::stream::{self, StreamCommand};
 use darter_store::change::Loss;
 use darter_txn::LockSet;
@@ -177,17 +177,20 @@ impl ApplyBatch {
         // Those of one thread of the master come one behind the other.
         if self.sources.last().is_none_or(|last| !last.is_same(chunk)) {
             self.sources.push(chunk.clone());
+            self.steps.reserve(STEPS_ROOM);
+            self.spans.reserve(STEPS_ROOM * 3);
         }
     }
 
+    #[inline]
     fn add(&mut self, words: &[&[u8]], clock_ms: u64) {
         let (first, count) = (self.spans.len(), words.len() as u32);
-        let source = self.sources.last();
-        let places = words.iter().filter_map(|word| {
-            let start = source?.place_of(word)?;
-            Some(Span { start: start as u32, len: word.len() as u32 })
-        });
-        self.spans.extend(places);
+        let source: &[u8] = self.sources.last().map_or(&[], |source| source);
+        self.spans.reserve(words.len());
+        for word in words {
+            let Some(start) = place_in(source, word) else { break };
+            self.spans.push(Span { start: start as u32, len: word.len() as u32 });
+        }
         let source = (self.sources.len() as u32).saturating_sub(1);
         let (act, loss) = (Act::Pass, Loss::Removed);
         let mut step = ApplyStep { act, words: (first as u32, count), source, loss, clock_ms };
@@ -257,6 +260,8 @@ impl ApplyBatch {
     }
 }
 
+/// Room for the steps of a common batch, made at once: its values have some 200 bytes.
+const STEPS_ROOM: usize = 256;
 /// Words that are in no chunk of records.
 const OWN_BYTES: u32 = u32::MAX;
 
@@ -340,8 +345,8 @@ impl WantedShards {
 struct BatchPlan<'s> {
     shared: &'s Shared,
     wanted: WantedShards,
-    // the name that was looked up last
-    last: Option<(Vec<u8>, &'static CommandEntry)>,
+    // the name that was looked up last, how many words there were, and the row
+    last: Option<(Vec<u8>, usize, &'static CommandEntry)>,
 }
 
 impl BatchPlan<'_> {
@@ -353,6 +358,10 @@ impl BatchPlan<'_> {
 
     fn act(&mut self, args: Args<'_>) -> Act {
         let name = args.at(0);
+        match &self.last {
+            Some((last, len, entry)) if *len == args.len() && last == name => return self.run(entry, args),
+            _ => {}
+        }
         let is = |own: &str| name.eq_ignore_ascii_case(own.as_bytes());
         match name.len() {
             4 if is("ping") || is("exec") => return Act::Pass,
@@ -369,6 +378,10 @@ impl BatchPlan<'_> {
                 name.escape_ascii()
             ));
         };
+        self.run(entry, args)
+    }
+
+    fn run(&mut self, entry: &'static CommandEntry, args: Args<'_>) -> Act {
         let router = &self.shared.router;
         let mut hash = None;
         match entry.run {
@@ -382,22 +395,21 @@ impl BatchPlan<'_> {
             }
             _ => (0..router.shards_len()).for_each(|id| self.wanted.add(id)),
         }
-        let notes_times = name.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'x'));
+        let notes_times = args.at(0).first().is_some_and(|byte| byte.eq_ignore_ascii_case(&b'x'));
         Act::Run { entry, hash, notes_times }
     }
 
     fn find(&mut self, args: Args<'_>) -> Option<&'static CommandEntry> {
         let name = args.at(0);
-        let found = match &self.last {
-            Some((last, entry)) if last == name => *entry,
-            _ => {
-                let entry = self.shared.replication.command(self.shared, name)?;
-                self.last = Some((name.to_vec(), entry));
-                entry
-            }
-        };
+        let found = self.shared.replication.command(self.shared, name)?;
         let entry = if found.subs.is_empty() { found } else { found.sub(args.at(1))? };
-        entry.spec.accepts(args.len()).then_some(entry)
+        if !entry.spec.accepts(args.len()) {
+            return None;
+        }
+        if found.subs.is_empty() {
+            self.last = Some((name.to_vec(), args.len(), entry));
+        }
+        Some(entry)
     }
 }
 

@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The same while a full sync is loaded.
 const LOAD_LOOK: Duration = Duration::from_millis(1);
 /// Bytes received at once while the head of a frame is awaited.
-const HEADS_BYTES: usize = 16 << 10;
+const HEADS_BYTES: usize = 64 << 10;
 /// Room made for the body of a frame before it has come.
 const BODY_ROOM_MAX: usize = 1 << 20;
 /// Bytes taken from the inbox before a batch is run.
@@ -264,6 +264,9 @@ impl Link {
             _ => self.next_committed(wire, following, committed)?,
         };
         following.inbox.hold(&following.merger);
+        if batch.is_none() {
+            following.applier.begin()?;
+        }
         match batch {
             Some(batch) => {
                 let len = batch.len as u64;
