@@ -421,22 +421,6 @@ impl Drop for SyncLoading {
     }
 }
 
-/// Frees what was emptied, for a thread that serves no client.
-pub fn free_emptied(shared: &'static Shared) {
-    for cell in shared.cells {
-        let mut is_done = false;
-        while !is_done {
-            let mut held = lease::take_asleep(cell);
-            is_done = held.shard.free_some(FREED_AT_ONCE);
-            shared.limit.tell(cell.id(), &held.shard);
-            lease::release_as_stranger(shared, held);
-        }
-    }
-}
-
-/// Blocks that are freed with a shard held: about a tenth of a millisecond.
-const FREED_AT_ONCE: usize = 512;
-
 fn each_shard(shared: &'static Shared, act: impl Fn(&mut Shard)) {
     for cell in shared.cells {
         let mut held = lease::take_asleep(cell);
