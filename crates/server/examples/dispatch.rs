@@ -156,6 +156,29 @@ fn resp(words: &[String]) -> Vec<u8> {
     bytes
 }
 
+/// A document of 800 bytes like a tweet; what its short paths lead to stands behind ten other members.
+fn tweet(key: u32) -> String {
+    let count = |n: u32| key.wrapping_mul(n) % 100_000;
+    format!(
+        "{{\"created_at\":\"Sat Nov 28 12:20:30 +0000 2026\",\"id\":18000000{key:08},\"id_str\":\"18000000{key:08}\",\
+         \"text\":\"{}\",\"source\":\"web\",\"truncated\":false,\"in_reply_to_status_id\":null,\"lang\":\"en\",\
+         \"retweet_count\":{},\"favorite_count\":{},\"a\":{{\"b\":{}}},\"user\":{{\"id\":{},\"name\":\"a name\",\
+         \"screen_name\":\"name_{key}\",\"followers_count\":{},\"friends_count\":{},\"listed_count\":{},\"verified\":false,\
+         \"statuses_count\":{},\"profile_image_url\":\"https://img.example.com/{key}.jpeg\"}},\"entities\":{{\"hashtags\":[\"one\",\
+         \"two\"],\"urls\":[\"https://t.example/{key}\"],\"user_mentions\":[{}]}},\"possibly_sensitive\":false}}",
+        "some words ".repeat(12),
+        count(7),
+        count(11),
+        1000 + key % 20_000,
+        count(13),
+        count(17),
+        count(19),
+        count(23),
+        count(29),
+        count(31),
+    )
+}
+
 /// How often each key's command is another one.
 fn rounds_of(verb: &str) -> u32 {
     if matches!(verb, "zmove" | "hgrow" | "sgrow" | "zgrow" | "setex") { 11 } else { 1 }
@@ -202,6 +225,10 @@ fn words_of(verb: &str, key: u32) -> (&'static str, Vec<String>) {
         "list16" => ("none", words("lpush", (0..16).map(|_| value.clone()).collect())),
         "none" | "del" => ("set", words("del", vec![])),
         "set" => ("set", words(verb, vec![value])),
+        "json.set" => ("none", words(verb, vec!["$".into(), tweet(key)])),
+        "json.get" => ("json.set", words(verb, vec![])),
+        "json.field" => ("json.set", words("json.get", vec!["$.a.b".into()])),
+        "json.numincrby" => ("json.set", words(verb, vec!["$.a.b".into(), "1".into()])),
         "get" | "ttl" | "exists" | "strlen" | "type" => ("set", words(verb, vec![])),
         _ => panic!("no such verb: {verb}"),
     }

@@ -82,6 +82,74 @@ fn product(n: u64) -> String {
     )
 }
 
+/// A document of some 850 bytes with the members of a tweet: half of it texts, a third names.
+fn tweet(n: u64) -> String {
+    let word = |at: u64| format!("word{}", mixed(n * 97 + at) % 3000);
+    let text: Vec<String> = (0..12).map(word).collect();
+    format!(
+        "{{\"created_at\":\"Sat Nov {:02} {:02}:20:30 +0000 2026\",\"id\":{},\"id_str\":\"{}\",\"text\":\"{}\",\"source\":\"web\",\
+         \"truncated\":false,\"in_reply_to_status_id\":null,\"in_reply_to_user_id\":null,\"a\":{{\"b\":{n}}},\
+         \"user\":{{\"id\":{},\"name\":\"{} {}\",\"screen_name\":\"{}_{}\",\"location\":\"{}\",\"followers_count\":{},\
+         \"friends_count\":{},\"listed_count\":{},\"favourites_count\":{},\"verified\":false,\"statuses_count\":{},\"lang\":\"en\",\
+         \"profile_image_url\":\"https://img.example.com/{}/{}.jpeg\"}},\"retweet_count\":{},\"favorite_count\":{},\
+         \"entities\":{{\"hashtags\":[\"{}\",\"{}\"],\"urls\":[\"https://t.example/{}\"],\"user_mentions\":[{}]}},\
+         \"possibly_sensitive\":false}}",
+        1 + n % 28,
+        n % 24,
+        1_800_000_000_000_000_000 + mixed(n) % 1_000_000_000,
+        1_800_000_000_000_000_000 + mixed(n) % 1_000_000_000,
+        text.join(" "),
+        mixed(n + 1) % 1_000_000_000,
+        word(20),
+        word(21),
+        word(22),
+        n % 1000,
+        word(23),
+        mixed(n) % 100_000,
+        mixed(n) % 3000,
+        n % 50,
+        mixed(n) % 9000,
+        mixed(n) % 40_000,
+        mixed(n) % 100_000_000,
+        word(24),
+        n % 70,
+        mixed(n) % 700,
+        word(25),
+        word(26),
+        mixed(n) % 10_000_000,
+        mixed(n + 2) % 1_000_000_000,
+    )
+}
+
+/// A user of some 470 bytes, with an address and 200 bytes of text.
+fn user(n: u64) -> String {
+    let word = |at: u64| format!("word{}", mixed(n * 89 + at) % 3000);
+    let text: Vec<String> = (0..25).map(word).collect();
+    format!(
+        "{{\"id\":{n},\"first_name\":\"{}\",\"last_name\":\"{}\",\"email\":\"{}.{}@example.com\",\"active\":{},\"age\":{},\
+         \"address\":{{\"street\":\"{} street {}\",\"city\":\"{}\",\"country\":\"DE\",\"postcode\":\"{}\"}},\"about\":\"{}\"}}",
+        word(30),
+        word(31),
+        word(30),
+        word(31),
+        n.is_multiple_of(3),
+        18 + n % 70,
+        word(32),
+        n % 200,
+        word(33),
+        10_000 + n % 80_000,
+        text.join(" "),
+    )
+}
+
+fn set_tweet(n: u64) -> Words {
+    vec!["JSON.SET".to_owned(), format!("t:{n}"), "$".to_owned(), tweet(n)]
+}
+
+fn set_user(n: u64) -> Words {
+    vec!["JSON.SET".to_owned(), format!("u:{n}"), "$".to_owned(), user(n)]
+}
+
 fn set_catalogue_row(n: u64) -> Words {
     vec!["JSON.SET".to_owned(), format!("c:{n}"), "$".to_owned(), catalogue::row(n)]
 }
@@ -141,7 +209,8 @@ fn rows() -> Vec<Row> {
     use Measured::{Cpu, Hold, Memory, Rate};
     let row = |name, goal, fill, measured| Row { name, goal, fill, measured };
     let rows: f64 = (0..50_000).map(|n| catalogue::row(n).len() as f64).sum();
-    let raw: f64 = (0..50_000).map(|n| product(n).len() as f64).sum();
+    let bytes_of = |text: fn(u64) -> String| (0..50_000).map(|n| text(n).len() as f64).sum();
+    let (raw, tweets, users): (f64, f64, f64) = (bytes_of(product), bytes_of(tweet), bytes_of(user));
     vec![
         row(
             "JSON, bytes for a byte of text: rows of a catalogue",
@@ -149,7 +218,19 @@ fn rows() -> Vec<Row> {
             (50_000, set_catalogue_row),
             Memory(rows),
         ),
-        row("JSON, bytes for a byte of text: half of it one text", "-", (50_000, set_product), Memory(raw)),
+        row(
+            "JSON, bytes for a byte of text: half of it one text",
+            "<= 0.80",
+            (50_000, set_product),
+            Memory(raw),
+        ),
+        row("JSON, bytes for a byte of text: like tweets", "<= 0.80", (50_000, set_tweet), Memory(tweets)),
+        row(
+            "JSON, bytes for a byte of text: users with an address",
+            "<= 0.80",
+            (50_000, set_user),
+            Memory(users),
+        ),
         row("JSON.SET of 1.4 KB, ns", "<= 4000", (1000, set_nested), Cpu(100_000, 1, set_nested)),
         row(
             "JSON.GET of 1.4 KB, ns",
