@@ -157,6 +157,21 @@ impl<'a> Doc<'a> {
         }
     }
 
+    /// The place of the member called `name` of the object at `spot`.
+    pub(crate) fn member_at(self, spot: NodePlace, name: &[u8]) -> Option<NodePlace> {
+        let (wanted, block) = (self.names.written(name), self.block(spot));
+        let node = block.get(spot.at as usize..)?;
+        if !form::is_object(node) {
+            return None;
+        }
+        if form::branch(node).is_some() {
+            return self.children(spot).find(|child| child.name == Some(wanted)).map(|child| child.spot);
+        }
+        let (first, last) = form::inner(node);
+        let at = form::member(node.get(first..last)?, wanted)?;
+        Some(NodePlace { at: spot.at + (first + at) as u32, ..spot })
+    }
+
     /// The children of the node at `spot`.
     #[inline]
     pub(crate) fn children(self, spot: NodePlace) -> Children<'a> {

@@ -316,6 +316,32 @@ pub(crate) fn name(bytes: &[u8]) -> (MemberName<'_>, usize) {
     }
 }
 
+/// Offset of the value of the member with a name, in the members of an object that is not in pieces.
+pub(crate) fn member(members: &[u8], wanted: MemberName<'_>) -> Option<usize> {
+    let mut at = 0;
+    // The usual lengths are compared with the first byte alone.
+    if let MemberName::Own(text) = wanted
+        && text.len() < usize::from(NAME_LONG)
+    {
+        while let Some((&head, rest)) = members.get(at..)?.split_first() {
+            let width = if head < NAME_LONG { 1 + usize::from(head) } else { name(members.get(at..)?).1 };
+            if usize::from(head) == text.len() && rest.starts_with(text) {
+                return Some(at + width);
+            }
+            at += width + node_len(members.get(at + width..)?).max(1);
+        }
+        return None;
+    }
+    while at < members.len() {
+        let (own, width) = name(members.get(at..)?);
+        if own == wanted {
+            return Some(at + width);
+        }
+        at += width + node_len(members.get(at + width..)?).max(1);
+    }
+    None
+}
+
 /// Bytes of a name.
 pub(crate) fn name_len(name: MemberName<'_>) -> usize {
     match name {

@@ -37,7 +37,7 @@ pub use parsing::{Parsed, Parsing};
 pub use path::{JsonPath, PathSearch, Trace};
 pub use print::PrintStyle;
 pub use printing::{NodeWalk, Printing};
-pub use rewrite::{DocChange, Rewritten, remove, rewrite};
+pub use rewrite::{DocChange, Rewritten, remove, rewrite, rewrite_scalar};
 pub use storing::Storing;
 pub use tree::NodePlace;
 

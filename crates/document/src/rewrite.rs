@@ -66,6 +66,27 @@ pub fn rewrite<E>(
     pass.run()
 }
 
+/// [`rewrite`] of one scalar, within `level` containers of a document of one block. `None` if its length changes, or it is
+/// none: nothing has been changed then.
+///
+/// Cost: O(scalar).
+pub fn rewrite_scalar<E>(
+    doc: Doc<'_>,
+    (spot, level): (NodePlace, usize),
+    change: impl FnOnce(&mut EditedNode<'_, '_>) -> Result<(), E>,
+) -> Result<Option<Rewritten>, E> {
+    let old = doc.node(spot).bytes();
+    if doc.is_pieced() || form::is_container(old) {
+        return Ok(None);
+    }
+    let (mut new, mut editor) = (old.to_vec(), Editor::new(doc.source()));
+    change(&mut EditedNode { out: &mut new, start: 0, names: doc.names, editor: &mut editor, level })?;
+    Ok((new.len() == old.len()).then(|| match new == old {
+        true => Rewritten::Same,
+        false => Rewritten::Patch { at: spot.at as usize, bytes: new },
+    }))
+}
+
 /// Removes the nodes that `trace` leads to; of those within others, only the outer ones. Returns their number.
 pub fn remove(doc: Doc<'_>, trace: &Trace) -> (Rewritten, usize) {
     let editor = Editor::new(doc.source());

@@ -6,7 +6,7 @@ use crate::dictionary::share;
 use crate::doc::{Doc, Names};
 use crate::edit::{EditedNode, OutOfBounds};
 use crate::number::{Number, NumberOperation};
-use crate::path::{JsonPath, PathQuery};
+use crate::path::{JsonPath, PathQuery, PlainPath};
 use crate::print::{PrintStyle, print, print_styled};
 use crate::{DocChange, Rewritten, Trace, parse, parse_into, remove, rewrite};
 
@@ -100,14 +100,21 @@ fn a_table_of_names_is_made_wherever_it_saves() {
 #[test]
 fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
     let mut rng = Rng::new(11);
+    let mut plains = 0;
     for _ in 0..1500 {
         let value = random(&mut rng, 4);
         let value: Value = serde_json::from_str(&value.to_string()).expect("JSON");
         let (bytes, mut all) = (doc(&value), Vec::new());
         places(&value, "$", "", &mut all);
-        let (path, pointer) = &all[(rng.next_u64() % all.len() as u64) as usize];
-        let path = JsonPath::parse(path.as_bytes()).expect("a path");
+        let (steps, pointer) = &all[(rng.next_u64() % all.len() as u64) as usize];
+        let path = JsonPath::parse(steps.as_bytes()).expect("a path");
         let found = path.find(Doc::new(&bytes));
+        if let Some(plain) = PlainPath::of(format!("${}", pointer.replace('/', ".")).as_bytes()) {
+            // An index is no name.
+            let wanted = if steps.replace("['", "").contains('[') { None } else { Some(found[0]) };
+            assert_eq!(plain.find(Doc::new(&bytes)), wanted, "{pointer} in {value}");
+            plains += 1;
+        }
         let trace = path.trace(Doc::new(&bytes));
         assert_eq!(found, trace.spots(), "{path:?} in {value}");
         assert_eq!(found.len(), 1, "{path:?} in {value}");
@@ -141,6 +148,14 @@ fn a_random_node_is_found_replaced_and_removed_as_in_a_tree() {
             }
         }
     }
+    assert!(plains > 300, "{plains}");
+    let bytes = doc(&json!({"a": {"b": 1}}));
+    for text in
+        ["$", "$.", "$..a", "$.a.", "$.a..b", "$.a[0]", "$.*", "$.a b", "a.b", ".a.b", "$['a']", "$.a + 1"]
+    {
+        assert!(PlainPath::of(text.as_bytes()).is_none(), "{text}");
+    }
+    assert_eq!(PlainPath::of(b"$.a.b.c").and_then(|path| path.find(Doc::new(&bytes))), None);
 }
 
 fn applied(bytes: &[u8], done: Rewritten) -> Vec<u8> {

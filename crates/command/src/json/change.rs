@@ -2,7 +2,7 @@
 
 use darter_document::edit::EditedNode;
 use darter_document::path::JsonPath;
-use darter_document::{DEPTH_MAX, Doc, DocChange, FormView, NodePlace, Rewritten, rewrite};
+use darter_document::{DEPTH_MAX, Doc, DocChange, FormView, NodePlace, Rewritten, rewrite, rewrite_scalar};
 use darter_store::{Event, Json, Keyed};
 use darter_wire::Reply;
 
@@ -57,6 +57,20 @@ pub(super) fn change_quietly<R: Clone>(
     mut change: impl FnMut(&mut EditedNode<'_, '_>) -> Result<R, Fault>,
 ) -> Result<JsonOutcome<R>, Fault> {
     let doc = present(place)?;
+    if let Some(level) = path.names_len()
+        && let Some(spot) = path.first(doc)
+        && fits(doc.node(spot).view())
+    {
+        let mut result = None;
+        let done = rewrite_scalar(doc, (spot, level), |slot| {
+            result = Some(change(slot)?);
+            Ok::<_, Fault>(())
+        })?;
+        if let Some(done) = done {
+            apply(place, done)?;
+            return Ok(JsonOutcome { each: vec![result] });
+        }
+    }
     let mut trace = path.trace(doc);
     trace.retain(|spot| fits(doc.node(spot).view()));
     if trace.spots().is_empty() {

@@ -1,7 +1,7 @@
 //! JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [FORMAT format] [path ...], JSON.MGET key [key ...] path
 
-use darter_document::path::PathQuery;
-use darter_document::print::PrintStyle;
+use darter_document::path::{PathQuery, PlainPath};
+use darter_document::print::{PrintStyle, print};
 use darter_document::{Doc, JsonPath};
 use darter_store::{Collection, Json};
 use darter_wire::{Args, Reply};
@@ -76,12 +76,22 @@ fn parse<'a>(args: Args<'a>, reply: &Reply<'_>) -> Result<JsonGetWanted<'a>, Fau
 }
 
 fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let wanted = parse(args, reply)?;
+    let plain = if args.len() == 3 { PlainPath::of(args.at(2)) } else { None };
+    let wanted = if plain.is_some() { None } else { Some(parse(args, reply)?) };
     let may_slice = ctx.may_slice;
     let place = ctx.read(args.at(1));
     let Some(doc) = document(&place)? else {
         reply.null();
         return Ok(());
+    };
+    if let Some(path) = plain
+        && !doc.is_pieced()
+    {
+        return reply_plain(doc, path, reply);
+    }
+    let wanted = match wanted {
+        Some(wanted) => wanted,
+        None => parse(args, reply)?,
     };
     if wanted.format != JsonFormat::Text {
         reply.array(wanted.paths.len());
@@ -107,6 +117,16 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), F
             }
         }
     }
+    Ok(())
+}
+
+/// Answers the text of an array with the node that `path` leads to.
+fn reply_plain(doc: Doc<'_>, path: PlainPath<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut text = Vec::with_capacity(64);
+    text.push(b'[');
+    path.find(doc).into_iter().for_each(|spot| print(doc.node(spot), &mut text));
+    text.push(b']');
+    reply.bulk_long(&text);
     Ok(())
 }
 

@@ -35,7 +35,7 @@ pub mod trim;
 
 use darter_document::{Doc, DocNode, JsonPath, parse_into};
 use darter_store::change::Class;
-use darter_store::{Event, Json, Keyed};
+use darter_store::{Event, Keyed};
 use darter_wire::Args;
 
 use crate::{DataCommand, Fault};
@@ -81,8 +81,7 @@ const fn event(name: &'static str) -> Event {
 ///
 /// Errors: the value is not a document.
 fn document<'a>(place: &'a Keyed<'_>) -> Result<Option<Doc<'a>>, Fault> {
-    let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
-    Ok(view.map(|view| view.root.doc(view.arena)))
+    place.document().map_err(|_| BAD_KEY)
 }
 
 /// The document at a key that must exist.

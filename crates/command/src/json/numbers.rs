@@ -1,7 +1,8 @@
 //! JSON.NUMINCRBY key path value, JSON.NUMMULTBY, JSON.NUMPOWBY
 
+use darter_base::number;
 use darter_document::number::{Number, NumberOperation};
-use darter_document::{FormView, parse};
+use darter_document::{Doc, FormView, JsonPath, parse};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -33,16 +34,26 @@ pub const NUMPOWBY: DataCommand = DataCommand {
     run: |ctx, args, reply| change(ctx, args, (NumberOperation::Power, event("json.numpowby")), reply),
 };
 
+/// The number of a JSON text.
+///
+/// Errors: it is not JSON, or no number.
+fn operand(text: &[u8]) -> Result<Number, Fault> {
+    if let Some(number) = number::parse_i64(text) {
+        return Ok(Number::Int(number));
+    }
+    let bytes = parse(text).map_err(invalid)?;
+    let number = Number::of(Doc::new(&bytes).root().view());
+    number.ok_or(Fault::text("ERR result is not a number"))
+}
+
 fn change(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
     (operation, event): (NumberOperation, Event),
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let path = darter_document::JsonPath::parse(args.at(2)).map_err(bad_path)?;
-    let bytes = parse(args.at(3)).map_err(invalid)?;
-    let by = Number::of(darter_document::Doc::new(&bytes).root().view());
-    let by = by.ok_or(Fault::text("ERR result is not a number"))?;
+    let path = JsonPath::parse(args.at(2)).map_err(bad_path)?;
+    let by = operand(args.at(3))?;
     let mut place = ctx.at(args.at(1));
     let is_number = |view: FormView<'_>| Number::of(view).is_some();
     let outcome = change_each(&mut place, &path, event, is_number, |slot| {

@@ -144,6 +144,11 @@ impl JsonPath {
         })
     }
 
+    /// The number of its steps if all of them are single names.
+    pub fn names_len(&self) -> Option<usize> {
+        select::are_names(&self.steps).then_some(self.steps.len())
+    }
+
     /// The last step and the path to the node that it starts from.
     pub fn split_last(&self) -> Option<(&PathStep, JsonPath)> {
         let (last, before) = self.steps.split_last()?;
@@ -163,6 +168,25 @@ impl JsonPath {
     /// The same nodes for a change, each once, with all that leads to them.
     pub fn trace(&self, doc: Doc<'_>) -> Trace {
         select::trace(doc, doc.root_spot(), &self.steps)
+    }
+}
+
+/// A path from `$` of single names behind dots, as most are: it is followed without being parsed.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainPath<'t> {
+    names: &'t [u8],
+}
+
+impl<'t> PlainPath<'t> {
+    /// The path, if it is such.
+    pub fn of(text: &'t [u8]) -> Option<PlainPath<'t>> {
+        let names = text.strip_prefix(b"$.").filter(|names| parse::are_plain(names))?;
+        Some(PlainPath { names })
+    }
+
+    /// The node in `doc` that the path leads to. Cost: the members before those named.
+    pub fn find(self, doc: Doc<'_>) -> Option<NodePlace> {
+        select::find_each(doc, doc.root_spot(), self.names.split(|byte| *byte == b'.'))
     }
 }
 

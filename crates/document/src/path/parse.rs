@@ -11,6 +11,8 @@ use crate::parse::parse_into;
 pub const LEN_MAX: usize = 64 << 10;
 /// Most steps of a path, those in its filters included.
 pub const STEPS_MAX: usize = 4096;
+/// Longer paths are parsed.
+const PLAIN_BYTES_MAX: usize = 256;
 /// Levels of brackets in filters and expressions; a filter takes two.
 const NESTING_MAX: usize = 256;
 /// Steps that an operator or a method counts as, because its evaluation is a recursion.
@@ -52,6 +54,17 @@ pub(super) fn names_only(text: &[u8]) -> Option<Vec<PathStep>> {
             _ => return None,
         }
     }
+}
+
+/// Returns true if `names` are such, with dots between them, that [`names_only`] takes.
+pub(super) fn are_plain(names: &[u8]) -> bool {
+    let mut len = 0;
+    names.len() <= PLAIN_BYTES_MAX
+        && names.iter().all(|byte| {
+            len = if *byte == b'.' && len > 0 { 0 } else { len + 1 };
+            len == 0 || is_literal(*byte)
+        })
+        && len > 0
 }
 
 /// Returns true if a path is not a legacy one: it begins at the root, or it can only be an expression.

@@ -12,7 +12,7 @@ use crate::tree::{Children, NodePlace};
 /// The places of the nodes that `steps` lead to from the node at `spot`.
 pub(super) fn find(doc: Doc<'_>, spot: NodePlace, steps: &[PathStep]) -> Vec<NodePlace> {
     if are_names(steps) {
-        return find_named(doc, spot, steps, |_, _| {}).into_iter().collect();
+        return find_each(doc, spot, names_of(steps)).into_iter().collect();
     }
     let mut found = Vec::new();
     PathWalk::new(spot).step(doc, steps, usize::MAX, &mut |_, spot| found.push(spot));
@@ -22,7 +22,7 @@ pub(super) fn find(doc: Doc<'_>, spot: NodePlace, steps: &[PathStep]) -> Vec<Nod
 /// The first of these places.
 pub(super) fn first(doc: Doc<'_>, spot: NodePlace, steps: &[PathStep]) -> Option<NodePlace> {
     if are_names(steps) {
-        return find_named(doc, spot, steps, |_, _| {});
+        return find_each(doc, spot, names_of(steps));
     }
     let (mut walk, mut found) = (PathWalk::new(spot), None);
     while found.is_none()
@@ -61,7 +61,23 @@ pub(super) fn trace(doc: Doc<'_>, spot: NodePlace, steps: &[PathStep]) -> Trace 
     tracing.end()
 }
 
-fn are_names(steps: &[PathStep]) -> bool {
+/// The node that these names lead to, one after the other.
+pub(super) fn find_each<'n>(
+    doc: Doc<'_>,
+    spot: NodePlace,
+    mut names: impl Iterator<Item = &'n [u8]>,
+) -> Option<NodePlace> {
+    names.try_fold(spot, |spot, name| doc.member_at(spot, name))
+}
+
+fn names_of(steps: &[PathStep]) -> impl Iterator<Item = &[u8]> {
+    steps.iter().map_while(|step| match step {
+        PathStep::Name(name) => Some(&**name),
+        _ => None,
+    })
+}
+
+pub(super) fn are_names(steps: &[PathStep]) -> bool {
     steps.iter().all(|step| matches!(step, PathStep::Name(_)))
 }
 
