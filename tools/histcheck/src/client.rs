@@ -93,7 +93,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The refusal that an error is; `None`: it is none.
+    /// Reads an error; `None` if it says something else.
     pub fn of(error: &io::Error) -> Option<Refusal> {
         let line = error.to_string();
         let port = || line.rsplit(':').next().and_then(|port| port.parse().ok());

@@ -30,7 +30,7 @@ const MOVES_OF_PIECE: u64 = 6;
 /// A move, or a change of the map, takes no longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was done, for the one who reads it.
+/// Moves and operations so far.
 #[derive(Default)]
 pub struct Counts {
     whole: AtomicU64,

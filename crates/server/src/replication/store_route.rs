@@ -94,7 +94,7 @@ impl StoreRoute {
     }
 }
 
-/// A connection whose end is told in words of our settings.
+/// An encrypted connection to a store. Its errors name our settings.
 struct EncryptedStore {
     stream: Outgoing,
     // host and port
