@@ -475,10 +475,16 @@ impl StoredNodes {
     /// `CLUSTER NODES` with -LOADING, as those of Redis do. Then `redis-cli --cluster check` is content.
     pub fn settle(&self) {
         self.agree();
-        wait_until("the replicas follow", || {
+        // What a node is in its group follows the map a moment later: a new replica still leads a group of its own then.
+        wait_until("each node is what the map says", || {
             self.servers.iter().all(|server| {
                 let mut client = server.client();
-                group_role(&mut client) == "leading" || is_following(&mut client)
+                let nodes = text(client.call(&["CLUSTER", "NODES"]));
+                if nodes.contains("myself,slave ") {
+                    is_following(&mut client)
+                } else {
+                    nodes.contains("myself,master ") && group_role(&mut client) == "leading"
+                }
             })
         });
         let said = self.tool(&["check", &self.address(0)]);
