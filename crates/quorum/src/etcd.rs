@@ -1,7 +1,8 @@
 //! etcd 3.4 and newer by its gateway of JSON over HTTP: one key, read and changed by transactions.
 //!
 //! The thread of the store calls it. It asks one server of the cluster after another; a write is never sent twice, because
-//! the first may have been made. Leases and locks of etcd are not used.
+//! the first may have been made: also one that a server has answered with an error, as one that ends does. Each request says
+//! that it needs a server with a leader. Leases and locks of etcd are not used.
 
 use std::io;
 use std::time::Duration;
@@ -154,23 +155,24 @@ impl Etcd {
         let body = body.to_string().into_bytes();
         let mut last = String::new();
         for _ in 0..self.place.servers.len() {
-            match self.exchange(path, &body) {
+            let is_sent = match self.exchange(path, &body) {
                 Ok(HttpAnswer { status: 200, body }) => {
                     return serde_json::from_slice(&body)
                         .map_err(|error| StoreFault(format!("etcd answers with no JSON: {error}")));
                 }
                 Ok(HttpAnswer { status, body }) => {
                     last = format!("etcd answers {status}: {}", String::from_utf8_lossy(&body).trim());
+                    true
                 }
                 Err((is_sent, error)) => {
                     last = format!("etcd: {error}");
-                    if is_sent && again == Again::No {
-                        self.leave();
-                        break;
-                    }
+                    is_sent
                 }
-            }
+            };
             self.leave();
+            if is_sent && again == Again::No {
+                break;
+            }
         }
         Err(StoreFault(last))
     }
@@ -195,8 +197,8 @@ impl Etcd {
     }
 }
 
-/// Numbers of 64 bits are texts in JSON.
-fn number(value: Option<&Value>) -> Option<u64> {
+/// A number of 64 bits, which is a text in JSON.
+pub fn number(value: Option<&Value>) -> Option<u64> {
     value?.as_str()?.parse().ok()
 }
 
@@ -207,9 +209,8 @@ impl GroupStore for Etcd {
     }
 
     fn read_newer(&mut self, known: u64) -> Result<Option<Versioned>, StoreFault> {
-        // The server that is asked answers from its own memory, and with the value only if there is a later one.
         let after = known.saturating_add(1).to_string();
-        let body = json!({ "key": self.key, "min_mod_revision": after, "serializable": true });
+        let body = json!({ "key": self.key, "min_mod_revision": after });
         self.range(&body)
     }
 
@@ -231,7 +232,52 @@ impl GroupStore for Etcd {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// A server that says this to each request.
+    struct Says(io::Cursor<Vec<u8>>);
+
+    impl Read for Says {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read(into)
+        }
+    }
+
+    impl Write for Says {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A server that ends answers the write that it was sent with an error, and the others make it.
+    #[test]
+    fn a_write_that_an_error_answers_is_not_sent_to_another_server() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let known = asked.clone();
+        let dial: Dial = Box::new(move |host, _| {
+            known.lock().expect("a list").push(host.to_owned());
+            let (status, body) = match host {
+                "ends" => ("503 Service Unavailable", "{\"error\":\"etcdserver: server stopped\"}"),
+                _ => ("200 OK", "{\"header\":{\"revision\":\"9\"}}"),
+            };
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            Ok(Box::new(Says(io::Cursor::new(answer.into_bytes()))) as Box<dyn Carrier>)
+        });
+        let place = EtcdPlace::parse("etcd://ends,stays").expect("a place");
+        let mut etcd = Etcd::new(place, "/key", Duration::from_secs(1), dial);
+        let fault = etcd.compare_and_set(3, b"value").expect_err("nobody knows whether it is made");
+        assert!(fault.0.contains("503") && fault.0.contains("server stopped"), "{fault}");
+        assert_eq!(*asked.lock().expect("a list"), ["ends"]);
+        assert_eq!(etcd.read(), Ok(None), "the next question goes to the next one");
+        assert_eq!(*asked.lock().expect("a list"), ["ends", "stays"]);
+    }
 
     #[test]
     fn places_are_read() {
