@@ -80,6 +80,7 @@ moves() {
 changes() {
     install_redis_py || return
     case $1 in
+    go-redis) install_go_redis && work="'$cache/go-redis/check'" ;;
     ioredis | node-redis) install_npm "$1" && work="env CLIENT_DIR='$cache/$1' node '$here/$1/work.js'" ;;
     jedis | lettuce) "install_$1" && work="java -cp '$cache/$1/jars/*' '$here/$1/Work.java'" ;;
     redis-rs) install_redis_rs && work="'$cache/redis-rs/target/debug/darter-work-redis-rs'" ;;
@@ -295,7 +296,7 @@ run() {
     redis-py-failover) tool=etcd check="group redis-py cluster" ;;
     ioredis-failover) tool=etcd check="group ioredis cluster" ;;
     go-redis-failover) tool=etcd check="group go-redis cluster" ;;
-    ioredis-moves | node-redis-moves | jedis-moves | lettuce-moves | redis-rs-moves) tool=etcd check="changes ${1%-moves} moves" ;;
+    ioredis-moves | go-redis-moves | node-redis-moves | jedis-moves | lettuce-moves | redis-rs-moves) tool=etcd check="changes ${1%-moves} moves" ;;
     node-redis-failover | jedis-failover | lettuce-failover | redis-rs-failover) tool=etcd check="changes ${1%-failover} failover" ;;
     redis-py-group) tool=etcd check="group redis-py" ;;
     ioredis-group) tool=etcd check="group ioredis" ;;
@@ -323,7 +324,7 @@ all="redis-py ioredis node-redis go-redis jedis redis-rs redis-cli redis-benchma
 all="$all redis-py-cluster ioredis-cluster go-redis-cluster jedis-cluster redis-cli-cluster"
 all="$all redis-py-nodes redis-py-moves ioredis-nodes go-redis-nodes redis-cli-nodes"
 all="$all redis-py-group ioredis-group go-redis-group redis-py-failover ioredis-failover go-redis-failover"
-all="$all ioredis-moves node-redis-moves jedis-moves lettuce-moves redis-rs-moves"
+all="$all ioredis-moves go-redis-moves node-redis-moves jedis-moves lettuce-moves redis-rs-moves"
 all="$all node-redis-failover jedis-failover lettuce-failover redis-rs-failover"
 all="$all redis-py-cache node-redis-cache jedis-cache lettuce-cache rueidis-cache"
 all="$all bullmq redlock rq celery asynq redisson"

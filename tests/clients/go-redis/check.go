@@ -6,11 +6,13 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -217,6 +219,49 @@ func group(host string, first int, isCluster bool, protocol int) {
 	}
 }
 
+// What a cluster client does while slots move as a whole, as changes.py says: nothing fails, is lost or is done twice.
+func moves(address string) {
+	const workers, keys = 4, 50
+	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}})
+	defer r.Close()
+	var isOver atomic.Bool
+	var answers atomic.Int64
+	var all sync.WaitGroup
+	for who := range workers {
+		all.Go(func() {
+			var counts [keys]int64
+			tag := func(at int) string { return fmt.Sprintf("{%d-%d}", who, at) }
+			for n := 0; !isOver.Load(); n++ {
+				number, list := tag(n%keys)+"n", tag(n%keys)+"l"
+				counts[n%keys]++
+				wanted := counts[n%keys]
+				if n%4 == 0 {
+					pipe := r.TxPipeline()
+					count, len := pipe.Incr(ctx, number), pipe.RPush(ctx, list, wanted)
+					must(pipe.Exec(ctx))
+					expect(number, []int64{count.Val(), len.Val()}, []int64{wanted, wanted})
+				} else {
+					expect(number, must(r.Incr(ctx, number).Result()), wanted)
+					expect(list, must(r.RPush(ctx, list, wanted).Result()), wanted)
+				}
+				if answers.Add(1)%100 == 0 {
+					fmt.Println("answered")
+				}
+			}
+			for at, count := range counts {
+				items := must(r.LRange(ctx, tag(at)+"l", 0, -1).Result())
+				expect("length", len(items), int(count))
+				for i, item := range items {
+					expect("item", item, strconv.Itoa(i+1))
+				}
+			}
+		})
+	}
+	must(io.Copy(io.Discard, os.Stdin))
+	isOver.Store(true)
+	all.Wait()
+}
+
 func keys(r *redis.Client) {
 	r.FlushDB(ctx)
 	wanted := map[string]bool{}
@@ -342,6 +387,10 @@ func main() {
 	address := os.Args[1] + ":" + os.Args[2]
 	if len(os.Args) > 3 && os.Args[3] == "group" {
 		group(os.Args[1], must(strconv.Atoi(os.Args[2])), len(os.Args) > 4, 3)
+		return
+	}
+	if len(os.Args) > 3 && os.Args[3] == "exact" {
+		moves(address)
 		return
 	}
 	for _, protocol := range []int{2, 3} {
