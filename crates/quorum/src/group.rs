@@ -517,9 +517,14 @@ impl GroupMachine {
     pub fn read(&mut self, now_ms: u64, answer: Result<Option<Versioned>, StoreFault>) -> Vec<GroupAction> {
         let Flight::Reads { since_ms } = self.flight else { return Vec::new() };
         self.flight = Flight::Idle;
-        // The answer may be older than the invitation.
-        let pause_ms = if answer.is_ok() { self.read_pause_ms() } else { self.config.beat_ms() };
-        self.next_read_ms = if self.is_invited { now_ms } else { now_ms + pause_ms };
+        let pause_ms = match () {
+            // The answer may be older than the invitation.
+            _ if self.is_invited => 0,
+            _ if answer.is_ok() => self.read_pause_ms(),
+            _ => self.config.beat_ms(),
+        };
+        // What was told of meanwhile may be newer than the answer.
+        self.read_soon(now_ms + pause_ms);
         self.reads_first &= answer.is_err();
         let mut actions = Vec::new();
         match answer {
@@ -532,6 +537,12 @@ impl GroupMachine {
                     self.step_down(&mut actions);
                 }
             }
+            Ok(Some(Versioned { revision, .. })) if self.is_past(revision) => {
+                if self.leads() {
+                    // Others may lead by what it has now.
+                    self.step_down(&mut actions);
+                }
+            }
             Ok(Some(Versioned { revision, value })) => {
                 let Some(state) = GroupState::parse(&value) else { return actions };
                 self.fresh_ms = Some(since_ms);
@@ -539,6 +550,11 @@ impl GroupMachine {
             }
         }
         actions
+    }
+
+    /// Returns true if a store that shows this revision has lost changes that it had answered.
+    pub fn is_past(&self, revision: u64) -> bool {
+        self.known.as_ref().is_some_and(|known| revision < known.revision)
     }
 
     /// Time from an answer to the next read. Whoever neither leads nor follows does not rely on what it is told.
@@ -571,7 +587,7 @@ impl GroupMachine {
     }
 
     fn learn(&mut self, now_ms: u64, news: KnownState, actions: &mut Vec<GroupAction>) {
-        if self.known.as_ref().is_some_and(|known| known.revision > news.revision) {
+        if self.is_past(news.revision) {
             return;
         }
         if self.known.as_ref().is_none_or(|known| known.revision < news.revision) {
@@ -668,6 +684,7 @@ impl GroupMachine {
             actions.push(GroupAction::Write { expected, state });
         } else if now_ms >= self.next_read_ms {
             self.flight = Flight::Reads { since_ms: now_ms };
+            self.next_read_ms = u64::MAX;
             actions.push(GroupAction::Read);
         }
         actions

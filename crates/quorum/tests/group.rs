@@ -1,4 +1,5 @@
-//! Single steps of a member that is asked to lead, in orders that the simulation makes seldom.
+//! Single steps of a member, in orders that the simulation makes seldom: it is asked to lead, a change is told of while it reads,
+//! the store has lost what it had.
 
 use darter_quorum::beat::{BeatAnswer, Standing};
 use darter_quorum::group::{Founding, GroupAction, GroupConfig, GroupFacts, GroupMachine};
@@ -91,5 +92,38 @@ fn a_process_that_comes_back_to_its_old_group_begins_another_reign() {
         let done = machine.written(now_ms + 2, outcome.clone());
         let leads = GroupAction::Lead { term: 2, replid: facts.replid.clone() };
         assert_eq!(done, if outcome.is_ok() { vec![leads] } else { vec![] });
+    }
+}
+
+#[test]
+fn what_is_told_while_a_read_is_on_its_way_is_read_again_at_once() {
+    let mut machine = follower(&["a", "b"]);
+    let told = GroupFacts { store_tells: true, ..facts() };
+    assert_eq!(machine.tick(500, &told), [GroupAction::Read]);
+    // The answer had been given before the change that is told of.
+    machine.read_soon(510);
+    let old = Versioned { revision: 1, value: reign(&["a", "b"]).to_json() };
+    assert_eq!(machine.read(520, Ok(Some(old.clone()))), []);
+    assert_eq!(machine.tick(521, &told), [GroupAction::Read]);
+    machine.read(522, Ok(Some(old)));
+    assert_eq!(machine.tick(1000, &told), [], "nothing was told, so there is a pause");
+    assert_eq!(machine.tick(1522, &told), [GroupAction::Read]);
+}
+
+#[test]
+fn nobody_leads_by_a_store_that_has_lost_what_it_had() {
+    let config = GroupConfig { lease_ms: 8000, ack_timeout_ms: 5000, acks: 0, ack: Ack::Memory };
+    let facts = GroupFacts { founding: Founding::Now, ..facts() };
+    for now in [None, Some(Versioned { revision: 2, value: reign(&["z"]).to_json() })] {
+        let mut machine = GroupMachine::new(config, member("a"), 1);
+        assert_eq!(machine.tick(1, &facts), [GroupAction::Read]);
+        machine.read(1, Ok(None));
+        assert!(matches!(machine.tick(2, &facts)[..], [GroupAction::Write { expected: 0, .. }]));
+        machine.written(3, Ok(StoreWritten::Done(9)));
+        assert!(machine.leads());
+        assert_eq!(machine.tick(4, &facts), [GroupAction::Read]);
+        // Another server may have founded the group anew, and lead.
+        assert_eq!(machine.read(5, Ok(now)), [GroupAction::StepDown]);
+        assert!(!machine.leads() && machine.window().until_ms == 0);
     }
 }
