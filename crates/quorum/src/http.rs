@@ -59,6 +59,10 @@ pub fn post(
     }
 }
 
+/// etcd refuses a request, and ends a watch, at a server that is cut off from the others. It would answer from an old state,
+/// or tell of nothing.
+const NEEDS_LEADER: &str = "Grpc-Metadata-hasleader: true";
+
 /// Sends the request alone.
 pub fn send(
     carrier: &mut dyn Carrier,
@@ -68,7 +72,7 @@ pub fn send(
 ) -> io::Result<()> {
     let login = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{login}\r\n",
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{NEEDS_LEADER}\r\n{login}\r\n",
         body.len()
     );
     carrier.write_all(&[head.as_bytes(), body].concat())?;

@@ -39,7 +39,7 @@ pub trait GroupStore: Send {
     /// Errors: the store cannot be asked.
     fn read(&mut self) -> Result<Option<Versioned>, StoreFault>;
 
-    /// The value if its revision is larger than `known`; it may be as old as the store's server that answers.
+    /// The value of [`GroupStore::read`] if its revision is larger than `known`.
     ///
     /// Errors: the store cannot be asked.
     fn read_newer(&mut self, known: u64) -> Result<Option<Versioned>, StoreFault> {

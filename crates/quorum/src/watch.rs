@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
+use crate::etcd::number;
 use crate::http::{self, Carrier};
 use crate::store::StoreFault;
 
@@ -27,6 +28,14 @@ pub struct WatchNews {
     pub has_begun: bool,
     /// Keys that have changed.
     pub keys: Vec<Vec<u8>>,
+    /// Every change of the keys up to this revision has been told now, or was before it began; 0: nothing was heard.
+    pub revision: u64,
+}
+
+impl WatchNews {
+    fn hear(&mut self, revision: Option<&Value>) {
+        self.revision = self.revision.max(number(revision).unwrap_or(0));
+    }
 }
 
 /// The longest message: a value, and what is around it.
@@ -111,11 +120,15 @@ fn read_message(line: &[u8], news: &mut WatchNews) -> Result<(), StoreFault> {
     if result.get("canceled").and_then(Value::as_bool) == Some(true) {
         return Err(ended());
     }
-    news.has_begun |= result.get("created").and_then(Value::as_bool) == Some(true);
+    if result.get("created").and_then(Value::as_bool) == Some(true) {
+        news.has_begun = true;
+        news.hear(result.get("header").and_then(|header| header.get("revision")));
+    }
     let events = result.get("events").and_then(Value::as_array);
-    for event in events.into_iter().flatten() {
-        let key = event.get("kv").and_then(|kv| kv.get("key")).and_then(Value::as_str);
+    for kv in events.into_iter().flatten().filter_map(|event| event.get("kv")) {
+        let key = kv.get("key").and_then(Value::as_str);
         news.keys.extend(key.and_then(|key| BASE64.decode(key).ok()));
+        news.hear(kv.get("mod_revision"));
     }
     Ok(())
 }
@@ -158,6 +171,7 @@ mod tests {
             let news = watch.listen()?;
             all.has_begun |= news.has_begun;
             all.keys.extend(news.keys);
+            all.revision = all.revision.max(news.revision);
         }
         assert_eq!(watch.listen(), Ok(WatchNews::default()), "nothing is left");
         Ok(all)
@@ -171,13 +185,18 @@ mod tests {
 
     #[test]
     fn changes_are_heard_however_they_arrive() {
-        let begun = "{\"result\":{\"header\":{},\"created\":true}}\n";
-        let [front, back] =
-            ["{\"result\":{\"events\":[{\"kv\":{\"key\":\"L21hcA==\"}},", "{\"kv\":{\"key\":\"Yg==\"}}]}}\n"];
+        let begun = "{\"result\":{\"header\":{\"revision\":\"4\"},\"created\":true}}\n";
+        let [front, back] = [
+            "{\"result\":{\"events\":[{\"kv\":{\"key\":\"L21hcA==\",\"mod_revision\":\"5\"}},",
+            "{\"kv\":{\"key\":\"Yg==\",\"mod_revision\":\"7\"}}]}}\n",
+        ];
         let text = [HEAD, &chunk(begun), &chunk(front), &chunk(back)].concat();
         for piece in [1, 2, 7, 1000] {
             let news = heard(&text, piece).expect("no fault");
-            assert_eq!(news, WatchNews { has_begun: true, keys: vec![b"/map".to_vec(), b"b".to_vec()] });
+            assert_eq!(
+                news,
+                WatchNews { has_begun: true, keys: vec![b"/map".to_vec(), b"b".to_vec()], revision: 7 }
+            );
         }
     }
 
