@@ -34,6 +34,16 @@ impl FakeStore {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// What it has now.
+    pub fn kept_value(&self) -> Option<Versioned> {
+        self.kept().value.clone()
+    }
+
+    /// Has it lose all changes but this, as a store does that is restored from a copy.
+    pub fn lose(&self, all_but: Option<Versioned>) {
+        self.kept().value = all_but;
+    }
+
     /// Cuts it off, or brings it back.
     pub fn set_trouble(&self, trouble: StoreTrouble) {
         self.kept().trouble = trouble;

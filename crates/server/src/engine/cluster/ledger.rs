@@ -23,6 +23,8 @@ pub enum LedgerFault {
     Unreached(StoreFault),
     /// The value is no map.
     Damaged(String),
+    /// The store has an older map than was read, or none: it has lost changes.
+    Lost,
     /// Others change the map all the time.
     Contended,
 }
@@ -32,6 +34,7 @@ impl fmt::Display for LedgerFault {
         match self {
             LedgerFault::Unreached(why) => why.fmt(f),
             LedgerFault::Damaged(why) => f.write_str(why),
+            LedgerFault::Lost => f.write_str("the store has lost changes"),
             LedgerFault::Contended => f.write_str("it changes all the time"),
         }
     }
@@ -69,12 +72,16 @@ impl MapLedger {
     /// Reads the map as it is now.
     pub fn reread(&mut self) -> Result<(), LedgerFault> {
         let found = self.store.read();
+        if let Ok(found) = &found
+            && found.as_ref().map_or(0, |found| found.revision) < self.revision
+        {
+            return Err(LedgerFault::Lost);
+        }
         self.take(found)
     }
 
     fn take(&mut self, found: Result<Option<Versioned>, StoreFault>) -> Result<(), LedgerFault> {
         let Some(found) = found.map_err(LedgerFault::Unreached)? else { return Ok(()) };
-        // A store never goes back; a late answer may.
         if found.revision > self.revision {
             self.map = StoredMap::parse(&found.value).map_err(LedgerFault::Damaged)?;
             self.revision = found.revision;
@@ -197,6 +204,23 @@ mod tests {
         ledger.look().expect("an answer");
         let seen = ledger.map().view("a", 1);
         assert_eq!((seen.owner(1), seen.owner(2)), (None, Some(0)), "it was made all the same");
+    }
+
+    /// A restored etcd has an older map, and an empty one has none: who knows the latest neither takes it nor writes over it.
+    #[test]
+    fn a_store_that_has_lost_changes_is_neither_believed_nor_changed() {
+        let store = FakeStore::default();
+        let mut ledger = MapLedger::new(Box::new(store.clone()));
+        done(&mut ledger, "a", node("a", 1));
+        let kept = store.kept_value();
+        done(&mut ledger, "a", slots(0, 100));
+        let known = ledger.map().clone();
+        for value in [kept, None] {
+            store.lose(value.clone());
+            assert_eq!(ledger.change("a", &[slots(200, 300)]), Err(LedgerFault::Lost));
+            assert_eq!(ledger.change("a", &[]), Err(LedgerFault::Lost));
+            assert_eq!((ledger.map(), store.kept_value()), (&known, value));
+        }
     }
 
     #[test]

@@ -333,6 +333,14 @@ impl MapKeeper {
                 }
                 format!("ERR the map of the cluster is damaged: {why}")
             }
+            LedgerFault::Lost => {
+                if self.own.errors.fetch_add(1, Relaxed) == 0 {
+                    tracing::error!(
+                        "the cluster's store has lost changes: it has an older map than this node"
+                    );
+                }
+                "ERR the cluster's store has lost changes: it has an older map than this node".to_owned()
+            }
             LedgerFault::Contended => "TRYAGAIN the map of the cluster changes all the time".to_owned(),
         })
     }
