@@ -9,6 +9,7 @@ use darter_cluster::{MapChange, NodeRole};
 use darter_quorum::etcd::Etcd;
 use darter_quorum::group::{Founding, GroupAction, GroupConfig, GroupFacts, GroupFollower, GroupMachine};
 use darter_quorum::state::{Ack, GroupMember, GroupState};
+use darter_quorum::store::{StoreFault, Versioned};
 use darter_reactor::process::boot_ms;
 use darter_replica::history::ReplId;
 
@@ -43,6 +44,8 @@ struct GroupDriver {
     leader: String,
     // the log was told that the leader asks for disks
     lacks_disk: bool,
+    // the log was told that the store has an older state
+    lost_changes: bool,
     // since when the leader has had no lease, by `boot_ms`
     leaseless_ms: Option<u64>,
     // when clients that come back to who led before are sent away once more, by `boot_ms`
@@ -121,6 +124,7 @@ fn run(
         replid: crate::replication::new_id(),
         leader: String::new(),
         lacks_disk: false,
+        lost_changes: false,
         leaseless_ms: None,
         sends_away_ms: None,
         seat: None,
@@ -155,6 +159,7 @@ impl GroupDriver {
         let now_ms = boot_ms();
         let actions = match event {
             GroupEvent::Read(seat, answer) if seat == self.seats => {
+                self.tell_of_lost_changes(&answer);
                 self.group.with_machine(self.shared, |machine| machine.read(now_ms, answer))
             }
             GroupEvent::Written(seat, answer) if seat == self.seats => {
@@ -164,6 +169,18 @@ impl GroupDriver {
             GroupEvent::Actions(actions) => Some(actions),
         };
         self.act(actions.unwrap_or_default());
+    }
+
+    /// Tells the log once that the store has an older state than this server has read, as one restored from a copy has.
+    fn tell_of_lost_changes(&mut self, answer: &Result<Option<Versioned>, StoreFault>) {
+        let Ok(Some(Versioned { revision, .. })) = answer else { return };
+        let is_past =
+            self.group.with_machine(self.shared, |machine| machine.is_past(*revision)) == Some(true);
+        if is_past && !std::mem::replace(&mut self.lost_changes, is_past) {
+            tracing::error!(
+                "the store has lost changes of this group, so nobody leads by it: start its servers again"
+            );
+        }
     }
 
     /// Takes a place in a group. Whatever this server was in another is over.
