@@ -38,6 +38,27 @@ impl WatchNews {
     }
 }
 
+/// Whether a watch tells of what a server finds by reading.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WatchHearing {
+    heard: u64,
+    // since when more is known than was told
+    lacks_ms: Option<u64>,
+}
+
+impl WatchHearing {
+    /// Takes news, and the revision of the latest change that the server has read or made. Returns true if a watch that has begun
+    /// has not told of it within `patience_ms`.
+    pub fn is_deaf(&mut self, now_ms: u64, news: &WatchNews, known: u64, patience_ms: u64) -> bool {
+        self.heard = self.heard.max(news.revision);
+        if self.heard == 0 || known <= self.heard {
+            self.lacks_ms = None;
+            return false;
+        }
+        now_ms > *self.lacks_ms.get_or_insert(now_ms) + patience_ms
+    }
+}
+
 /// The longest message: a value, and what is around it.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -198,6 +219,20 @@ mod tests {
                 WatchNews { has_begun: true, keys: vec![b"/map".to_vec(), b"b".to_vec()], revision: 7 }
             );
         }
+    }
+
+    #[test]
+    fn a_watch_that_does_not_tell_what_is_read_is_deaf() {
+        let mut hearing = WatchHearing::default();
+        let mut after = |now_ms, revision, known| {
+            hearing.is_deaf(now_ms, &WatchNews { revision, ..WatchNews::default() }, known, 1000)
+        };
+        assert!(!after(0, 0, 7) && !after(2000, 0, 7), "it has not begun");
+        assert!(!after(2000, 5, 7), "it may tell of it yet");
+        assert!(!after(3000, 0, 7) && after(3001, 0, 7));
+        assert!(!after(3002, 8, 7), "it has told of more");
+        assert!(!after(9000, 0, 8));
+        assert!(!after(9001, 0, 9) && !after(10_001, 0, 9) && after(10_002, 0, 10));
     }
 
     #[test]

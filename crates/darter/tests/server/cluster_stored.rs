@@ -346,5 +346,9 @@ fn nodes_that_are_told_of_changes_seldom_ask() {
     let revision = nodes.client(0).info::<u64>("cluster", "cluster_store_revision");
     let mut apart = Client::connect(nodes.servers[2].port());
     wait_until("it knows the change", || apart.info::<u64>("cluster", "cluster_store_revision") >= revision);
+    // What the store tells does not arrive any more: a read finds the change, and the node listens on another connection.
+    nodes.gates[2].mute();
+    nodes.change(0, "CLUSTER ADDSLOTSRANGE 0 9");
+    nodes.servers[2].wait_until_it_says("asked often: etcd has not told of a change", 1);
     nodes.doors[2].mend(true);
 }

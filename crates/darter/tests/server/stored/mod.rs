@@ -107,6 +107,8 @@ struct GateState {
     is_shut: AtomicBool,
     kept: AtomicUsize,
     is_cut: [AtomicBool; 2],
+    // nothing that a watch tells is passed on
+    is_mute: AtomicBool,
     // Bytes a second of each direction, 0: no limit; and how late they come, in milliseconds.
     bytes_per_s: AtomicU64,
     late_ms: AtomicU64,
@@ -190,6 +192,11 @@ impl NetGate {
         self.state.is_cut[way as usize].store(true, SeqCst);
     }
 
+    /// Passes on nothing that a watch tells, and all the rest.
+    pub fn mute(&self) {
+        self.state.is_mute.store(true, SeqCst);
+    }
+
     /// Passes on so many bytes a second each way, 0: all at once; a piece of up to 64 KiB comes late by so much.
     pub fn slow(&self, bytes_per_s: u64, late: Duration) {
         self.state.bytes_per_s.store(bytes_per_s, SeqCst);
@@ -222,10 +229,19 @@ impl GateState {
         let _ = (caller.set_nodelay(true), server.set_nodelay(true));
         let back = (server.try_clone().ok()?, caller.try_clone().ok()?);
         let (breaks, state) = (self.breaks.load(SeqCst), self.clone());
+        let is_watch = Arc::new(AtomicBool::new(false));
+        let watches = is_watch.clone();
         std::thread::spawn(move || {
-            pass_on(back, |bytes| state.wait(GateWay::Back, bytes.len(), breaks), |_| ())
+            let told = |bytes: &[u8]| {
+                while watches.load(SeqCst) && state.is_mute.load(SeqCst) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                state.wait(GateWay::Back, bytes.len(), breaks)
+            };
+            pass_on(back, told, |_| ())
         });
         let ahead = |bytes: &[u8]| {
+            is_watch.fetch_or(bytes.windows(9).any(|word| word == b"/v3/watch"), SeqCst);
             let is_change = bytes.windows(10).any(|word| word == b"/v3/kv/txn");
             if is_change && self.is_shut.load(SeqCst) {
                 self.kept.fetch_add(1, SeqCst);
