@@ -200,7 +200,7 @@ fn touch_watches(part: &mut ShardPart) -> Vec<Change> {
     for change in changes.iter().filter(|change| change.event.class != Class::KEY_MISS) {
         part.watches.touch(change.db, &change.key);
         for leaving in &part.leaving {
-            leaving.touch(change.db, &change.key);
+            leaving.touch(change.db, &change.key, change.order);
         }
     }
     if part.watches.is_empty() {

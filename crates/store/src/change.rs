@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of the next change that is kept.
 static ORDER: AtomicU64 = AtomicU64::new(0);
 
+/// The number of the next change that is kept: those until now have smaller ones.
+pub fn next_order() -> u64 {
+    ORDER.load(Ordering::Relaxed)
+}
+
 /// The class letter of a keyspace event, one bit each, as in `notify-keyspace-events`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class(pub u32);
@@ -98,9 +103,15 @@ impl Listeners {
 
     /// Keys of the shard are on their way to another node.
     pub const LEAVING: Listeners = Listeners(64);
+    /// What commands do to such keys follows them.
+    pub const FOLLOWING: Listeners = Listeners(128);
 
+    /// Those that want to know what commands have done, as the journal does.
+    const EFFECTS: Listeners = Listeners(Self::JOURNAL.0 | Self::FOLLOWING.0);
+    /// Those that want it in words that do the same at any time, elsewhere too.
+    const PLAIN: Listeners = Listeners(Self::REPLICAS.0 | Self::FOLLOWING.0);
     /// Those that are told of each change by the command that ran, and need no list of changes.
-    const BY_COMMAND: Listeners = Listeners(Self::JOURNAL.0 | Self::REPLICAS.0);
+    const BY_COMMAND: Listeners = Listeners(Self::EFFECTS.0 | Self::REPLICAS.0);
 
     /// Returns true if any of `other`'s bits is set.
     pub fn any(self, other: Listeners) -> bool {
@@ -258,7 +269,7 @@ impl ChangeLog {
 
     #[inline(never)]
     fn hear(&mut self, db: usize, key: &[u8], event: Event) {
-        if self.listeners.any(Listeners::JOURNAL) {
+        if self.listeners.any(Listeners::EFFECTS) {
             self.is_changed = true;
             self.is_touched = true;
             if event.class.0 & Class::EXPIRED.0 != 0 {
@@ -274,7 +285,7 @@ impl ChangeLog {
 
     /// Notes that dead members of the collection at `key` were removed, for the journal.
     pub fn lost_members(&mut self, db: usize, key: &[u8]) {
-        if self.listeners.any(Listeners::JOURNAL) {
+        if self.listeners.any(Listeners::EFFECTS) {
             self.note(db, key, Noted::LostMembers);
         }
     }
@@ -287,8 +298,8 @@ impl ChangeLog {
     #[inline]
     pub fn journal_readers(&self) -> JournalReaders {
         match self.listeners {
-            listeners if !listeners.any(Listeners::JOURNAL) => JournalReaders::None,
-            listeners if listeners.any(Listeners::REPLICAS) => JournalReaders::Replicas,
+            listeners if !listeners.any(Listeners::EFFECTS) => JournalReaders::None,
+            listeners if listeners.any(Listeners::PLAIN) => JournalReaders::Replicas,
             _ => JournalReaders::Files,
         }
     }
@@ -304,7 +315,7 @@ impl ChangeLog {
     /// Notes that `key` was removed by a command that the journal does not write: it writes the removal.
     pub fn push_loss(&mut self, db: usize, key: &[u8], event: Event) {
         self.total += 1;
-        if self.listeners.any(Listeners::JOURNAL) {
+        if self.listeners.any(Listeners::EFFECTS) {
             self.is_changed = true;
             self.is_touched = true;
             self.note(db, key, Noted::Lost(Loss::Removed));
@@ -337,7 +348,7 @@ impl ChangeLog {
     /// Adds changes that have no key of their own (a flush of `n` keys).
     pub fn count(&mut self, n: u64) {
         self.total += n;
-        if self.listeners.any(Listeners::JOURNAL) {
+        if self.listeners.any(Listeners::EFFECTS) {
             self.is_changed = true;
             self.is_touched = true;
         }
@@ -388,7 +399,7 @@ impl ChangeLog {
     /// Starts or stops keeping changes for `which`.
     pub fn listen(&mut self, which: Listeners, on: bool) {
         self.listeners.set(which, on);
-        if !self.listeners.any(Listeners::JOURNAL) {
+        if !self.listeners.any(Listeners::EFFECTS) {
             self.is_changed = false;
             self.notes.clear();
         }

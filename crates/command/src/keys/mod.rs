@@ -7,6 +7,7 @@ pub mod database;
 pub mod dump;
 pub mod exists;
 pub mod expire;
+pub mod members;
 pub mod object;
 pub mod rename;
 pub mod scan;

@@ -48,6 +48,7 @@ mod cluster;
 mod cluster_beside_redis;
 mod cluster_dead_targets;
 mod cluster_failover;
+mod cluster_large_values;
 mod cluster_migration_kills;
 mod cluster_migrations;
 mod cluster_moves;

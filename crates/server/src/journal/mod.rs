@@ -5,6 +5,7 @@
 //! `turn` ends a thread's turn,
 //! `replay` reads it all back at start, `waitaof` holds clients that wait for a sync.
 
+mod following;
 pub mod note;
 pub mod plainly;
 pub mod redis;

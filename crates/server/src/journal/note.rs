@@ -11,7 +11,7 @@ use darter_txn::ShardSet;
 
 use crate::engine::{commit, plan};
 use crate::job::Shards;
-use crate::journal::plainly;
+use crate::journal::{following, plainly};
 use crate::registry::CommandEntry;
 use crate::thread_state::ThreadState;
 
@@ -33,10 +33,11 @@ pub fn note_set(local: &mut ThreadState, shard: &mut Shard, db: usize, key: &[u8
 #[inline(never)]
 pub fn note(local: &mut ThreadState, mut set: ShardSet<'_>, ran: Option<Ran<'_>>) {
     let mut notes: Vec<JournalNote> = Vec::new();
-    let mut is_asked_for = false;
+    let (mut is_asked_for, mut is_leaving) = (false, false);
     set.each_mut(|_, part| {
         if part.shard.changes.is_journalled() {
             is_asked_for = true;
+            is_leaving |= !part.leaving.is_empty();
             notes.append(&mut part.shard.changes.take_notes());
         }
     });
@@ -51,6 +52,9 @@ pub fn note(local: &mut ThreadState, mut set: ShardSet<'_>, ran: Option<Ran<'_>>
         return;
     }
     let (clock_ms, journal) = (local.now_ms, &local.shared.journal);
+    if is_leaving {
+        following::tell(&mut set, &notes, ran, clock_ms);
+    }
     let is_fed = journal.intake.is_on();
     local.journal.append(journal, clock_ms, |out| {
         // What was dead was dead before the command began.
@@ -92,7 +96,7 @@ fn write_effect(out: &mut Vec<u8>, set: &ShardSet<'_>, ran: Ran<'_>, now_ms: u64
 }
 
 /// Writes a command under the name of its row, so that `rename-command` does not matter when it is read.
-fn write_itself(out: &mut Vec<u8>, ran: Ran<'_>) {
+pub(super) fn write_itself(out: &mut Vec<u8>, ran: Ran<'_>) {
     let name = ran.entry.spec.name;
     let name = name.split_once('|').map_or(name, |(container, _)| container);
     let words = std::iter::once(name.as_bytes()).chain(ran.args.iter().skip(1));

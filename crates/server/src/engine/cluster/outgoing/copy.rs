@@ -1,7 +1,8 @@
 //! COPY and CATCH-UP: every key of the slots is read with its shard held and sent, and sent again after each change.
 //!
 //! A key that changes is noted in [`LeavingKeys`] with its shard held. It is taken out there when its value is read, with the
-//! shard held again: so what the target has last is what the key was last.
+//! shard held again: so what the target has last is what the key was last. A large value is sent once, and what commands do
+//! to it follows as records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +14,14 @@ use std::time::{Duration, Instant};
 use darter_cluster::SlotMigration;
 use darter_command::keys::dump;
 use darter_latch::Grant;
-use darter_store::change::Listeners;
+use darter_replica::form::{Formed, Former};
+use darter_store::change::{Listeners, next_order};
 use darter_store::{Keyed, ScanPosition, Shard};
-use darter_txn::leaving::NamedKey;
+use darter_txn::leaving::{FollowingRecord, NamedKey};
 use darter_txn::{LeavingKeys, LockSet};
 
-use super::peer::{ImportTarget, SentKey};
+use super::peer::{ImportTarget, SentKey, SentValue};
+use super::pieces::OpenPieces;
 use super::{ExportStage, ExportStop};
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
@@ -44,8 +47,11 @@ pub struct SlotCopy {
 const BYTES_AT_ONCE: usize = 256 << 10;
 const LINES_AT_ONCE: usize = 64;
 const KEYS_AT_ONCE: usize = 256;
-/// Changed keys that may wait while the others are copied.
+/// Changed keys, and bytes of records, that may wait while other keys are copied.
 const CHANGED_MAX: usize = 1024;
+const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Values of so many bytes are sent once, and records follow them.
+const FOLLOWED_BYTES_MIN: usize = 64 << 10;
 /// Writers may be held once all that has changed was sent in this time,
 const SHORT: Duration = Duration::from_millis(5);
 /// and what has changed does not become less for this long at most.
@@ -73,6 +79,7 @@ impl SlotCopy {
                 let keys = keys_of(&part.shard, &leaving);
                 part.leaving.push(leaving);
                 part.shard.changes.listen(Listeners::LEAVING, true);
+                part.shard.changes.listen(Listeners::FOLLOWING, true);
                 Some((part.shard.flushes(), keys))
             });
             match begun.map(Option::unwrap_or_default) {
@@ -98,6 +105,7 @@ impl SlotCopy {
                     part.leaving.retain(|other| !Arc::ptr_eq(other, &own));
                     let is_any = !part.leaving.is_empty();
                     part.shard.changes.listen(Listeners::LEAVING, is_any);
+                    part.shard.changes.listen(Listeners::FOLLOWING, is_any);
                 }
             });
         }
@@ -121,7 +129,9 @@ impl SlotCopy {
                     if len > 0 {
                         self.rest(target)?;
                     }
-                    if self.leaving.changed_len() > CHANGED_MAX {
+                    if self.leaving.changed_len() > CHANGED_MAX
+                        || self.leaving.record_bytes() > RECORD_BYTES_MAX
+                    {
                         self.send_changed(target)?;
                     }
                 }
@@ -147,8 +157,9 @@ impl SlotCopy {
         }
     }
 
-    /// Sends the keys that have changed until now. Errors: the same.
+    /// Sends the keys that have changed until now, and what has followed others. Errors: the same.
     pub fn send_changed(&self, target: &mut ImportTarget) -> Result<(), ExportStop> {
+        self.send_records(target)?;
         let mut left = self.leaving.changed_len();
         while left > 0 {
             let names = self.leaving.some(KEYS_AT_ONCE.min(left));
@@ -160,6 +171,23 @@ impl SlotCopy {
                 let keys = self.read_named(shard, names)?;
                 self.send(target, keys)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Sends what has been done to values that were sent.
+    fn send_records(&self, target: &mut ImportTarget) -> Result<(), ExportStop> {
+        self.must_be_active()?;
+        let mut former = Former::default();
+        for FollowingRecord { clock_ms, body } in self.leaving.take_records() {
+            let mut sent = Ok(());
+            let formed = former.commands(&body, clock_ms, |command: Formed<'_>| {
+                if sent.is_ok() {
+                    sent = target.command(command.db as usize, command.words);
+                }
+            });
+            sent?;
+            formed.map_err(|damage| format!("a change cannot be sent: {damage}"))?;
         }
         Ok(())
     }
@@ -226,7 +254,7 @@ impl SlotCopy {
 
     fn send(&self, target: &mut ImportTarget, keys: Vec<SentKey>) -> Result<(), ExportStop> {
         self.must_be_active()?;
-        keys.iter().try_for_each(|key| target.send(key))
+        keys.iter().try_for_each(|key| target.send(self, key))
     }
 
     fn read_lines(&self, shard: u16, db: usize, at: ScanPosition) -> Result<ScannedKeys, ExportStop> {
@@ -244,7 +272,7 @@ impl SlotCopy {
                 });
                 for name in names {
                     let key = read(local, grant, shard, &leaving, (db, name));
-                    bytes += key.value.as_ref().map_or(0, |(payload, _)| payload.len());
+                    bytes += key.value.read_bytes();
                     // One that has just expired was never sent.
                     keys.push(key);
                 }
@@ -268,7 +296,7 @@ impl SlotCopy {
     }
 
     /// Runs `act` with one shard held, on whichever thread that is. Errors: the server ends.
-    fn with<T: Send + 'static>(
+    pub fn with<T: Send + 'static>(
         &self,
         shard: u16,
         act: impl FnOnce(&mut ThreadState, &mut Shards) -> T + Send + 'static,
@@ -311,13 +339,24 @@ fn read(
     named: NamedKey,
 ) -> SentKey {
     leaving.settle(&named);
-    let ((db, name), mut marks) = (named, Vec::new());
-    let value = grant.get_mut(shard).and_then(|part| {
-        let key = local.shared.router.key(&name);
-        let place = Keyed::find(&mut part.shard, db, key, local.now_ms);
-        let payload = dump::payload(&place)?;
-        marks = dump::marks(&place);
-        Some((payload, place.deadline_ms().unwrap_or(0)))
+    let value = grant.get_mut(shard).map_or(SentValue::Missing, |part| {
+        if let Some(pieces) = OpenPieces::begin(local, shard, part, &named) {
+            return SentValue::Pieces(pieces);
+        }
+        let key = local.shared.router.key(&named.1);
+        let place = Keyed::find(&mut part.shard, named.0, key, local.now_ms);
+        let Some(payload) = dump::payload(&place) else { return SentValue::Missing };
+        let (marks, deadline_ms) = (dump::marks(&place), place.deadline_ms().unwrap_or(0));
+        SentValue::Whole { payload, deadline_ms, marks }
     });
-    SentKey { db, name, value, marks }
+    let is_followed = match &value {
+        SentValue::Missing => false,
+        SentValue::Whole { payload, .. } => payload.len() >= FOLLOWED_BYTES_MIN,
+        SentValue::Pieces(_) => true,
+    };
+    if is_followed {
+        leaving.follow(&named, next_order());
+    }
+    let (db, name) = named;
+    SentKey { db, name, value }
 }

@@ -51,7 +51,7 @@ fn hold_and_commit(copying: &SlotCopy, target: &mut ImportTarget, began: Instant
     loop {
         copying.send_changed(target)?;
         target.flush()?;
-        if copying.leaving.changed_len() == 0 {
+        if copying.leaving.is_settled() {
             break;
         }
         must_be_soon(shared, began)?;

@@ -1,7 +1,8 @@
 //! Slots that this node moves to another one as a whole: a thread from the first key to the change of the map.
 //!
 //! Begun by the thread of the store when the map has a migration from this node ([`attend`]). The keys are sent as values, and
-//! those that change meanwhile again, over one connection: the target has each as it was last. Then writers of these slots
+//! those that change meanwhile again, over one connection: the target has each as it was last. Large ones go once, in pieces,
+//! and what commands do to them follows. Then writers of these slots
 //! wait, the rest is sent, everybody waits, and the target makes the one transaction that gives it the slots. While nobody knows what has become of
 //! that, everybody goes on waiting. If anything else fails, the migration is marked as failed and nothing has changed.
 
@@ -9,6 +10,7 @@ mod copy;
 mod handing;
 pub mod offers;
 mod peer;
+mod pieces;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

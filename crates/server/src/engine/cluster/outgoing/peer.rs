@@ -3,13 +3,17 @@
 //! The target answers as it answers any client: once the key is as safe there as its own writes are.
 
 use crate::engine::cluster::links;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use darter_cluster::SlotMigration;
 use darter_replica::stream;
+use darter_wire::value::{self, DecodeLimits, Value};
 
+use super::copy::SlotCopy;
+use super::pieces::OpenPieces;
 use super::{ExportStop, now_s, offers};
 use crate::replication::link;
 use crate::replication::wire::Wire;
@@ -35,10 +39,35 @@ pub struct SentKey {
     pub db: usize,
     /// Its name.
     pub name: Box<[u8]>,
-    /// Its value as DUMP returns it, and when it expires, Unix ms (0: never); `None`: it is to be missing.
-    pub value: Option<(Vec<u8>, u64)>,
-    /// Words of RESTORE for what the value has no place for.
-    pub marks: Vec<Vec<u8>>,
+    /// What it is to be.
+    pub value: SentValue,
+}
+
+/// What a key is to be at the target.
+pub enum SentValue {
+    /// It is to be missing.
+    Missing,
+    /// A value as a whole.
+    Whole {
+        /// As DUMP returns it.
+        payload: Vec<u8>,
+        /// When it expires, Unix ms; 0: never.
+        deadline_ms: u64,
+        /// Words of RESTORE for what the payload has no place for.
+        marks: Vec<Vec<u8>>,
+    },
+    /// A value in pieces.
+    Pieces(OpenPieces),
+}
+
+impl SentValue {
+    /// Bytes that were read so far.
+    pub fn read_bytes(&self) -> usize {
+        match self {
+            SentValue::Whole { payload, .. } => payload.len(),
+            SentValue::Missing | SentValue::Pieces(_) => 0,
+        }
+    }
 }
 
 /// Bytes that wait for an answer, and bytes that are sent at once.
@@ -65,7 +94,7 @@ impl ImportTarget {
         let live = shared.settings.live();
         let (host, port) = one.place(&map, links::of_nodes(&live)).ok_or("the target is not in the map")?;
         let failed =
-            |error: std::io::Error| ExportStop::Passing(format!("{host}:{port} cannot be reached: {error}"));
+            |error: io::Error| ExportStop::Passing(format!("{host}:{port} cannot be reached: {error}"));
         let wire = Wire::to_node(host, port, &live.tls).map_err(failed)?;
         let (id, out) = (one.id.clone(), Vec::new());
         let mut target =
@@ -124,21 +153,27 @@ impl ImportTarget {
     }
 
     /// Sends a key, sooner or later. Errors: an earlier one was refused, or the connection is broken.
-    pub fn send(&mut self, key: &SentKey) -> Result<(), ExportStop> {
-        if self.db != key.db {
-            self.db = key.db;
-            self.push(&[b"SELECT", key.db.to_string().as_bytes()]);
-        }
+    pub fn send(&mut self, copying: &SlotCopy, key: &SentKey) -> Result<(), ExportStop> {
         match &key.value {
-            None => self.push(&[b"DEL", &key.name]),
-            Some((payload, deadline_ms)) => {
+            SentValue::Missing => self.command(key.db, &[b"DEL", &key.name]),
+            SentValue::Pieces(pieces) => pieces.send(copying, self, (key.db, &key.name)),
+            SentValue::Whole { payload, deadline_ms, marks } => {
                 let deadline = deadline_ms.to_string();
                 let mut words: Vec<&[u8]> =
                     vec![b"RESTORE", &key.name, deadline.as_bytes(), payload, b"REPLACE", b"ABSTTL"];
-                words.extend(key.marks.iter().map(Vec::as_slice));
-                self.push(&words);
+                words.extend(marks.iter().map(Vec::as_slice));
+                self.command(key.db, &words)
             }
         }
+    }
+
+    /// Sends a command about a key in a database, sooner or later. Errors: the same.
+    pub fn command(&mut self, db: usize, words: &[&[u8]]) -> Result<(), ExportStop> {
+        if self.db != db {
+            self.db = db;
+            self.push(&[b"SELECT", db.to_string().as_bytes()]);
+        }
+        self.push(words);
         if self.out.len() >= BATCH_BYTES {
             self.write()?;
         }
@@ -193,7 +228,11 @@ impl ImportTarget {
         }
         let mut heard = Instant::now();
         while self.unanswered > left {
-            let Some(line) = self.wire.line().map_err(broken)? else {
+            // What follows a value answers in any form.
+            let answer = value::decode(self.wire.received(), &DecodeLimits::default());
+            let answer =
+                answer.map_err(|_| ExportStop::Passing("the target answers with no reply".to_owned()))?;
+            let Some((answer, len)) = answer else {
                 if self.wire.fill().map_err(broken)? > 0 {
                     heard = Instant::now();
                 } else if heard.elapsed() > PATIENCE || self.until.is_some_and(|until| Instant::now() > until)
@@ -202,10 +241,11 @@ impl ImportTarget {
                 }
                 continue;
             };
+            self.wire.use_up(len);
             self.unanswered_bytes -= self.unanswered_bytes / self.unanswered;
             self.unanswered -= 1;
-            if let Some(words) = line.strip_prefix(b"-") {
-                return Err(refusal(&String::from_utf8_lossy(words)));
+            if let Value::Error(line) = answer {
+                return Err(refusal(&String::from_utf8_lossy(&line)));
             }
         }
         self.shared.cluster.outgoing.note(&self.id, |progress| progress.heard_s = now_s());
@@ -213,7 +253,7 @@ impl ImportTarget {
     }
 }
 
-fn broken(error: std::io::Error) -> ExportStop {
+fn broken(error: io::Error) -> ExportStop {
     ExportStop::Passing(format!("the connection to the target is broken: {error}"))
 }
 
