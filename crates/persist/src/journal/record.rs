@@ -16,6 +16,7 @@ pub struct RecordDraft {
 
 impl RecordDraft {
     /// Begins a record in `out`; the parts of its body are appended next.
+    #[inline(always)]
     pub fn begin(out: &mut Vec<u8>) -> RecordDraft {
         let start = out.len();
         out.extend_from_slice(&[0; HEAD_BYTES]);
