@@ -16,7 +16,7 @@ use darter_command::keys::dump;
 use darter_latch::Grant;
 use darter_replica::form::{Formed, Former};
 use darter_store::change::{Listeners, next_order};
-use darter_store::{Keyed, ScanPosition, Shard};
+use darter_store::{Keyed, ScanPosition, Shard, Type};
 use darter_txn::leaving::{FollowingRecord, NamedKey};
 use darter_txn::{LeavingKeys, LockSet};
 
@@ -339,21 +339,19 @@ fn read(
     named: NamedKey,
 ) -> SentKey {
     leaving.settle(&named);
-    let value = grant.get_mut(shard).map_or(SentValue::Missing, |part| {
+    let (value, is_followed) = grant.get_mut(shard).map_or((SentValue::Missing, false), |part| {
         if let Some(pieces) = OpenPieces::begin(local, shard, part, &named) {
-            return SentValue::Pieces(pieces);
+            return (SentValue::Pieces(pieces), true);
         }
         let key = local.shared.router.key(&named.1);
         let place = Keyed::find(&mut part.shard, named.0, key, local.now_ms);
-        let Some(payload) = dump::payload(&place) else { return SentValue::Missing };
+        let Some(payload) = dump::payload(&place) else { return (SentValue::Missing, false) };
+        // A sample changes the series of a compaction, too: its record would come there a second time.
+        let is_alone = place.kind() != Some(Type::Series);
+        let is_followed = payload.len() >= FOLLOWED_BYTES_MIN && is_alone;
         let (marks, deadline_ms) = (dump::marks(&place), place.deadline_ms().unwrap_or(0));
-        SentValue::Whole { payload, deadline_ms, marks }
+        (SentValue::Whole { payload, deadline_ms, marks }, is_followed)
     });
-    let is_followed = match &value {
-        SentValue::Missing => false,
-        SentValue::Whole { payload, .. } => payload.len() >= FOLLOWED_BYTES_MIN,
-        SentValue::Pieces(_) => true,
-    };
     if is_followed {
         leaving.follow(&named, next_order());
     }

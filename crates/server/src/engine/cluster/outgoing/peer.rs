@@ -177,7 +177,13 @@ impl ImportTarget {
         if self.out.len() >= BATCH_BYTES {
             self.write()?;
         }
-        while self.unanswered_bytes > UNANSWERED_BYTES_MAX {
+        self.wait_for_room(UNANSWERED_BYTES_MAX)
+    }
+
+    /// Waits until commands of at most so many bytes, some more at first, have no answer. The target works on what it has
+    /// received without a look at its other clients. Errors: the same.
+    pub fn wait_for_room(&mut self, unanswered_bytes_max: usize) -> Result<(), ExportStop> {
+        while self.unanswered_bytes > unanswered_bytes_max {
             self.read(self.unanswered / 2)?;
         }
         Ok(())

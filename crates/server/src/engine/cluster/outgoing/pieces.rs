@@ -30,8 +30,10 @@ pub struct OpenPieces {
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// The same of a string, which is copied as it is.
+/// Bytes of a piece of a string, which is copied as it is.
 const TEXT_PIECE_BYTES: usize = 64 << 10;
+/// Bytes of pieces that wait for an answer. To add so many members takes the target a millisecond or two.
+const UNANSWERED_BYTES_MAX: usize = 48 << 10;
 
 impl OpenPieces {
     /// Begins to read the value at a key; `None` if it is not so large, or can be read as a whole alone. With its shard, of this
@@ -91,6 +93,7 @@ impl OpenPieces {
             words.extend(members::words_of(&piece));
             if words.len() > 2 {
                 target.command(db, &words)?;
+                target.wait_for_room(UNANSWERED_BYTES_MAX)?;
             }
             copying.must_be_active()?;
         }
