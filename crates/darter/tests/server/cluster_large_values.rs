@@ -132,7 +132,7 @@ fn change_and_compare(port: u16, beside: &mut Client, stop: &AtomicBool) -> u64 
 
 #[test]
 fn large_values_move_once_while_they_are_written() {
-    let Some(nodes) = StoredNodes::create("large", 3) else { return };
+    let Some(mut nodes) = StoredNodes::create_with("large", 3, &["--appendonly", "yes"]) else { return };
     let server = Server::start(&[]);
     let mut beside = server.client();
     fill(&mut beside);
@@ -150,23 +150,32 @@ fn large_values_move_once_while_they_are_written() {
     });
     assert!(changes >= 5000);
     nodes.settle();
+    compare(&nodes, &mut beside);
+    // The journal has it all.
+    nodes.restart(0);
+    nodes.settle();
+    compare(&nodes, &mut beside);
+}
+
+/// Compares the values at node 0 with those beside the cluster.
+fn compare(nodes: &StoredNodes, beside: &mut Client) {
     let mut owner = nodes.client(0);
     for name in ["zset", "hash", "set", "ints", "list", "text", "json", "small:1", "small:2"] {
         let key = format!("{TAG}{name}");
         for line in ["TYPE", "DEBUG DIGEST-VALUE", "OBJECT ENCODING"] {
             let line = format!("{line} {key}");
-            assert_eq!(run(&mut owner, &line), run(&mut beside, &line), "{line}");
+            assert_eq!(run(&mut owner, &line), run(beside, &line), "{line}");
         }
         // A deadline that a client has given in seconds from now is that of another moment at each server.
         let line = format!("EXPIRETIME {key}");
-        let (Value::Int(here), Value::Int(there)) = (run(&mut owner, &line), run(&mut beside, &line)) else {
+        let (Value::Int(here), Value::Int(there)) = (run(&mut owner, &line), run(beside, &line)) else {
             panic!("no times")
         };
         assert!(here.abs_diff(there) < 60, "{line}: {here} and {there}");
     }
     // The digest of a stream has the times at which its entries were delivered.
     for line in ["XRANGE {bar}stream - +", "XINFO GROUPS {bar}stream", "XPENDING {bar}stream group"] {
-        assert_eq!(run(&mut owner, line), run(&mut beside, line), "{line}");
+        assert_eq!(run(&mut owner, line), run(beside, line), "{line}");
     }
 }
 
