@@ -54,7 +54,7 @@ pub fn words_of(mut bulks: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use darter_pack::item::Item;
+    use darter_pack::entry::Item;
 
     use super::*;
 

@@ -166,9 +166,9 @@ impl SlotCopy {
             if names.is_empty() {
                 break;
             }
-            left -= names.len();
             for (shard, names) in self.by_shard(names) {
                 let keys = self.read_named(shard, names)?;
+                left = left.saturating_sub(keys.len());
                 self.send(target, keys)?;
             }
         }
@@ -287,8 +287,16 @@ impl SlotCopy {
         let (leaving, before) = (self.leaving.clone(), self.flushes.get(&shard).copied());
         let keys = self.with(shard, move |local, grant| {
             let is_whole = grant.get_mut(shard).map(|part| part.shard.flushes()) == before;
-            let keys: Vec<SentKey> =
-                names.into_iter().map(|named| read(local, grant, shard, &leaving, named)).collect();
+            // Those that are left out are among the changed ones still.
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            for named in names {
+                if bytes >= BYTES_AT_ONCE {
+                    break;
+                }
+                let key = read(local, grant, shard, &leaving, named);
+                bytes += key.value.read_bytes();
+                keys.push(key);
+            }
             commit::changes(local, grant, ChangedBy::SERVER);
             is_whole.then_some(keys)
         });
