@@ -9,6 +9,7 @@ mod past;
 
 use crate::class;
 use crate::handle::Handle;
+use crate::lexicon::Lexicon;
 use crate::page::{NOTHING, Page, UNIT_BYTES, UNIT_GRANULES};
 use crate::region::Region;
 use crate::runs::PageRuns;
@@ -46,6 +47,8 @@ pub struct Arena {
     pins: Vec<large::Pin>,
     // Blocks given up while they are read in slices.
     left: left::LeftBlocks,
+    // Words that blocks refer to, while there are such blocks.
+    lexicon: Option<Box<Lexicon>>,
 }
 
 /// The runs of one class.
@@ -100,6 +103,7 @@ impl Arena {
             pins: Vec::new(),
             left: left::LeftBlocks::default(),
             looks_back: false,
+            lexicon: None,
         })
     }
 
@@ -285,12 +289,39 @@ impl Arena {
         self.runs.release(&mut self.region, pages_max)
     }
 
+    /// The words that blocks may refer to; `None` if there is no such block.
+    #[inline]
+    pub fn lexicon(&self) -> Option<&Lexicon> {
+        self.lexicon.as_deref()
+    }
+
+    /// The same, to ask for more.
+    pub fn lexicon_mut(&mut self) -> Option<&mut Lexicon> {
+        self.lexicon.as_deref_mut()
+    }
+
+    /// Notes a block that may refer to words.
+    pub fn refer(&mut self) {
+        self.lexicon.get_or_insert_default().blocks += 1;
+    }
+
+    /// Notes that such a block has gone. The words go with the last one.
+    pub fn refer_less(&mut self) {
+        if let Some(lexicon) = &mut self.lexicon {
+            lexicon.blocks -= 1;
+            if lexicon.blocks == 0 {
+                self.lexicon = None;
+            }
+        }
+    }
+
     /// Drops every block. A small arena is given back with one system call, at some hundred nanoseconds a page. A
     /// larger one becomes one empty run, which [`Arena::release_empty`] gives back in steps.
     pub fn clear(&mut self) {
         debug_assert!(self.pins.is_empty(), "dropped a block that is being read");
         self.pins = Vec::new();
         self.left = left::LeftBlocks::default();
+        self.lexicon = None;
         let top = self.runs.top();
         self.bins = [Bin::EMPTY; class::COUNT];
         if top <= CLEARED_UNITS_MAX {

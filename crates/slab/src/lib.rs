@@ -9,6 +9,7 @@ mod class;
 pub mod counting;
 pub mod global;
 mod handle;
+mod lexicon;
 mod page;
 mod region;
 mod runs;
@@ -19,6 +20,7 @@ pub mod touched;
 
 pub use arena::{Arena, Past};
 pub use handle::Handle;
+pub use lexicon::Lexicon;
 
 /// The largest block an arena hands out, in bytes. Longer values live outside the arena.
 pub const BLOCK_BYTES_MAX: usize = class::BYTES_MAX;
