@@ -1,12 +1,16 @@
-//! Names that occur more than once in a document, kept once in its table.
+//! Names that are kept once: in the table of a document those that occur more than once in it, in the lexicon of an arena
+//! those that many documents have.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use darter_base::hash::KeyHasher;
 use darter_base::varint;
+use darter_slab::Lexicon;
 use hashbrown::HashTable;
 
-use crate::doc::{Doc, DocNode, NAMES_MAX};
+use crate::doc::{Doc, DocNode, LEXICON_HEAD, NAMES_MAX};
+use crate::escape::escaped_at;
 use crate::form::{self, FormView, MemberName};
 
 /// A table is made only if it saves this part of the document.
@@ -14,7 +18,7 @@ const WORTH_PART: usize = 64;
 /// Room for names before it grows.
 const NAMES_FEW: usize = 56;
 
-/// The document with a table of its repeated names; `None` if that saves nothing. It must not have one.
+/// The document with a table of its repeated names; `None` if that saves nothing. It must not have one, nor pieces.
 pub(crate) fn share(doc: Doc<'_>) -> Option<Vec<u8>> {
     let mut counts = NameNumbers(HashTable::with_capacity(NAMES_FEW));
     count(doc.root(), &mut counts);
@@ -101,8 +105,11 @@ impl Default for NameTable {
 }
 
 impl NameTable {
-    /// The table that the document `doc` has.
+    /// The table that the document `doc` has, or that it would have [`alone`].
     pub fn of(doc: Doc<'_>) -> NameTable {
+        if doc.names.are_of_lexicon() {
+            return NameTable::of(Doc::new(&alone(doc)));
+        }
         let bytes = doc.bytes().get(..doc.root_at()).unwrap_or_default().to_vec();
         let mut table = NameTable { bytes, places: HashTable::new() };
         for (place, name) in doc.names.iter().enumerate() {
@@ -113,7 +120,7 @@ impl NameTable {
 
     /// The form of a name.
     pub fn written<'n>(&self, name: &'n [u8]) -> MemberName<'n> {
-        self.place(name).map_or(MemberName::Own(name), |place| MemberName::Known(place as u8))
+        self.place(name).map_or(MemberName::Own(name), |place| MemberName::Known(place as u16))
     }
 
     fn place(&self, name: &[u8]) -> Option<usize> {
@@ -129,10 +136,27 @@ impl NameTable {
     }
 }
 
+/// The document, which has no pieces, with no names of a lexicon; for itself alone, that is.
+pub fn alone(doc: Doc<'_>) -> Cow<'_, [u8]> {
+    if !doc.names.are_of_lexicon() {
+        return Cow::Borrowed(doc.bytes());
+    }
+    Cow::Owned(share(doc).unwrap_or_else(|| {
+        let mut out = vec![0];
+        copy(doc.root(), &|_| None, &mut out);
+        out
+    }))
+}
+
 /// The root of `from`, which may be in pieces, in one run and with the names of `doc`.
 pub fn renamed(from: Doc<'_>, doc: Doc<'_>) -> Vec<u8> {
-    let (table, mut out) = (NameTable::of(doc), Vec::new());
-    copy(from.root(), &|name| table.place(name), &mut out);
+    let mut out = Vec::new();
+    if doc.names.are_of_lexicon() {
+        copy(from.root(), &|name| doc.names.number(name).map(usize::from), &mut out);
+    } else {
+        let table = NameTable::of(doc);
+        copy(from.root(), &|name| table.place(name), &mut out);
+    }
     out
 }
 
@@ -167,26 +191,70 @@ impl<'a> NameNumbers<'a> {
     }
 }
 
-/// The names of a text while it is read: whether a table of them may be worth its bytes.
+/// The names of a text while it is read: their forms, and whether a table of them may be worth its bytes.
 #[derive(Default)]
-pub(crate) struct NameCensus {
-    // hash and length of each
+pub(crate) struct NameCensus<'l> {
+    // The words that members are named by if they can be.
+    lexicon: Option<&'l mut Lexicon>,
+    known: usize,
+    // A name is one of these words.
+    is_of_lexicon: bool,
+    // Hash and length of each other one.
     names: Vec<(u64, usize)>,
 }
 
 /// Names of a text beyond which they are counted one by one in any case.
 const CENSUS_MAX: usize = 4096;
 
-impl NameCensus {
-    /// Notes the name of a member. Cost: 40 instructions.
-    pub fn note(&mut self, name: &[u8]) {
-        if self.names.len() <= CENSUS_MAX {
-            self.names.push((HASHER.hash(name), name.len()));
+impl<'l> NameCensus<'l> {
+    /// Begins a text, with the words of `lexicon` that there are now.
+    pub fn new(mut lexicon: Option<&'l mut Lexicon>) -> NameCensus<'l> {
+        let known = lexicon.as_deref_mut().map_or(0, |lexicon| {
+            lexicon.begin_text();
+            lexicon.len()
+        });
+        NameCensus { lexicon, known, ..NameCensus::default() }
+    }
+
+    /// Number of the lexicon's words that count.
+    pub fn known(&self) -> usize {
+        self.known
+    }
+
+    /// Notes the name of a member and returns its form. Cost: 40 instructions.
+    pub fn note<'n>(&mut self, name: &'n [u8]) -> MemberName<'n> {
+        let hash = HASHER.hash(name);
+        if let Some(lexicon) = &mut self.lexicon {
+            match lexicon.number(hash, name) {
+                Some(number) if usize::from(number) < self.known => {
+                    self.is_of_lexicon = true;
+                    return MemberName::Known(number);
+                }
+                // Words are written into texts as they are.
+                None if escaped_at(name).is_none() => lexicon.count(hash, name),
+                _ => {}
+            }
         }
+        if self.names.len() <= CENSUS_MAX {
+            self.names.push((hash, name.len()));
+        }
+        MemberName::Own(name)
+    }
+
+    /// The document of the text, out of what was written: the head for the words of the lexicon, and the root.
+    pub fn end(mut self, mut out: Vec<u8>) -> Vec<u8> {
+        if !self.is_of_lexicon && self.known > 0 {
+            out.splice(..LEXICON_HEAD, [0]);
+        }
+        if !self.may_save(out.len()) {
+            return out;
+        }
+        let doc = Doc::of_lexicon(&out, self.lexicon.as_deref());
+        share(doc).filter(|shared| !self.is_of_lexicon || shared.len() < out.len()).unwrap_or(out)
     }
 
     /// Returns false if [`share`] makes no table for a document of `len` bytes. Names of one hash count as one here.
-    pub fn may_save(&mut self, len: usize) -> bool {
+    fn may_save(&mut self, len: usize) -> bool {
         if self.names.len() > CENSUS_MAX {
             return true;
         }
@@ -222,7 +290,7 @@ fn copy(node: DocNode<'_>, place_of: &dyn Fn(&[u8]) -> Option<usize>, out: &mut 
             for (name, value) in node.members() {
                 form::write_name(
                     out,
-                    place_of(name).map_or(MemberName::Own(name), |place| MemberName::Known(place as u8)),
+                    place_of(name).map_or(MemberName::Own(name), |place| MemberName::Known(place as u16)),
                 );
                 copy(value, place_of, out);
             }

@@ -4,29 +4,52 @@
 //! varint count, then each name: varint length, text      the names that several members share
 //! the root's node
 //! ```
+//!
+//! Or its names are the first ones of the arena's lexicon: their number, in 15 bits of two bytes with the top bit of the
+//! first one set, stands in place of the table. A name with a number is never written as text in such a document, so the
+//! number stays although the lexicon grows.
 
 use darter_base::varint;
-use darter_slab::Arena;
+use darter_slab::{Arena, Lexicon};
 
+use crate::dictionary::hash_of_name;
 use crate::form::{self, FormView, MemberName};
 use crate::stage;
 use crate::tree::{self, Children, Leaves, NodePlace, PieceSource};
 
-/// The names that members of one document share.
+/// The names that members of one document share: those of its table, or the first ones of a lexicon.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Names<'a> {
     bytes: &'a [u8],
     count: usize,
+    lexicon: Option<&'a Lexicon>,
 }
 
-/// Most names in a table: their places take seven bits.
+/// Most names in a table.
 pub(crate) const NAMES_MAX: usize = 127;
+/// The bit of the first byte of a document whose names are those of a lexicon.
+const OF_LEXICON: u8 = 0x80;
+/// Bytes in front of the root of such a document.
+pub(crate) const LEXICON_HEAD: usize = 2;
 
 impl<'a> Names<'a> {
+    /// Returns true if they are not in the document itself.
+    pub(crate) fn are_of_lexicon(self) -> bool {
+        self.lexicon.is_some()
+    }
+
+    /// The lexicon, if they are its words.
+    pub(crate) fn words(self) -> Option<&'a Lexicon> {
+        self.lexicon
+    }
+
     /// The names in order.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.bytes;
-        (0..self.count).map(move |_| {
+        (0..self.count).map(move |number| {
+            if let Some(lexicon) = self.lexicon {
+                return lexicon.word(number as u16);
+            }
             let len = varint::take(&mut rest).and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
             let (name, after) = rest.split_at_checked(len).unwrap_or_default();
             rest = after;
@@ -39,7 +62,10 @@ impl<'a> Names<'a> {
     pub fn text(self, name: MemberName<'a>) -> &'a [u8] {
         match name {
             MemberName::Own(text) => text,
-            MemberName::Known(place) => self.iter().nth(usize::from(place)).unwrap_or_default(),
+            MemberName::Known(number) => match self.lexicon {
+                Some(lexicon) => lexicon.word(number),
+                None => self.iter().nth(usize::from(number)).unwrap_or_default(),
+            },
         }
     }
 
@@ -49,15 +75,23 @@ impl<'a> Names<'a> {
         if self.count == 0 {
             return MemberName::Own(text);
         }
-        match self.iter().position(|name| name == text) {
-            Some(place) => MemberName::Known(place as u8),
-            None => MemberName::Own(text),
+        self.number(text).map_or(MemberName::Own(text), MemberName::Known)
+    }
+
+    /// The number of `text` among the names.
+    pub(crate) fn number(self, text: &[u8]) -> Option<u16> {
+        match self.lexicon {
+            Some(_) if !Lexicon::may_have(text) => None,
+            Some(lexicon) => {
+                lexicon.number(hash_of_name(text), text).filter(|number| usize::from(*number) < self.count)
+            }
+            None => self.iter().position(|name| name == text).map(|place| place as u16),
         }
     }
 
-    /// All names at once, for a walk over many members.
+    /// All names of a table at once, for a walk over many members.
     pub fn all(self) -> Vec<&'a [u8]> {
-        self.iter().collect()
+        if self.are_of_lexicon() { Vec::new() } else { self.iter().collect() }
     }
 }
 
@@ -72,18 +106,49 @@ pub struct Doc<'a> {
     is_pieced: bool,
 }
 
+/// The first bytes of a document whose names are the first `count` ones of a lexicon.
+pub(crate) fn lexicon_head(count: usize) -> [u8; LEXICON_HEAD] {
+    (count as u16 | u16::from(OF_LEXICON) << 8).to_be_bytes()
+}
+
 impl<'a> Doc<'a> {
-    /// The document at the start of `bytes`, which may be longer. It has no pieces.
+    /// The document at the start of `bytes`, which may be longer. It has no pieces, and no names of a lexicon that
+    /// are read.
     pub fn new(bytes: &'a [u8]) -> Doc<'a> {
-        Doc::with(bytes, PieceSource::default())
+        Doc::with(bytes, PieceSource::default(), None)
     }
 
-    /// The document whose first block is `bytes`; its pieces are in `arena`.
+    /// The document in a block of `arena`. It has no pieces.
+    #[inline]
+    pub fn in_block(bytes: &'a [u8], arena: &'a Arena) -> Doc<'a> {
+        Doc::of_lexicon(bytes, arena.lexicon())
+    }
+
+    /// The document whose names may be those of `lexicon`. It has no pieces.
+    #[inline]
+    pub(crate) fn of_lexicon(bytes: &'a [u8], lexicon: Option<&'a Lexicon>) -> Doc<'a> {
+        Doc::with(bytes, PieceSource::default(), lexicon)
+    }
+
+    /// The document whose first block is `bytes`; its pieces are in `arena`. Such a document has no names of a lexicon.
     pub fn in_pieces(bytes: &'a [u8], arena: &'a Arena) -> Doc<'a> {
-        Doc { is_pieced: true, ..Doc::with(bytes, PieceSource::new(arena)) }
+        Doc { is_pieced: true, ..Doc::with(bytes, PieceSource::new(arena), None) }
     }
 
-    fn with(bytes: &'a [u8], source: PieceSource<'a>) -> Doc<'a> {
+    #[inline]
+    fn with(bytes: &'a [u8], source: PieceSource<'a>, lexicon: Option<&'a Lexicon>) -> Doc<'a> {
+        if let Some((&[high, low], root)) = bytes.split_first_chunk::<LEXICON_HEAD>()
+            && high >= OF_LEXICON
+        {
+            let count = usize::from(u16::from_be_bytes([high & !OF_LEXICON, low]));
+            return Doc {
+                names: Names { bytes: &[], count, lexicon },
+                source,
+                bytes: bytes.get(..LEXICON_HEAD + form::node_len(root)).unwrap_or(bytes),
+                root: LEXICON_HEAD,
+                is_pieced: false,
+            };
+        }
         if let Some(([0], root)) = bytes.split_first_chunk::<1>() {
             return Doc {
                 names: Names::default(),
@@ -100,7 +165,8 @@ impl<'a> Doc<'a> {
             let len = varint::take(&mut rest).and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
             rest = rest.get(len..).unwrap_or_default();
         }
-        let names = Names { bytes: table.get(..table.len() - rest.len()).unwrap_or_default(), count };
+        let names =
+            Names { bytes: table.get(..table.len() - rest.len()).unwrap_or_default(), count, lexicon: None };
         let root = bytes.len() - rest.len();
         let end = root + form::node_len(rest);
         Doc { names, source, bytes: bytes.get(..end).unwrap_or(bytes), root, is_pieced: false }
@@ -109,6 +175,12 @@ impl<'a> Doc<'a> {
     /// The same document, whose pieces are in `source`.
     pub(crate) fn with_source(self, source: PieceSource<'a>) -> Doc<'a> {
         Doc { source, is_pieced: true, ..self }
+    }
+
+    /// Returns false if it has lost its names, which were those of a lexicon.
+    pub fn has_names(self) -> bool {
+        self.names.bytes.len() >= self.names.count
+            || self.names.lexicon.is_some_and(|lexicon| lexicon.len() >= self.names.count)
     }
 
     /// The bytes of its first block; of all of it if it has no pieces.

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! All numbers of several bytes are little-endian. A member of an object is a name and a value. A name begins with
-//! its length below 0x7f, with 0x7f and a varint length, or is 0x80 plus its place in the document's table of names.
+//! its length below 0x3f, with 0x3f and a varint length, or is its number among the document's names: 0x40 plus a number
+//! below 160, else 0xe0 plus the upper five bits of what exceeds that, and a byte.
 
 use darter_base::varint;
 
@@ -54,9 +55,13 @@ const CONTAINER_LAST: u8 = 0xb5;
 /// Bytes of the node of a container in pieces.
 pub(crate) const BRANCH_BYTES: usize = 10;
 /// Marks a name whose length is a varint.
-const NAME_LONG: u8 = 0x7f;
-/// Marks a name in the table.
-const NAME_KNOWN: u8 = 0x80;
+const NAME_LONG: u8 = 0x3f;
+/// The first byte of a name with a number.
+const NAME_KNOWN: u8 = 0x40;
+/// The same of one in two bytes.
+const NAME_KNOWN_WIDE: u8 = 0xe0;
+/// Numbers of names in one byte.
+pub(crate) const NAMES_NARROW: u16 = (NAME_KNOWN_WIDE - NAME_KNOWN) as u16;
 /// Largest exponent of a decimal float.
 const EXPONENT_MAX: u32 = 8;
 
@@ -145,8 +150,8 @@ pub(crate) enum BlockRef {
 pub enum MemberName<'a> {
     /// The name itself.
     Own(&'a [u8]),
-    /// Its place in the table of names.
-    Known(u8),
+    /// Its number among the names of the document.
+    Known(u16),
 }
 
 fn int_of(bytes: &[u8]) -> i64 {
@@ -302,30 +307,45 @@ pub(crate) fn inner(bytes: &[u8]) -> (usize, usize) {
 #[inline]
 pub(crate) fn name(bytes: &[u8]) -> (MemberName<'_>, usize) {
     match bytes.first() {
-        Some(&known @ NAME_KNOWN..) => (MemberName::Known(known & !NAME_KNOWN), 1),
-        Some(&NAME_LONG) => {
-            let (len, width) = number_at(bytes, 1);
-            let end = 1 + width + len;
-            (MemberName::Own(bytes.get(1 + width..end).unwrap_or_default()), end)
-        }
-        Some(&len) => {
+        Some(&len) if len < NAME_LONG => {
             let end = 1 + usize::from(len);
             (MemberName::Own(bytes.get(1..end).unwrap_or_default()), end)
         }
+        Some(&known @ NAME_KNOWN..NAME_KNOWN_WIDE) => (MemberName::Known(u16::from(known - NAME_KNOWN)), 1),
+        Some(&first) => wide_name(bytes, first),
         None => (MemberName::Own(&[]), 0),
     }
+}
+
+/// The same of a name whose length or number takes more than a byte. Apart, so that the others are inlined.
+#[inline(never)]
+fn wide_name(bytes: &[u8], first: u8) -> (MemberName<'_>, usize) {
+    if first == NAME_LONG {
+        let (len, width) = number_at(bytes, 1);
+        let end = 1 + width + len;
+        return (MemberName::Own(bytes.get(1 + width..end).unwrap_or_default()), end);
+    }
+    let low = bytes.get(1).copied().unwrap_or(0);
+    (MemberName::Known(NAMES_NARROW + u16::from_be_bytes([first - NAME_KNOWN_WIDE, low])), 2)
 }
 
 /// Offset of the value of the member with a name, in the members of an object that is not in pieces.
 pub(crate) fn member(members: &[u8], wanted: MemberName<'_>) -> Option<usize> {
     let mut at = 0;
-    // The usual lengths are compared with the first byte alone.
-    if let MemberName::Own(text) = wanted
-        && text.len() < usize::from(NAME_LONG)
-    {
+    // The usual lengths and numbers are compared with the first byte.
+    let usual = match wanted {
+        MemberName::Own(text) if text.len() < usize::from(NAME_LONG) => Some((text.len() as u8, text)),
+        MemberName::Known(number) if number < NAMES_NARROW => Some((NAME_KNOWN + number as u8, &[][..])),
+        _ => None,
+    };
+    if let Some((wanted, text)) = usual {
         while let Some((&head, rest)) = members.get(at..)?.split_first() {
-            let width = if head < NAME_LONG { 1 + usize::from(head) } else { name(members.get(at..)?).1 };
-            if usize::from(head) == text.len() && rest.starts_with(text) {
+            let width = match head {
+                _ if head < NAME_LONG => 1 + usize::from(head),
+                NAME_KNOWN..NAME_KNOWN_WIDE => 1,
+                _ => name(members.get(at..)?).1,
+            };
+            if head == wanted && rest.starts_with(text) {
                 return Some(at + width);
             }
             at += width + node_len(members.get(at + width..)?).max(1);
@@ -345,7 +365,7 @@ pub(crate) fn member(members: &[u8], wanted: MemberName<'_>) -> Option<usize> {
 /// Bytes of a name.
 pub(crate) fn name_len(name: MemberName<'_>) -> usize {
     match name {
-        MemberName::Known(_) => 1,
+        MemberName::Known(number) => 1 + usize::from(number >= NAMES_NARROW),
         MemberName::Own(text) if text.len() < usize::from(NAME_LONG) => 1 + text.len(),
         MemberName::Own(text) => 1 + varint::len(text.len() as u64) + text.len(),
     }
@@ -445,7 +465,10 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
 /// Appends a name.
 pub(crate) fn write_name(out: &mut Vec<u8>, name: MemberName<'_>) {
     match name {
-        MemberName::Known(place) => out.push(NAME_KNOWN | place),
+        MemberName::Known(number) => match number.checked_sub(NAMES_NARROW) {
+            None => out.push(NAME_KNOWN + number as u8),
+            Some(wide) => out.extend_from_slice(&(wide + (u16::from(NAME_KNOWN_WIDE) << 8)).to_be_bytes()),
+        },
         MemberName::Own(text) => {
             if text.len() < usize::from(NAME_LONG) {
                 out.push(text.len() as u8);
@@ -537,7 +560,7 @@ mod tests {
 
     #[test]
     fn texts_and_names_of_every_length_read_back() {
-        for len in [0, 1, 31, 32, 126, 127, 128, 300, 70_000] {
+        for len in [0, 1, 31, 32, 62, 63, 64, 126, 127, 128, 300, 70_000] {
             let text = vec![b'x'; len];
             let mut out = Vec::new();
             write_text(&mut out, &text);
@@ -546,6 +569,13 @@ mod tests {
             out.clear();
             write_name(&mut out, MemberName::Own(&text));
             assert_eq!(name(&out), (MemberName::Own(&text), out.len()));
+            assert_eq!(name_len(MemberName::Own(&text)), out.len());
+        }
+        for number in 0..NAMES_NARROW + 8192 {
+            let (known, mut out) = (MemberName::Known(number), Vec::new());
+            write_name(&mut out, known);
+            assert_eq!(name(&out), (known, out.len()));
+            assert_eq!(name_len(known), out.len());
         }
     }
 }

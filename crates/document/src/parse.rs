@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use darter_slab::{Arena, Lexicon};
 use serde_core::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::DEPTH_MAX;
-use crate::dictionary::{self, NameCensus};
-use crate::doc::{Doc, Names};
+use crate::dictionary::NameCensus;
+use crate::doc::{Names, lexicon_head};
 use crate::form::{self, MemberName};
+use crate::stage::WHOLE_BYTES_MAX;
 
 /// An error in a JSON text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,16 +24,32 @@ const TOO_DEEP: &str = "recursion limit exceeded";
 /// Members up to which a repeated name is searched one by one.
 const FEW_MEMBERS: usize = 16;
 
+/// Texts above this make documents without names of a lexicon, bytes: most of them are kept in pieces.
+const LEXICON_TEXT_MAX: usize = 2 * WHOLE_BYTES_MAX;
+
 /// The document of a JSON text. Names that several members share are kept once.
 ///
 /// Errors: the text is not JSON, or deeper than [`DEPTH_MAX`] levels.
 pub fn parse(text: &[u8]) -> Result<Vec<u8>, Invalid> {
+    parse_with(text, None)
+}
+
+/// The document of a JSON text, to be put into a block of `arena`: its names may be words of that.
+///
+/// Errors: as [`parse`].
+pub fn parse_for(text: &[u8], arena: &mut Arena) -> Result<Vec<u8>, Invalid> {
+    parse_with(text, arena.lexicon_mut().filter(|_| text.len() <= LEXICON_TEXT_MAX))
+}
+
+fn parse_with(text: &[u8], lexicon: Option<&mut Lexicon>) -> Result<Vec<u8>, Invalid> {
     let mut out = Vec::with_capacity(text.len() / 8 * 7 + 16);
-    out.push(0);
-    let mut census = NameCensus::default();
+    let mut census = NameCensus::new(lexicon);
+    match census.known() {
+        0 => out.push(0),
+        known => out.extend_from_slice(&lexicon_head(known)),
+    }
     read(text, Names::default(), &mut out, Some(&mut census))?;
-    let shared = if census.may_save(out.len()) { dictionary::share(Doc::new(&out)) } else { None };
-    Ok(shared.unwrap_or(out))
+    Ok(census.end(out))
 }
 
 /// Appends the node of a JSON text, to be put into a document with `names`.
@@ -71,12 +89,12 @@ pub(crate) fn parse_name(text: &[u8], out: &mut Vec<u8>) -> Result<(), NotJson> 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotJson;
 
-/// Appends a node; its names are noted in `census`.
+/// Appends a node. Its names have the forms that `census` gives them, if there is one.
 fn read(
     text: &[u8],
     names: Names<'_>,
     out: &mut Vec<u8>,
-    census: Option<&mut NameCensus>,
+    census: Option<&mut NameCensus<'_>>,
 ) -> Result<(), Invalid> {
     let invalid = |error: serde_json::Error| Invalid { reason: error.to_string() };
     let text = std::str::from_utf8(text).map_err(|_| Invalid { reason: NO_UTF8.to_owned() })?;
@@ -88,29 +106,29 @@ fn read(
 }
 
 /// The destination of the next node.
-struct DocSink<'o> {
+struct DocSink<'o, 'l> {
     out: &'o mut Vec<u8>,
     names: Names<'o>,
-    census: Option<&'o mut NameCensus>,
+    census: Option<&'o mut NameCensus<'l>>,
     levels_left: usize,
 }
 
-impl DocSink<'_> {
+impl<'l> DocSink<'_, 'l> {
     /// The same, one level below.
     ///
     /// Errors: a document has no further level.
-    fn below<E: Error>(&mut self) -> Result<DocSink<'_>, E> {
+    fn below<E: Error>(&mut self) -> Result<DocSink<'_, 'l>, E> {
         let levels_left = self.levels_left.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))?;
         Ok(DocSink { levels_left, ..self.again() })
     }
 
-    fn again(&mut self) -> DocSink<'_> {
+    fn again(&mut self) -> DocSink<'_, 'l> {
         let census = self.census.as_deref_mut();
         DocSink { out: self.out, names: self.names, census, levels_left: self.levels_left }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for DocSink<'_> {
+impl<'de> DeserializeSeed<'de> for DocSink<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
@@ -118,7 +136,7 @@ impl<'de> DeserializeSeed<'de> for DocSink<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for DocSink<'_> {
+impl<'de> Visitor<'de> for DocSink<'_, '_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,9 +210,9 @@ impl<'de> Visitor<'de> for DocSink<'_> {
 }
 
 /// Writes a name.
-struct NameSink<'o>(DocSink<'o>);
+struct NameSink<'o, 'l>(DocSink<'o, 'l>);
 
-impl<'de> DeserializeSeed<'de> for NameSink<'_> {
+impl<'de> DeserializeSeed<'de> for NameSink<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
@@ -202,7 +220,7 @@ impl<'de> DeserializeSeed<'de> for NameSink<'_> {
     }
 }
 
-impl Visitor<'_> for NameSink<'_> {
+impl Visitor<'_> for NameSink<'_, '_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,10 +229,11 @@ impl Visitor<'_> for NameSink<'_> {
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         let NameSink(DocSink { out, names, census, .. }) = self;
-        form::write_name(out, names.written(text.as_bytes()));
-        if let Some(census) = census {
-            census.note(text.as_bytes());
-        }
+        let name = match census {
+            Some(census) => census.note(text.as_bytes()),
+            None => names.written(text.as_bytes()),
+        };
+        form::write_name(out, name);
         Ok(())
     }
 }

@@ -1,8 +1,10 @@
 //! Document to text, with the blanks that JSON.GET asks for.
 
 use darter_base::number;
+use darter_slab::Lexicon;
 
-use crate::doc::{DocNode, Names};
+use crate::doc::DocNode;
+use crate::escape::escaped_at;
 use crate::form::{self, FormView, MemberName};
 use crate::tree::{Children, NodePlace, PieceSource};
 
@@ -41,7 +43,7 @@ pub fn print_styled(node: DocNode<'_>, style: PrintStyle<'_>, level: usize, out:
     let names = if form::is_container(node.bytes()) { node.names.all() } else { Vec::new() };
     let printer = Printer {
         names: &names,
-        table: node.names,
+        words: node.names.words(),
         source: node.source(),
         style,
         is_plain: style.is_plain(),
@@ -51,7 +53,7 @@ pub fn print_styled(node: DocNode<'_>, style: PrintStyle<'_>, level: usize, out:
 
 struct Printer<'a> {
     names: &'a [&'a [u8]],
-    table: Names<'a>,
+    words: Option<&'a Lexicon>,
     source: PieceSource<'a>,
     style: PrintStyle<'a>,
     is_plain: bool,
@@ -69,7 +71,7 @@ impl Printer<'_> {
         for child in Children::new(self.source, bytes, NodePlace::first(0)) {
             self.before(&mut is_first, level, out);
             if let Some(name) = child.name {
-                write_string(self.name(name), out);
+                self.name(name, out);
                 out.push(b':');
                 out.extend_from_slice(self.style.space);
             }
@@ -79,10 +81,13 @@ impl Printer<'_> {
         out.push(close);
     }
 
-    fn name<'n>(&'n self, name: MemberName<'n>) -> &'n [u8] {
-        match name {
-            MemberName::Known(place) => self.names.get(usize::from(place)).copied().unwrap_or_default(),
-            own => self.table.text(own),
+    fn name(&self, name: MemberName<'_>, out: &mut Vec<u8>) {
+        match (name, self.words) {
+            (MemberName::Own(text), _) => write_string(text, out),
+            (MemberName::Known(number), Some(words)) => write_plain(words.word(number), out),
+            (MemberName::Known(place), None) => {
+                write_string(self.names.get(usize::from(place)).copied().unwrap_or_default(), out);
+            }
         }
     }
 
@@ -128,6 +133,14 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a text without escapes in quotes.
+fn write_plain(text: &[u8], out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
 /// Appends a text in quotes.
 pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -160,49 +173,4 @@ pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.push(b'"');
-}
-
-/// The place of the first byte that needs an escape: a control byte, a quote or a backslash. Cost: 2 instructions a byte.
-fn escaped_at(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 0xff;
-    // The top bit of each byte below `limit`; bytes behind the first such one may be wrong.
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
-    let (words, rest) = text.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let is_equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-        let found = below(word, 0x20) | is_equal(b'"') | is_equal(b'\\');
-        if found != 0 {
-            return Some(at * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    let found = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
-    found.map(|at| words.len() * 8 + at)
-}
-
-#[cfg(test)]
-mod tests {
-    use darter_base::rng::Rng;
-
-    use super::escaped_at;
-
-    #[test]
-    fn what_needs_an_escape_is_found_at_any_place() {
-        let mut rng = Rng::new(3);
-        for _ in 0..20_000 {
-            let len = rng.below(40) as usize;
-            let rare = rng.below(30) as u8 + 1;
-            let text: Vec<u8> = (0..len)
-                .map(|_| match rng.below(u64::from(rare) * 8) {
-                    0 => rng.below(256) as u8,
-                    1 => b'"',
-                    2 => b'\\',
-                    3 => rng.below(34) as u8,
-                    _ => 0x20 + rng.below(0xe0) as u8,
-                })
-                .collect();
-            let naive = text.iter().position(|byte| *byte < 0x20 || b"\"\\".contains(byte));
-            assert_eq!(escaped_at(&text), naive, "{text:?}");
-        }
-    }
 }

@@ -78,8 +78,10 @@ impl Printing {
             }
             if let Some(name) = name {
                 let text = match name {
-                    MemberName::Known(place) => names.get(usize::from(place)).copied().unwrap_or_default(),
-                    MemberName::Own(text) => text,
+                    MemberName::Known(place) if !names.is_empty() => {
+                        names.get(usize::from(place)).copied().unwrap_or_default()
+                    }
+                    name => doc.names.text(name),
                 };
                 self.passed_bytes += if matches!(name, MemberName::Own(_)) { 1 + text.len() } else { 1 };
                 write_string(text, out);

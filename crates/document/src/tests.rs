@@ -1,14 +1,15 @@
 use darter_base::rng::Rng;
+use darter_slab::Arena;
 use serde_json::{Map, Value, json};
 
 use crate::compare::is_equal;
-use crate::dictionary::share;
+use crate::dictionary::{alone, share};
 use crate::doc::{Doc, Names};
 use crate::edit::{EditedNode, OutOfBounds};
 use crate::number::{Number, NumberOperation};
 use crate::path::{JsonPath, PathQuery, PlainPath};
 use crate::print::{PrintStyle, print, print_styled};
-use crate::{DocChange, Rewritten, Trace, parse, parse_into, remove, rewrite};
+use crate::{DocChange, Rewritten, Trace, parse, parse_for, parse_into, remove, rewrite};
 
 fn text_of(bytes: &[u8]) -> String {
     let mut out = Vec::new();
@@ -566,4 +567,102 @@ fn values_are_equal_whatever_the_order_of_members() {
     assert!(is_equal(Doc::new(&a).root(), Doc::new(&b).root()));
     let c = parse(br#"{"b":null,"a":[1.0,2.5,"x"]}"#).expect("JSON");
     assert!(!is_equal(Doc::new(&a).root(), Doc::new(&c).root()));
+}
+
+/// Many documents that refer to the words of one arena, as it gets more of them: each reads as its reference.
+#[test]
+fn documents_with_the_words_of_an_arena_read_and_change_as_their_references() {
+    let mut rng = Rng::new(17);
+    let mut arena = Arena::with_reserve(64 << 20).expect("address space");
+    let mut all: Vec<(Value, Vec<u8>)> = vec![(Value::Null, vec![0, 0]); 40];
+    arena.refer();
+    let (mut with_words, mut wide) = (0, 0);
+    let pick = |rng: &mut Rng, len: usize| rng.below(len as u64) as usize;
+    for round in 0..6000 {
+        let number = pick(&mut rng, all.len());
+        let (mut value, mut bytes) = all[number].clone();
+        let member = |rng: &mut Rng| match rng.below(10) {
+            // Words that come later, and often; names that occur once.
+            0..=5 => format!("late {}", rng.below(1 + round / 15)),
+            6 => format!("once {round}"),
+            7 => format!("\"quoted\" {}\n", rng.below(9)),
+            _ => format!("k{}", rng.below(9)),
+        };
+        let kind = rng.below(6);
+        if kind <= 1 {
+            value = random(&mut rng, 4);
+            for _ in 0..rng.below(60) {
+                let name = member(&mut rng);
+                if let Value::Object(members) = &mut value {
+                    members.insert(name, random(&mut rng, 1));
+                }
+            }
+            value = serde_json::from_str(&value.to_string()).expect("JSON");
+            bytes = parse_for(value.to_string().as_bytes(), &mut arena).expect("JSON");
+        } else {
+            let doc = Doc::in_block(&bytes, &arena);
+            let mut places_of = Vec::new();
+            places(&value, "$", "", &mut places_of);
+            let (path, pointer) = &places_of[pick(&mut rng, places_of.len())];
+            let trace = JsonPath::parse(path.as_bytes()).expect("a path").trace(doc);
+            assert_eq!(trace.spots().len(), 1, "{path} in {value}");
+            let mut new = random(&mut rng, 2);
+            let name = member(&mut rng);
+            if let Value::Object(members) = &mut new {
+                members.insert(member(&mut rng), json!([null, {"k1": 1}]));
+            }
+            let new: Value = serde_json::from_str(&new.to_string()).expect("JSON");
+            let mut node = Vec::new();
+            parse_into(new.to_string().as_bytes(), doc.names, &mut node).expect("JSON");
+            let place = value.pointer_mut(pointer).expect("a node");
+            let done = rewrite(doc, &trace, |_, slot| {
+                match kind {
+                    2 => slot.replace(&node),
+                    3 => slot.merge(&node),
+                    _ => {
+                        _ = slot.node().member(name.as_bytes()).is_none()
+                            && slot.add_member(name.as_bytes(), &node)
+                    }
+                }
+                Ok::<_, ()>(DocChange::Keep)
+            });
+            match kind {
+                2 => *place = new,
+                3 => merged(place, &new),
+                _ => {
+                    if let Value::Object(members) = place {
+                        members.entry(name).or_insert(new);
+                    }
+                }
+            }
+            bytes = applied(&bytes, done.expect("no fault"));
+        }
+        let doc = Doc::in_block(&bytes, &arena);
+        let of = |doc: Doc<'_>| {
+            let mut text = Vec::new();
+            print(doc.root(), &mut text);
+            serde_json::from_slice::<Value>(&text).expect("JSON").to_string()
+        };
+        assert_eq!(of(doc), value.to_string());
+        let alone = alone(doc);
+        assert_eq!(of(Doc::new(&alone)), value.to_string());
+        assert!(
+            is_equal(doc.root(), Doc::new(&alone).root()) && is_equal(Doc::new(&alone).root(), doc.root())
+        );
+        let (mut printing, mut text) = (crate::Printing::new(doc.root_spot(), 0), Vec::new());
+        while !{
+            let until = text.len() + 1;
+            printing.step(doc, PrintStyle::default(), &mut text, until)
+        } {}
+        assert_eq!(serde_json::from_slice::<Value>(&text).expect("JSON").to_string(), value.to_string());
+        with_words += usize::from(doc.names.are_of_lexicon() && alone.len() > bytes.len());
+        wide = wide.max(doc.names.iter().count());
+        all[number] = (value, bytes);
+    }
+    assert!(with_words > 1000 && wide > 200, "{with_words} with words, of {wide}");
+    let bytes = arena.lexicon().expect("a document").bytes();
+    assert!(bytes > 1000 && bytes < 40_000, "{bytes}");
+    // An arena without such blocks has no words either.
+    arena.refer_less();
+    assert!(arena.lexicon().is_none());
 }

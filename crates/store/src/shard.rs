@@ -10,7 +10,7 @@ use darter_base::crc::SLOTS_LEN;
 use darter_base::hash::{KeyHasher, hash_bits_of, spread_slot_in};
 use darter_base::rng::Rng;
 use darter_index::IndexSlot;
-use darter_slab::{Arena, Handle};
+use darter_slab::{Arena, Handle, Lexicon};
 
 use crate::change::{ChangeLog, Event};
 use crate::cut::Cut;
@@ -248,6 +248,7 @@ impl Shard {
             + self.arena.page_record_bytes()
             + self.index_bytes()
             + self.objects.bytes()
+            + self.arena.lexicon().map_or(0, Lexicon::bytes)
             + self.filled_dbs().iter().map(|db| db.labels.bytes()).sum::<usize>()
     }
 

@@ -2,7 +2,7 @@
 
 use darter_document::path::{PathQuery, PlainPath};
 use darter_document::print::{PrintStyle, print};
-use darter_document::{Doc, JsonPath};
+use darter_document::{Doc, JsonPath, alone};
 use darter_store::{Collection, Json};
 use darter_wire::{Args, Reply};
 
@@ -224,7 +224,7 @@ fn mget_later(ctx: &mut Ctx<'_>, args: Args<'_>, query: &PathQuery, reply: &Repl
     for at in 1..args.len() - 1 {
         let place = ctx.read(args.at(at));
         let text = match document(&place) {
-            Ok(Some(doc)) if !doc.is_pieced() => WantedText::Copied(doc.bytes().to_vec()),
+            Ok(Some(doc)) if !doc.is_pieced() => WantedText::Copied(alone(doc).into_owned()),
             Ok(Some(doc)) => {
                 let mut text = JsonText::Later(Vec::new());
                 match (print_one(doc, query, PrintStyle::default(), &mut text), text) {

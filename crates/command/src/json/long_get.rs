@@ -56,7 +56,7 @@ impl JsonText {
     pub fn now(doc: Doc<'_>, paths: &[(&[u8], PathQuery)]) -> JsonText {
         let is_whole =
             paths.iter().any(|(_, query)| matches!(query, PathQuery::Path(path) if path.is_root()));
-        JsonText::Now(Vec::with_capacity(if is_whole { doc.bytes().len() * 5 / 4 } else { 64 }))
+        JsonText::Now(Vec::with_capacity(if is_whole { doc.bytes().len() * 2 } else { 64 }))
     }
 
     /// The place for text that is no value of the document.

@@ -342,7 +342,8 @@ fn array_with(
 ) -> Result<Option<(Rewritten, usize)>, Fault> {
     let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
     let (Some(view), Some(value)) = (view, Json::of(value)) else { return Ok(None) };
-    let (doc, value) = (view.root.doc_in_pieces(view.arena), value.doc(view.arena));
+    let mut own = Vec::new();
+    let (doc, value) = (view.root.doc_in_pieces(view.arena, &mut own), value.doc(view.arena));
     let mut trace = path.trace(doc);
     trace.retain(|spot| is_array(doc.node(spot).view()));
     if trace.spots().len() != 1 || !doc.names.iter().eq(value.names.iter()) {
@@ -366,7 +367,8 @@ fn written_below(
 ) -> Result<Option<WrittenDoc>, Fault> {
     let view = place.view::<Json>().map_err(|_| BAD_KEY)?;
     let (Some(view), Some(value)) = (view, Json::of(value)) else { return Ok(None) };
-    let (doc, value) = (view.root.doc_in_pieces(view.arena), value.doc(view.arena));
+    let mut own = Vec::new();
+    let (doc, value) = (view.root.doc_in_pieces(view.arena, &mut own), value.doc(view.arena));
     let update = Update::find(doc, path, when)?;
     if update.places() > 1 || !doc.names.iter().eq(value.names.iter()) {
         return Ok(None);

@@ -4,7 +4,8 @@
 //! takes longer than parsing there. A text that is no JSON is left to the command,
 //! which knows what is wrong first. Memory: the forms.
 
-use darter_document::{Doc, Parsing, parse, renamed};
+use darter_document::{Doc, Parsing, parse, parse_for, renamed};
+use darter_store::Keyed;
 use darter_wire::{Args, Reply};
 
 use super::long_set::{PARSED_BYTES, TEXT_BYTES_MIN};
@@ -93,13 +94,13 @@ impl Forms {
         self.bytes.get(start..end).filter(|form| !form.is_empty())
     }
 
-    /// The document of text `nth`, which is `text`.
+    /// The document of text `nth`, which is `text`, for `place`.
     ///
     /// Errors: it is not JSON.
-    pub fn document(&self, nth: usize, text: &[u8]) -> Result<Vec<u8>, Fault> {
+    pub fn document(&self, nth: usize, text: &[u8], place: &mut Keyed<'_>) -> Result<Vec<u8>, Fault> {
         match self.get(nth) {
             Some(form) => Ok(form.to_vec()),
-            None => parse(text).map_err(super::fault::invalid),
+            None => parse_for(text, place.arena_mut()).map_err(super::fault::invalid),
         }
     }
 

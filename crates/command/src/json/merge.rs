@@ -1,6 +1,6 @@
 //! JSON.MERGE key path value
 
-use darter_document::{DocChange, DocNode, JsonPath, parse, rewrite};
+use darter_document::{DocChange, DocNode, JsonPath, parse_for, rewrite};
 use darter_store::Event;
 use darter_wire::{Args, Reply};
 
@@ -58,7 +58,7 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
         staged => NewValue::discard(staged, &mut place),
     }
     let Some(doc) = document(&place)? else {
-        let bytes = parse(text).map_err(invalid)?;
+        let bytes = parse_for(text, place.arena_mut()).map_err(invalid)?;
         if !path.is_root() {
             return Err(NOT_ROOT);
         }

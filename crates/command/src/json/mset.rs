@@ -76,7 +76,8 @@ fn set_one(
 ) -> Result<bool, Fault> {
     let mut place = ctx.at(name);
     if path.is_root() {
-        put_root(&mut place, &forms.document(nth, text)?)?;
+        let form = forms.document(nth, text, &mut place)?;
+        put_root(&mut place, &form)?;
         place.changed(MSET_EVENT);
         return Ok(true);
     }

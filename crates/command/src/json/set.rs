@@ -2,7 +2,7 @@
 
 use darter_document::path::PathStep;
 use darter_document::precision::{Precision, node_in, parse_in};
-use darter_document::{DEPTH_MAX, Doc, DocChange, DocNode, JsonPath, Rewritten, Trace, parse, rewrite};
+use darter_document::{DEPTH_MAX, Doc, DocChange, DocNode, JsonPath, Rewritten, Trace, parse_for, rewrite};
 use darter_store::{Collection, Event, Expiry, Json, Keyed};
 use darter_wire::{Args, Reply};
 
@@ -101,7 +101,7 @@ fn set_root(
         }
     };
     let form = match &staged {
-        None => Some(document_of(text, wanted.float)?),
+        None => Some(document_of(text, wanted.float, place)?),
         Some(_) => None,
     };
     if (is_there && wanted.when == When::Missing) || (!is_there && wanted.when == When::There) {
@@ -137,7 +137,7 @@ fn set_below(
         None => Forms::default(),
     };
     let Some(doc) = document(place)? else {
-        document_of(text, wanted.float)?;
+        document_of(text, wanted.float, place)?;
         return if wanted.when == When::There { Ok(false) } else { Err(NOT_ROOT) };
     };
     let update = Update::find(doc, path, wanted.when)?;
@@ -155,11 +155,11 @@ fn set_below(
     Ok(done.updated > 0 && done.updated == done.wanted)
 }
 
-/// The bytes of a new document.
-fn document_of(text: &[u8], float: Option<Precision>) -> Result<Vec<u8>, Fault> {
+/// The bytes of a new document for `place`.
+fn document_of(text: &[u8], float: Option<Precision>, place: &mut Keyed<'_>) -> Result<Vec<u8>, Fault> {
     match float {
         Some(precision) => parse_in(text, precision).map_err(unfit),
-        None => parse(text).map_err(invalid),
+        None => parse_for(text, place.arena_mut()).map_err(invalid),
     }
 }
 

@@ -380,3 +380,55 @@ fn a_value_that_would_be_too_deep_is_refused_in_pieces_too() {
     assert_eq!(bed.run(&format!("json.arrappend d {deeper} []")), "-ERR recursion limit exceeded");
     assert_eq!(bed.run(&format!("json.set d {deeper} [[]]")), "$-1");
 }
+
+/// Documents whose names are kept once in their shard answer as those that have them themselves.
+#[test]
+fn documents_with_the_names_of_their_shard_answer_as_others() {
+    let text = r#"{"name":"x","address":{"street":"y","number":[1,2.5,{"name":null}]},"own":{"name":7}}"#;
+    let (mut alone, mut bed) = (Bed::new(), Bed::new());
+    (0..400).for_each(|n| assert_eq!(bed.run(&format!("json.set t{n} $ {text}")), "+OK"));
+    let memory = |bed: &mut Bed| bed.run("json.debug memory d $");
+    for bed in [&mut alone, &mut bed] {
+        assert_eq!(bed.run(&format!("json.set d $ {text}")), "+OK");
+    }
+    assert_ne!(memory(&mut alone), memory(&mut bed), "the names are not shared");
+    for line in [
+        "json.get d",
+        "json.get d $..name",
+        "json.get d .address.street $.own.name",
+        "json.get d indent _ newline ; space ~",
+        "json.get d $['address','own']",
+        "json.get d $..[?(@.name==7)]",
+        "json.resp d",
+        "json.objkeys d $..*",
+        "json.type d $.address.number",
+        "json.mget d none $.address",
+        "json.set d $.address.name 5",
+        "json.set d $.address {\"name\":1,\"new\":{\"street\":2,\"newer\":3}}",
+        "json.get d",
+        "json.merge d $ {\"own\":null,\"address\":{\"street\":\"z\",\"number\":{\"name\":3}}}",
+        "json.get d",
+        "json.mset d $.address.street {\"name\":1} e $ {\"name\":2,\"street\":{\"own\":3}}",
+        "json.get d",
+        "json.get e",
+        "dump d",
+        "dump e",
+        "copy d f",
+        "rename f g",
+        "json.set g $.list [{\"name\":1}]",
+        "json.arrappend g $.list {\"name\":2,\"other\":[]} 4",
+        "json.arrinsert g $.list 0 {\"address\":2}",
+        "json.arrindex g $.list {\"address\":2}",
+        "json.arrpop g $.list",
+        "json.numincrby g $..name 2",
+        "json.strappend g $.name \"more\"",
+        "json.clear g $.address",
+        "json.del g $.name",
+        "json.get g",
+        "json.set e $ {\"name\":1,\"name\":2,\"k\":{\"name\":3}}",
+        "json.get e",
+        "dump g",
+    ] {
+        assert_eq!(bed.run(line), alone.run(line), "{line}");
+    }
+}

@@ -332,6 +332,50 @@ fn large_values_survive_snapshot_base_and_full_sync() {
     }
 }
 
+/// The text of each of many documents, which have most names in common.
+fn texts(port: u16) -> Vec<Value> {
+    let mut client = Client::connect(port).loaded();
+    (0..400).map(|n| client.call(&["JSON.GET", &format!("doc:{n}")])).collect()
+}
+
+#[test]
+fn documents_with_the_same_names_survive_snapshot_base_full_sync_and_migrate() {
+    let dir = Dir::new("modules-names");
+    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
+    let mut client = server.client();
+    for n in 0..400 {
+        let text = format!("{{\"a name\":{n},\"another name\":[{{\"a third name\":{n}}}],\"own {n}\":1}}");
+        assert_eq!(client.call(&["JSON.SET", &format!("doc:{n}"), "$", &text]), Value::ok());
+    }
+    client.call(&["JSON.MERGE", "doc:399", "$", "{\"another name\":null,\"a new name\":{\"a name\":2}}"]);
+    let before = texts(server.port());
+    client.call(&["WAITAOF", "1", "0", "0"]);
+    drop(server);
+    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
+    assert!(texts(server.port()) == before, "from the journal's commands");
+    let mut client = server.client();
+    assert_eq!(client.call(&["SAVE"]), Value::ok());
+    assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
+    client.call(&["BGREWRITEAOF"]);
+    wait_for_base(&server);
+    drop(server);
+    assert!(texts(dir.start(&["--num_shards", "4"]).port()) == before, "from a base");
+    for name in ["dump.darter", "dump.rdb"] {
+        let server = dir.start(&["--appendonly", "no", "--dbfilename", name]);
+        assert!(texts(server.port()) == before, "from {name}");
+        let replica = Node::ours(&["--num_shards", "4"]);
+        follow(&mut replica.client(), server.port());
+        assert!(texts(replica.port()) == before, "on a replica of what is from {name}");
+        let target = Node::ours(&["--proactor_threads", "1"]);
+        for n in 0..400 {
+            let (port, key) = (target.port().to_string(), format!("doc:{n}"));
+            let moved = server.client().call(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
+            assert_eq!(moved, Value::ok());
+        }
+        assert!(texts(target.port()) == before, "moved to another server");
+    }
+}
+
 #[test]
 fn copies_of_short_floats_have_the_same_bits() {
     let node = Node::ours(&["--proactor_threads", "2"]);

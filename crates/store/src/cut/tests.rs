@@ -17,7 +17,7 @@ use crate::extras::Extras;
 use crate::rdb::{self, ObjectPieces};
 use crate::record::Expiry;
 use crate::stream_value::producers::Producers;
-use crate::{Key, Keyed, SetValue, StreamValue};
+use crate::{Collection, Json, Key, Keyed, SetValue, StreamValue};
 
 const NOW: u64 = 1_700_000_000_000;
 const DBS: usize = 3;
@@ -272,7 +272,8 @@ impl Player {
         let name = self.name();
         let is_large = self.members > 100 && self.rng.below((self.members / 30).max(20)) > 0;
         match if is_large { 6 } else { self.rng.below(40) } {
-            0..6 => self.play_text(db, &name),
+            0..4 => self.play_text(db, &name),
+            4..6 => self.play_document(db, &name),
             6..26 => self.play_collection(db, &name),
             26..30 => drop(self.place(db, &name).remove()),
             30 => {
@@ -320,6 +321,33 @@ impl Player {
                 }
             }
             _ => self.place(db, name).put_text(&value, expiry).expect("room"),
+        }
+    }
+
+    /// A document whose names are soon words of the arena is put, replaced, or loses a member.
+    fn play_document(&mut self, db: usize, name: &[u8]) {
+        let count = self.rng.below(12);
+        let members = (0..count).map(|_| format!("\"name {}\":{}", self.rng.below(30), self.rng.below(1000)));
+        let text = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
+        let (expiry, is_replaced) = (self.expiry(), self.rng.below(2) == 0);
+        let path = format!("$['name {}']", self.rng.below(30));
+        let path = darter_document::JsonPath::parse(path.as_bytes()).expect("a path");
+        let mut place = self.place(db, name);
+        let bytes = darter_document::parse_for(text.as_bytes(), place.arena_mut()).expect("JSON");
+        let done = place.edit(|json: &mut Json, arena, _| match is_replaced {
+            true => json.replace(&bytes, arena),
+            false => {
+                let doc = json.doc(arena);
+                let (done, _) = darter_document::remove(doc, &path.trace(doc));
+                json.apply(done, arena)
+            }
+        });
+        match done {
+            Ok(Some(done)) => done.result.expect("room"),
+            _ => {
+                let json = Json::new(&bytes, place.arena_mut()).expect("room");
+                place.put_object(json.wrap(), expiry).expect("room");
+            }
         }
     }
 
@@ -497,6 +525,7 @@ fn run_with(mut player: Player, pace: u64) -> (usize, isize) {
     }
     while !player.shard.free_some(1000) {}
     assert_eq!((player.shard.arena.used_bytes(), player.shard.objects.len(), player.shard.timed), (0, 0, 0));
+    assert!(player.shard.arena.lexicon().is_none());
     (pieces, kept_max)
 }
 
@@ -529,6 +558,47 @@ fn large_trees_are_kept_as_they_were_though_they_change() {
         let (pieces, kept) = runs.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
         assert!(pieces > 50, "{pieces} values were written in pieces");
         assert!(kept > 4000, "{kept} bytes were kept before they changed");
+    }
+}
+
+/// Documents go with all words of their names, and others come whose words get the same numbers.
+#[test]
+fn documents_are_kept_though_their_words_go_and_others_come() {
+    let mut player = Player::new(1, 10);
+    let put = |player: &mut Player, kind: &str, n: u64| {
+        let name = format!("{kind}:{n}");
+        let mut place = player.place(0, name.as_bytes());
+        let text = format!("{{\"the {kind}\":{n},\"another {kind}\":[{{\"a third {kind}\":{n}}}]}}");
+        let bytes = darter_document::parse_for(text.as_bytes(), place.arena_mut()).expect("JSON");
+        let json = Json::new(&bytes, place.arena_mut()).expect("room");
+        place.put_object(json.wrap(), Expiry::None).expect("room");
+    };
+    let words = |player: &Player| {
+        let lexicon = player.shard.arena.lexicon();
+        (0..3).map(|n| lexicon.map_or(Vec::new(), |all| all.word(n).to_vec())).collect::<Vec<_>>()
+    };
+    for ends in [
+        |player: &mut Player| _ = player.shard.flush_db(0),
+        |player: &mut Player| {
+            (0..50).for_each(|n| assert!(player.place(0, format!("name:{n}").as_bytes()).remove()));
+            assert!(player.shard.arena.lexicon().is_none());
+        },
+    ] {
+        (0..50).for_each(|n| put(&mut player, "name", n));
+        assert_eq!(words(&player), [&b"the name"[..], b"another name", b"a third name"]);
+        let expected = all_of(&player.shard);
+        let album = Arc::new(Mutex::new(Written::default()));
+        player.shard.begin_cut(1, Box::new(Album(album.clone())));
+        assert!(!player.shard.walk_cut(2));
+        ends(&mut player);
+        (0..50).for_each(|n| put(&mut player, "word", n));
+        while !player.shard.walk_cut(3) {}
+        drop(player.shard.end_cut());
+        let written = Arc::into_inner(album).expect("no piece is to come").into_inner().expect("sound");
+        assert!(written.image() == expected);
+        while !player.shard.free_some(1000) {}
+        (0..50).for_each(|n| assert!(player.place(0, format!("word:{n}").as_bytes()).remove()));
+        assert!(player.shard.arena.lexicon().is_none() && player.shard.arena.used_bytes() == 0);
     }
 }
 

@@ -1,11 +1,12 @@
 //! A JSON document: one block that holds the bytes of `darter_document`, and for a large one others with its pieces.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use darter_document::cbor;
 use darter_document::precision::has_short;
 use darter_document::stage::{self, Doomed, WHOLE_BYTES_MAX};
-use darter_document::{Doc, FloatRuns, Parsed, PrintStyle, Printing, Rewritten, Storing};
+use darter_document::{Doc, FloatRuns, Parsed, PrintStyle, Printing, Rewritten, Storing, alone, parse_for};
 use darter_slab::{Arena, Handle};
 
 use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
@@ -75,13 +76,21 @@ pub(super) const KIND: ModuleKind = ModuleKind {
 };
 
 impl Json {
-    /// A document of the bytes that `darter_document::parse` made.
+    /// A document of the bytes that `darter_document::parse` made, or `parse_for` with this arena.
     ///
     /// Errors: no room.
     pub fn new(bytes: &[u8], arena: &mut Arena) -> Result<Json, ShardFull> {
         if bytes.len() <= WHOLE_BYTES_MAX {
             return Json::whole(bytes, arena);
         }
+        let own;
+        let bytes = match alone(Doc::in_block(bytes, arena)) {
+            Cow::Owned(made) => {
+                own = made;
+                &own
+            }
+            Cow::Borrowed(_) => bytes,
+        };
         let (stage, mut first) = stage::cut(Doc::new(bytes));
         if first.len() == bytes.len() {
             return Json::whole(bytes, arena);
@@ -103,10 +112,11 @@ impl Json {
     }
 
     fn whole(bytes: &[u8], arena: &mut Arena) -> Result<Json, ShardFull> {
-        let block = arena.alloc(bytes.len()).ok_or(ShardFull)?;
-        arena.keep_none(block);
+        let block = first_block(bytes.len(), arena)?;
         put(arena, block, 0, bytes);
-        Ok(Json::in_block(block, arena.size(block)))
+        let json = Json::in_block(block, arena.size(block));
+        debug_assert!(json.doc(arena).has_names(), "words went between the parse and the store");
+        Ok(json)
     }
 
     fn in_block(block: Handle, bytes: usize) -> Json {
@@ -123,7 +133,7 @@ impl Json {
         match self.block.is_none() {
             true => Doc::new(&[]),
             false if self.is_pieced => Doc::in_pieces(arena.seen(self.block), arena),
-            false => Doc::new(arena.seen(self.block)),
+            false => Doc::in_block(arena.seen(self.block), arena),
         }
     }
 
@@ -148,8 +158,7 @@ impl Json {
         if !stored.map_err(|_| ShardFull)? {
             return Ok(false);
         }
-        let room = arena.alloc(draft.first.len()).ok_or(ShardFull)?;
-        arena.keep_none(room);
+        let room = first_block(draft.first.len(), arena)?;
         if let Some(draft) = self.draft.take() {
             let DraftDocument { mut first, storing } = *draft;
             storing.end(&mut first);
@@ -160,9 +169,15 @@ impl Json {
         Ok(true)
     }
 
-    /// The document, to be changed by a value that has pieces although it may have none itself.
-    pub fn doc_in_pieces<'a>(&self, arena: &'a Arena) -> Doc<'a> {
-        Doc::in_pieces(arena.seen(self.block), arena)
+    /// The document, to be changed by a value that has pieces although it may have none itself. One with words of the
+    /// arena is copied into `own` without them.
+    pub fn doc_in_pieces<'a>(&self, arena: &'a Arena, own: &'a mut Vec<u8>) -> Doc<'a> {
+        let doc = self.doc(arena);
+        if doc.is_pieced() {
+            return doc;
+        }
+        *own = alone(doc).into_owned();
+        Doc::in_pieces(own, arena)
     }
 
     /// Takes over the pieces of a value that a change has put into this document.
@@ -188,10 +203,12 @@ impl Json {
                 let room = Json::whole(&first, arena)?;
                 let Ok((made, freed)) = stage.store(&mut first, arena, &mut self.doomed) else {
                     arena.free(room.block);
+                    arena.refer_less();
                     return Err(ShardFull);
                 };
                 put(arena, room.block, 0, &first);
                 arena.give_up(self.block);
+                arena.refer_less();
                 (self.block, self.bytes) = (room.block, room.bytes);
                 self.held = self.held + made - freed;
                 self.is_pieced = stage::has_pieces(Doc::new(&first));
@@ -226,8 +243,17 @@ impl Json {
             self.doomed.add_node(Doc::new(arena.block(self.block)).root().bytes());
         }
         arena.give_up(self.block);
+        arena.refer_less();
         (self.block, self.is_pieced, self.bytes) = (Handle::NONE, false, 0);
     }
+}
+
+/// Room for the first block of a document, which may have words of the arena: these stay as long as it is there.
+fn first_block(bytes: usize, arena: &mut Arena) -> Result<Handle, ShardFull> {
+    let block = arena.alloc(bytes).ok_or(ShardFull)?;
+    arena.keep_none(block);
+    arena.refer();
+    Ok(block)
 }
 
 fn put(arena: &mut Arena, block: Handle, at: usize, bytes: &[u8]) {
@@ -262,7 +288,7 @@ fn read(
         }
         _ => return Err(Corrupt),
     };
-    let bytes = darter_document::parse(&text).map_err(|_| Corrupt)?;
+    let bytes = parse_for(&text, arena).map_err(|_| Corrupt)?;
     Ok(Box::new(Json::new(&bytes, arena).map_err(|_| Corrupt)?))
 }
 
@@ -448,7 +474,7 @@ impl Keyed<'_> {
     pub fn document(&self) -> Result<Option<Doc<'_>>, WrongType> {
         if let Some(RecordValue::Folded(Type::Json, block)) = self.record().map(Record::value) {
             let arena = &self.shard.arena;
-            return Ok(Some(Doc::new(arena.seen(Handle::from_raw(block)))));
+            return Ok(Some(Doc::in_block(arena.seen(Handle::from_raw(block)), arena)));
         }
         Ok(self.view::<Json>()?.map(|view| view.root.doc(view.arena)))
     }

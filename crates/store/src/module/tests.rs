@@ -13,8 +13,8 @@ fn place<'a>(shard: &'a mut Shard, name: &'a str) -> Keyed<'a> {
 }
 
 fn put(shard: &mut Shard, name: &str, text: &str) {
-    let bytes = darter_document::parse(text.as_bytes()).expect("JSON");
     let mut place = place(shard, name);
+    let bytes = darter_document::parse_for(text.as_bytes(), place.arena_mut()).expect("JSON");
     let json = Json::new(&bytes, place.arena_mut()).expect("room");
     place.put_object(json.wrap(), Expiry::None).expect("room");
 }
@@ -50,6 +50,106 @@ fn a_document_is_put_changed_renamed_copied_and_removed() {
     assert!(place(&mut shard, "j").view::<Json>().is_err());
     assert!(place(&mut shard, "k").remove() && place(&mut shard, "j").remove());
     assert_eq!((shard.objects.len(), shard.arena.used_bytes()), (0, 0));
+}
+
+/// Names that most documents have are kept once in a shard, and go with the last document.
+#[test]
+fn documents_share_the_names_of_their_shard() {
+    let mut shard = shard();
+    let text = |n: usize| {
+        format!("{{\"a long name\":{n},\"another one\":{{\"a third name\":[{n}]}},\"own {n}\":1}}")
+    };
+    let key = |n: usize| format!("key {n}");
+    put(&mut shard, "other", "1");
+    place(&mut shard, "other").remove();
+    place(&mut shard, "text").put_text(b"x", Expiry::None).expect("room");
+    (0..200).for_each(|n| put(&mut shard, &key(n), &text(n)));
+    (0..200).for_each(|n| assert!(place(&mut shard, &key(n)).remove()));
+    let before = shard.memory_bytes();
+    for is_flushed in [false, true] {
+        (0..200).for_each(|n| put(&mut shard, &key(n), &text(n)));
+        let bytes = |shard: &mut Shard, n: usize| place(shard, &key(n)).memory_bytes().expect("there");
+        // The first one was put before the names had numbers.
+        let alone = bytes(&mut shard, 0);
+        put(&mut shard, &key(0), &text(0));
+        assert!(bytes(&mut shard, 0) + 25 <= alone, "{} of {alone}", bytes(&mut shard, 0));
+        let lexicon = shard.arena.lexicon().expect("words");
+        let others = shard.arena.occupied_bytes()
+            + shard.arena.page_record_bytes()
+            + shard.index_bytes()
+            + shard.objects.bytes();
+        assert_eq!((lexicon.len(), shard.memory_bytes()), (3, others + lexicon.bytes()));
+        for n in 0..200 {
+            assert_eq!(text_at(&mut shard, &key(n)), Some(text(n)));
+        }
+        match is_flushed {
+            false => (0..200).for_each(|n| assert!(place(&mut shard, &key(n)).remove())),
+            true => _ = shard.flush_db(0),
+        }
+        assert!(shard.arena.lexicon().is_none() && shard.memory_bytes() <= before);
+    }
+}
+
+/// What leaves a shard has the names in full: each of these ways puts a document into a shard that lacks the words.
+#[test]
+fn documents_have_their_names_in_every_shard() {
+    let (mut shard, mut other) = (shard(), Shard::new(1, 2, KeyHasher::new(5)).expect("address space"));
+    let text = |n: usize| format!("{{\"a long name\":{n},\"another one\":{{\"a third name\":[{n}]}}}}");
+    for n in 0..100 {
+        let (name, to) = (format!("key {n}"), format!("renamed {n}"));
+        put(&mut shard, &name, &text(n));
+        let copy = place(&mut shard, &name).copy().expect("there");
+        place(&mut other, &name).put_copy(&copy).expect("room");
+        let hash_of = |name: &str| shard.hasher.hash(name.as_bytes());
+        let from = Key { hash: hash_of(&name), bytes: name.as_bytes() };
+        let to_key = Key { hash: hash_of(&to), bytes: to.as_bytes() };
+        assert!(shard.rename((0, from), (0, to_key), NOW).expect("room"));
+        assert_eq!(text_at(&mut shard, &to), Some(text(n)));
+    }
+    assert!(shard.arena.lexicon().is_some_and(|lexicon| lexicon.len() == 3));
+    shard.flush_db(0);
+    (0..100).for_each(|n| assert_eq!(text_at(&mut other, &format!("key {n}")), Some(text(n))));
+}
+
+/// A document with words that grows above a block has its names itself, whichever way it grows.
+#[test]
+fn large_documents_have_no_words() {
+    let mut shard = shard();
+    let text = |n: usize| format!("{{\"a long name\":{n},\"another one\":{{\"a third name\":[{n}]}}}}");
+    (0..20).for_each(|n| put(&mut shard, &format!("key {n}"), &text(n)));
+    let long = format!("[{}0]", "\"an item\",".repeat(500));
+    let wanted = text(19).replace("[19]", &long);
+    let path = darter_document::JsonPath::parse(b"$.*.*").expect("a path");
+    let done = place(&mut shard, "key 19").edit(|json: &mut Json, arena, _| {
+        let doc = json.doc(arena);
+        let mut node = Vec::new();
+        darter_document::parse_into(long.as_bytes(), doc.names, &mut node).expect("JSON");
+        let done = darter_document::rewrite(doc, &path.trace(doc), |_, slot| {
+            slot.replace(&node);
+            Ok::<_, ()>(darter_document::DocChange::Keep)
+        });
+        json.apply(done.expect("no fault"), arena)
+    });
+    done.expect("a document").expect("there").result.expect("room");
+    assert_eq!(text_at(&mut shard, "key 19"), Some(wanted));
+    // One that was read in pieces is put into a document with words.
+    let done = place(&mut shard, "key 18").edit(|json: &mut Json, arena, _| {
+        let bytes = darter_document::parse(long.as_bytes()).expect("JSON");
+        let mut value = Json::new(&bytes, arena).expect("room");
+        let mut own = Vec::new();
+        let (doc, node) = (json.doc_in_pieces(arena, &mut own), value.doc(arena));
+        let done = darter_document::rewrite(doc, &path.trace(doc), |_, slot| {
+            slot.replace(node.root().bytes());
+            Ok::<_, ()>(darter_document::DocChange::Keep)
+        });
+        json.apply(done.expect("no fault"), arena).expect("room");
+        json.adopt(&mut value, arena);
+    });
+    done.expect("a document").expect("there");
+    assert_eq!(text_at(&mut shard, "key 18"), Some(text(18).replace("[18]", &long)));
+    (0..20).for_each(|n| assert!(place(&mut shard, &format!("key {n}")).remove()));
+    while !shard.free_some(100) {}
+    assert!(shard.arena.lexicon().is_none() && shard.arena.used_bytes() == 0);
 }
 
 #[test]
