@@ -78,6 +78,17 @@ impl<T, W> Grant<T, W> {
         self.held.pop()
     }
 
+    /// Splits off the shards from `id` on.
+    pub fn split_off(&mut self, id: u16) -> Self {
+        let at = self.held.partition_point(|held| held.id() < id);
+        Self { held: self.held.drain(at..).collect() }
+    }
+
+    /// Adds the shards of another grant, whose ids must be above those owned.
+    pub fn append(&mut self, mut others: Self) {
+        others.held.drain(..).for_each(|held| self.push(held));
+    }
+
     /// Returns true if every one of `ids` is owned.
     pub fn covers(&self, ids: &[u16]) -> bool {
         ids.iter().all(|&id| self.position(id).is_some())

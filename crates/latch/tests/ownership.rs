@@ -121,6 +121,31 @@ fn a_shard_that_was_free_joins_a_grant_anywhere() {
 }
 
 #[test]
+fn a_grant_is_divided_and_put_together_again() {
+    let cells = cells(7);
+    let mut grant = Grant::empty();
+    assert_eq!(acquire(cells, &[0, 2, 3, 5, 6], &mut grant, 0), Ok(()));
+    let ids = |grant: &mut Grant<u32, u32>| grant.iter_mut().map(|held| held.id()).collect::<Vec<_>>();
+    let mut high = grant.split_off(3);
+    assert_eq!((ids(&mut grant), ids(&mut high)), (vec![0, 2], vec![3, 5, 6]));
+    let mut none = high.split_off(7);
+    assert!(none.is_empty());
+    high.append(none);
+    grant.append(high);
+    assert_eq!(ids(&mut grant), [0, 2, 3, 5, 6]);
+    none = grant.split_off(0);
+    assert!(grant.is_empty() && none.covers(&[0, 2, 3, 5, 6]));
+}
+
+#[test]
+#[should_panic(expected = "ascending order")]
+fn a_grant_refuses_the_shards_of_one_that_lies_lower() {
+    let cells = cells(2);
+    let mut grant = Grant::from(cells[1].try_take().unwrap());
+    grant.append(Grant::from(cells[0].try_take().unwrap()));
+}
+
+#[test]
 #[should_panic(expected = "ascending order")]
 fn a_grant_refuses_a_lower_shard() {
     let cells = cells(2);

@@ -1,9 +1,10 @@
 //! Everything across several shards: routing, lock sets, watches and waiting clients.
 //!
 //! Called by `command` (through [`ShardSet`]) and by the server's executor. A pure state machine: it never takes a
-//! shard itself, knows no thread and no socket.
+//! shard itself and knows no socket. Nothing waits here but who has divided its work ([`crew`]).
 #![forbid(unsafe_code)]
 
+pub mod crew;
 pub mod leaving;
 pub mod own_deadlines;
 pub mod part;
@@ -14,6 +15,7 @@ mod sync;
 pub mod waiters;
 pub mod watch;
 
+pub use crew::Crew;
 pub use leaving::LeavingKeys;
 pub use own_deadlines::OwnDeadlines;
 pub use part::ShardPart;
