@@ -130,6 +130,8 @@ pub enum ThreadMessage {
         /// The keys as an array, or a null.
         keys: Arc<[u8]>,
     },
+    /// Parts of a batch of a master are to be run.
+    Help,
     /// This server follows another now: clients that wait to write wait no more.
     Demoted,
     /// The cluster has a map of this revision.

@@ -217,7 +217,7 @@ pub fn build_hashed(
     let acl = Acl::start(crate::acl::rows(&registry), live).map_err(invalid)?;
     let tls = Entrance::open(live).map_err(|fault| invalid(fault.to_string()))?;
     let run_id = hex(&mut seeds, 40);
-    let replication = Replication::new(|| seeds.next_u64());
+    let replication = Replication::new(threads, || seeds.next_u64());
     let cluster = ClusterNode::start(live, &run_id, replication.boot.as_str()).map_err(invalid)?;
     if live.cluster.mode == ClusterMode::Pushed {
         router.hidden().set(cluster.map().hidden());

@@ -29,6 +29,7 @@ use crate::listening::{Listening, Patience};
 use crate::long_reads::{self, LongRead};
 use crate::protocol::ListenerKind;
 use crate::pubsub::{self, Message};
+use crate::replication;
 use crate::shared::{CloseScope, Shared, ThreadMessage, UnblockReason};
 use crate::snapshot::signals;
 pub use crate::sync::lock;
@@ -275,6 +276,7 @@ impl Worker {
                     note_deadline(deadlines, conn);
                 }
             }
+            ThreadMessage::Help => replication::help(local),
             ThreadMessage::Demoted => self.unblock_writers(),
             ThreadMessage::ClusterMap(revision) => self.take_map(revision),
             ThreadMessage::Unpaused | ThreadMessage::Durable | ThreadMessage::Snapshot => {}

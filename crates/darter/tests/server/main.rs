@@ -94,6 +94,7 @@ mod replication_clients;
 mod replication_faults;
 mod replication_flows;
 mod replication_full_sync;
+mod replication_parts;
 mod replication_promises;
 mod replication_resume;
 mod replication_roles;

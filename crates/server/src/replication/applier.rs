@@ -13,6 +13,7 @@ use darter_txn::LockSet;
 use super::apply::{ApplyOutcome, apply};
 use super::batch::ApplyBatch;
 use super::link::LinkCard;
+use super::split;
 use crate::engine::origin::Origin;
 use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
@@ -56,7 +57,7 @@ pub struct Applier {
 
 #[derive(Default)]
 struct ReadyBatches {
-    waiting: VecDeque<(ApplyBatch, LockSet)>,
+    waiting: VecDeque<(Arc<ApplyBatch>, LockSet)>,
     // a job is on its way to run the first
     is_running: bool,
     is_waited_for: bool,
@@ -69,6 +70,11 @@ impl Applier {
         Arc::new(Applier { shared, info, queue: Mutex::default(), room: Condvar::new() })
     }
 
+    /// Threads that run parts of one batch.
+    pub fn threads(&self) -> usize {
+        self.shared.handles.len().min(split::THREADS_MAX)
+    }
+
     /// Has a batch run after those before; waits while many wait. The first may not begin before another call.
     ///
     /// Errors: no more are run.
@@ -78,7 +84,7 @@ impl Applier {
             // A job belongs to a shard.
             wanted = LockSet::one(0);
         }
-        lock(&self.queue).waiting.push_back((batch, wanted));
+        lock(&self.queue).waiting.push_back((Arc::new(batch), wanted));
         self.wait_until(BEGIN_AT, |queue| queue.waiting.len() < AHEAD_MAX)
     }
 

@@ -3,6 +3,7 @@
 //! The clock stands still at zero while a batch runs: nothing expires by itself on a replica. Commands of streams note
 //! times and get the clock of this machine.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::sync_channel;
 
@@ -20,7 +21,9 @@ use darter_wire::Args;
 
 use super::ReplicationState;
 use super::batch::{Act, ApplyBatch, ApplyStep, marks_of};
+use super::crew;
 use super::link::LinkCard;
+use super::split::selected;
 use crate::engine::apply::{Applied, Journalled, NotApplied};
 use crate::engine::commit;
 use crate::engine::origin::{ChangedBy, Origin};
@@ -59,7 +62,7 @@ pub fn apply(
     local: &mut ThreadState,
     grant: &mut Shards,
     info: &LinkCard,
-    batch: &ApplyBatch,
+    batch: &Arc<ApplyBatch>,
 ) -> Result<ApplyOutcome, String> {
     let replication = &local.shared.replication;
     let _applying = lock(&replication.applying);
@@ -125,73 +128,19 @@ pub fn with_all_shards<T: Send + 'static>(
 
 /// Runs the commands of a batch and tells everybody who listens what has changed. In a journal they are one record,
 /// with the place in the stream that they lead to.
-fn run(local: &mut ThreadState, grant: &mut Shards, batch: &ApplyBatch) -> Result<(), String> {
-    let now_ms = local.now_ms;
+fn run(local: &mut ThreadState, grant: &mut Shards, batch: &Arc<ApplyBatch>) -> Result<(), String> {
     let (mut db, offset) = {
         let state = local.shared.replication.state();
         (state.db, state.offset())
     };
-    let (mut reply, mut flushed, mut marks) = (Vec::new(), false, None);
     let is_noted = local.shared.journal.is_on();
     if is_noted {
         local.journal.begin_group();
     }
-    let mut ran = Ok(());
-    for (at, step) in batch.steps.iter().enumerate() {
-        if at.is_multiple_of(AHEAD) {
-            prefetch(local, grant, batch.steps.get(at..).unwrap_or_default(), db);
-        }
-        let args = batch.args(step);
-        match &step.act {
-            Act::Pass => {}
-            Act::Select => {
-                let wanted = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse().ok());
-                match wanted.filter(|db| *db < local.dbs_len) {
-                    Some(wanted) => db = wanted,
-                    None => {
-                        ran = Err("the master uses a database that is not here (databases)".to_owned());
-                        break;
-                    }
-                }
-            }
-            Act::Publish => drop(pubsub::publish(local.shared, args.at(1), args.at(2))),
-            Act::PublishShard => pubsub::publish_shard(local.shared, args.at(1), args.at(2)),
-            Act::Marks => marks = marks_of(args),
-            Act::Refuse(why) => {
-                ran = Err(why.clone());
-                break;
-            }
-            Act::Run { entry, hash: Some(hash), .. } if entry.inlined == Inlined::Set && args.len() == 3 => {
-                set_plainly(local, grant, (db, *hash), entry, args);
-            }
-            Act::Lose(hash, loss) => lose(local, grant, Key { bytes: args.at(1), hash: *hash }, (db, *loss)),
-            Act::Run { entry, hash, notes_times } => {
-                if let Some(marks) = marks.take()
-                    && put_marked(local, grant, db, marks, args)
-                {
-                    continue;
-                }
-                reply.clear();
-                local.now_ms = match step.clock_ms {
-                    _ if !*notes_times => 0,
-                    0 => now_ms,
-                    clock_ms => clock_ms,
-                };
-                ran = run_one(local, grant, (db, *hash), entry, args, &mut reply);
-                if ran.is_err() {
-                    break;
-                }
-                if exec::flushes(entry) {
-                    snapshot::note_run(local.shared, entry);
-                    flushed = true;
-                }
-            }
-        }
-    }
-    local.now_ms = now_ms;
-    if flushed && local.shared.tracking.is_in_use() {
-        tracking::invalidate_all(local, grant);
-    }
+    let ran = match &batch.split {
+        Some(_) => crew::run(local, grant, batch, &mut db),
+        None => run_steps(local, grant, batch, &mut db, |at| batch.steps.get(at)),
+    };
     commit::growth(local, grant, ChangedBy::SERVER);
     let replication = &local.shared.replication;
     if is_noted {
@@ -207,12 +156,86 @@ fn run(local: &mut ThreadState, grant: &mut Shards, batch: &ApplyBatch) -> Resul
     ran
 }
 
+/// Runs steps of a batch: those that `nth` returns, up to the first `None`. `grant` has the shards of all of them.
+///
+/// Errors: one cannot be run; what came before it was run.
+pub fn run_steps<'b>(
+    local: &mut ThreadState,
+    grant: &mut Shards,
+    batch: &'b ApplyBatch,
+    db: &mut usize,
+    nth: impl Fn(usize) -> Option<&'b ApplyStep>,
+) -> Result<(), String> {
+    let now_ms = local.now_ms;
+    let (mut reply, mut flushed, mut marks) = (Vec::new(), false, None);
+    let (mut ran, mut at) = (Ok(()), 0);
+    while let Some(step) = nth(at) {
+        if at.is_multiple_of(AHEAD) {
+            prefetch(local, grant, (at..at + AHEAD).map_while(&nth), *db);
+        }
+        at += 1;
+        let args = batch.args(step);
+        match &step.act {
+            Act::Pass => {}
+            Act::Select => match selected(args.at(1), local.dbs_len) {
+                Some(wanted) => *db = wanted,
+                None => {
+                    ran = Err("the master uses a database that is not here (databases)".to_owned());
+                    break;
+                }
+            },
+            Act::Publish => drop(pubsub::publish(local.shared, args.at(1), args.at(2))),
+            Act::PublishShard => pubsub::publish_shard(local.shared, args.at(1), args.at(2)),
+            Act::Marks => marks = marks_of(args),
+            Act::Refuse(why) => {
+                ran = Err(why.clone());
+                break;
+            }
+            Act::Run { entry, hash: Some(hash), .. } if entry.inlined == Inlined::Set && args.len() == 3 => {
+                set_plainly(local, grant, (*db, *hash), entry, args);
+            }
+            Act::Lose(hash, loss) => lose(local, grant, Key { bytes: args.at(1), hash: *hash }, (*db, *loss)),
+            Act::Run { entry, hash, notes_times } => {
+                if let Some(marks) = marks.take()
+                    && put_marked(local, grant, *db, marks, args)
+                {
+                    continue;
+                }
+                reply.clear();
+                local.now_ms = match step.clock_ms {
+                    _ if !*notes_times => 0,
+                    0 => now_ms,
+                    clock_ms => clock_ms,
+                };
+                ran = run_one(local, grant, (*db, *hash), entry, args, &mut reply);
+                if ran.is_err() {
+                    break;
+                }
+                if exec::flushes(entry) {
+                    snapshot::note_run(local.shared, entry);
+                    flushed = true;
+                }
+            }
+        }
+    }
+    local.now_ms = now_ms;
+    // It has taken all shards, so this is no part of a batch.
+    if flushed && local.shared.tracking.is_in_use() {
+        tracking::invalidate_all(local, grant);
+    }
+    ran
+}
+
 /// Brings what the next steps will touch towards this core: index lines first, then the records they name.
-fn prefetch(local: &ThreadState, grant: &mut Shards, steps: &[ApplyStep], db: usize) {
+fn prefetch<'b>(
+    local: &ThreadState,
+    grant: &mut Shards,
+    steps: impl Iterator<Item = &'b ApplyStep> + Clone,
+    db: usize,
+) {
     let router = &local.shared.router;
     let hashes = || {
-        let steps = steps.iter().take(AHEAD);
-        steps.filter_map(|step| match step.act {
+        steps.clone().filter_map(|step| match step.act {
             Act::Run { hash, .. } => hash,
             Act::Lose(hash, _) => Some(hash),
             _ => None,

@@ -12,14 +12,18 @@ use darter_store::change::Loss;
 use darter_txn::LockSet;
 use darter_wire::{Args, Span};
 
+use super::split::BatchSplit;
 use crate::engine::plan;
 use crate::registry::{CommandEntry, RunKind};
 use crate::shared::Shared;
 
-/// A batch of a master of ours takes no more records.
+/// A batch of a master of ours takes no more records,
 const RECORDS_MAX: usize = 1024;
-/// A batch takes no more bytes, unless one transaction does.
+/// and any batch no more bytes, unless one transaction does.
 const BATCH_BYTES_MAX: usize = 64 << 10;
+/// Where several threads run it and so much waits, it takes so many times as much: a thread that is called comes after some
+/// 50 us, in which the one that has called it runs alone.
+const LARGE_TIMES: usize = 4;
 
 /// What bytes of a stream hold: whole commands, none of them half a transaction.
 #[derive(Default)]
@@ -37,6 +41,10 @@ pub struct ApplyBatch {
     pub asks_for_ack: bool,
     /// Of a master of ours: its records in order.
     pub records: Vec<RecordChunk>,
+    // it is long enough for so many threads
+    threads: usize,
+    /// How it is divided among threads, if it is; known once it is planned.
+    pub split: Option<BatchSplit>,
 }
 
 /// One command.
@@ -131,11 +139,18 @@ impl ApplyBatch {
         Ok((batch.len > 0).then_some(batch))
     }
 
-    /// Takes the records that are next; `None`: none is. No byte of most is copied.
+    /// Takes the records that are next, for up to `threads` threads; `None`: none is. No byte of most is copied.
     ///
     /// Errors: a record does not hold what it says.
-    pub fn of_records(merger: &mut Merger, former: &mut Former) -> Result<Option<ApplyBatch>, String> {
+    pub fn of_records(
+        merger: &mut Merger,
+        former: &mut Former,
+        threads: usize,
+    ) -> Result<Option<ApplyBatch>, String> {
         let (mut batch, mut taken, mut db) = (ApplyBatch::default(), BatchRecords::default(), 0);
+        let is_large = threads > 1 && merger.waiting_bytes() >= LARGE_TIMES * BATCH_BYTES_MAX;
+        let times = if is_large { LARGE_TIMES } else { 1 };
+        batch.threads = if is_large { threads } else { 1 };
         let mut failed = None;
         let drained = merger.drain_while(|record| {
             batch.add_source(record.chunk);
@@ -160,7 +175,7 @@ impl ApplyBatch {
                 }
             }
             taken.add(record);
-            failed.is_none() && taken.count < RECORDS_MAX && taken.len < BATCH_BYTES_MAX
+            failed.is_none() && taken.count < times * RECORDS_MAX && taken.len < times * BATCH_BYTES_MAX
         });
         if let Some(why) = failed.or(drained.err().map(|bad| bad.to_string())) {
             return Err(why);
@@ -241,8 +256,13 @@ impl ApplyBatch {
                 step.act = plan.act(self.args(step));
             }
         }
+        let wanted = plan.wanted.set();
         self.steps = steps;
-        plan.wanted.set()
+        if self.threads > 1 {
+            let dbs_len = shared.settings.live().dbnum as usize;
+            self.split = BatchSplit::of(self, (&wanted, &shared.router), dbs_len, self.threads);
+        }
+        wanted
     }
 
     /// Masters before Redis 7.0 send times that count from now.

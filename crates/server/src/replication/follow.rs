@@ -257,7 +257,8 @@ impl Link {
         let committed = following.inbox.committed();
         let batch = match committed {
             0 => {
-                let batch = ApplyBatch::of_records(&mut following.merger, &mut following.former);
+                let threads = following.applier.threads();
+                let batch = ApplyBatch::of_records(&mut following.merger, &mut following.former, threads);
                 following.dense = following.merger.next_sequence();
                 batch.map_err(LinkEnd::Hopeless)?
             }
@@ -336,7 +337,9 @@ impl Link {
             self.acknowledge_now(wire, following)?;
         }
         let Some(mut reader) = reader else { return Ok(None) };
-        let batch = ApplyBatch::of_records(&mut reader, &mut following.former).map_err(LinkEnd::Hopeless)?;
+        let threads = following.applier.threads();
+        let batch = ApplyBatch::of_records(&mut reader, &mut following.former, threads);
+        let batch = batch.map_err(LinkEnd::Hopeless)?;
         following.submitted = reader.next_sequence();
         Ok(batch)
     }

@@ -8,6 +8,7 @@ pub mod acks;
 mod applier;
 mod apply;
 mod batch;
+mod crew;
 pub mod disk;
 mod disk_acks;
 pub mod failover;
@@ -23,6 +24,7 @@ pub mod replace;
 pub mod replicas;
 pub mod roles;
 pub mod show;
+mod split;
 pub mod store_route;
 pub mod sync;
 pub mod takeover;
@@ -45,6 +47,7 @@ use crate::thread_state::ThreadState;
 use crate::worker::lock;
 
 pub use apply::with_all_shards;
+pub use crew::help;
 pub use link::{login_request, own_place};
 pub use wire::Wire;
 
@@ -62,6 +65,8 @@ pub struct Replication {
     state: Mutex<ReplicationState>,
     /// Held while a batch of a master is applied, and while the role changes.
     applying: Mutex<()>,
+    /// Threads that run parts of that batch.
+    crew: crew::ApplyCrew,
     /// Records of a leader that are not applied.
     uncommitted: Mutex<Uncommitted>,
     waits: Mutex<Waits>,
@@ -103,6 +108,8 @@ pub struct ReplicationCounts {
     pub links: AtomicU64,
     /// Times that changes came faster than they could be made ready.
     pub lost: AtomicU64,
+    /// Parts of divided batches that the thread with their shards has run, and those that others have.
+    pub parts: [AtomicU64; 2],
     /// Bytes that replicas were sent, snapshots included.
     pub sent_bytes: AtomicU64,
     /// Bytes that the master has sent, snapshots included.
@@ -138,8 +145,8 @@ pub struct ReplicationState {
 }
 
 impl Replication {
-    /// A master that nobody follows.
-    pub fn new(mut random: impl FnMut() -> u64) -> Replication {
+    /// A master that nobody follows, of `threads` threads that serve clients.
+    pub fn new(threads: usize, mut random: impl FnMut() -> u64) -> Replication {
         Replication {
             is_replica: AtomicBool::new(false),
             keeps_dead: AtomicBool::new(false),
@@ -160,6 +167,7 @@ impl Replication {
                 times: VecDeque::new(),
             }),
             applying: Mutex::default(),
+            crew: crew::ApplyCrew::new(threads),
             uncommitted: Mutex::default(),
             waits: Mutex::default(),
             feeding: Mutex::default(),

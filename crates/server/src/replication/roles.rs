@@ -183,7 +183,7 @@ fn apply_uncommitted(shared: &'static Shared) -> Result<(), String> {
         };
         let reader = lock(&replication.uncommitted).reader(history, applied, u64::MAX);
         let Some(mut reader) = reader else { break };
-        let Some(batch) = ApplyBatch::of_records(&mut reader, &mut former)? else { break };
+        let Some(batch) = ApplyBatch::of_records(&mut reader, &mut former, applier.threads())? else { break };
         applier.submit(batch).and_then(|()| applier.settle()).map_err(|end| end.to_string())?;
     }
     lock(&replication.uncommitted).clear();

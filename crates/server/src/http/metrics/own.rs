@@ -197,6 +197,16 @@ pub(super) const OWN: &[Family] = &[
             out.with("why", "lost", counts.lost.load(Relaxed));
         },
     ),
+    many(
+        "darter_replica_parts_total",
+        MetricKind::Counter,
+        "Parts of a master's changes that were run.",
+        |s, out| {
+            let [own, others] = &s.shared.replication.counts.parts;
+            out.with("by", "applier", own.load(Relaxed));
+            out.with("by", "helper", others.load(Relaxed));
+        },
+    ),
     many("darter_sync_total", MetricKind::Counter, "Replicas that were brought up to date.", |s, out| {
         let counts = &s.shared.replication.counts;
         out.with("kind", "full", counts.full.load(Relaxed));
