@@ -481,9 +481,12 @@ impl StoredNodes {
     /// Waits until every one of them has the same map.
     pub fn agree(&self) {
         wait_until("all nodes agree", || {
-            let revision = |server: &Server| server.client().info::<u64>("cluster", "cluster_store_revision");
+            let revision = |server: &Server| {
+                let said = server.client().try_call(&["INFO", "cluster"]).map(text)?;
+                said.lines().find_map(|line| line.strip_prefix("cluster_store_revision:")).map(str::to_owned)
+            };
             let first = revision(&self.servers[0]);
-            self.servers.iter().all(|server| revision(server) == first)
+            first.is_some() && self.servers.iter().all(|server| revision(server) == first)
         });
     }
 
@@ -491,11 +494,12 @@ impl StoredNodes {
     /// `CLUSTER NODES` with -LOADING, as those of Redis do. Then `redis-cli --cluster check` is content.
     pub fn settle(&self) {
         self.agree();
-        // What a node is in its group follows the map a moment later: a new replica still leads a group of its own then.
+        // What a node is in its group follows the map a moment later: a new replica still leads a group of its own then. One
+        // whose part changes closes its connections.
         wait_until("each node is what the map says", || {
             self.servers.iter().all(|server| {
                 let mut client = server.client();
-                let nodes = text(client.call(&["CLUSTER", "NODES"]));
+                let Some(nodes) = client.try_call(&["CLUSTER", "NODES"]).map(text) else { return false };
                 if nodes.contains("myself,slave ") {
                     is_following(&mut client)
                 } else {
@@ -527,14 +531,15 @@ pub fn tool(words: &[&str]) -> (bool, String) {
 
 /// What a node is in its group.
 pub fn group_role(client: &mut Client) -> String {
-    let Value::Array(fields) = client.call(&["DARTER", "GROUP"]) else { return String::new() };
+    let Some(Value::Array(fields)) = client.try_call(&["DARTER", "GROUP"]) else { return String::new() };
     let at = fields.iter().position(|field| *field == Value::Text("role".to_owned()));
     at.and_then(|at| fields.get(at + 1)).cloned().map(text).unwrap_or_default()
 }
 
 /// Returns true if a node follows a master and has its data.
 pub fn is_following(client: &mut Client) -> bool {
-    text(client.call(&["INFO", "replication"])).contains("master_link_status:up\r\n")
+    let said = client.try_call(&["INFO", "replication"]).map(text);
+    said.is_some_and(|said| said.contains("master_link_status:up\r\n"))
 }
 
 /// The text of an answer.
