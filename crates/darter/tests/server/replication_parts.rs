@@ -90,7 +90,7 @@ fn changes(rng: &mut Rng, count: usize) -> Vec<Vec<String>> {
 fn parts(node: &Node) -> (f64, f64) {
     let text = Browser::to(node.port()).get("/metrics", "").body;
     let of = |by: &str| sample(&text, &format!(r#"darter_replica_parts_total{{by="{by}"}}"#));
-    (of("applier"), of("helper"))
+    (of("applier"), of("other"))
 }
 
 fn digest(client: &mut Client) -> Value {
@@ -192,10 +192,10 @@ fn a_backlog_is_run(threads: &str, seed: u64) {
         }
         assert_eq!(others.len(), events.len());
     }
-    let (applier, helper) = parts(&replica);
+    let (applier, other) = parts(&replica);
     match threads {
-        "1" => assert_eq!((applier, helper), (0.0, 0.0)),
-        _ => assert!(applier > 0.0 && applier + helper > 100.0, "{applier} and {helper}"),
+        "1" => assert_eq!((applier, other), (0.0, 0.0)),
+        _ => assert!(applier > 0.0 && applier + other > 100.0, "{applier} and {other}"),
     }
     assert_eq!(to.info::<u64>("stats", "sync_full"), 1, "the chained one was brought up to date once");
     catch_up(&mut to, &mut last);

@@ -204,7 +204,7 @@ pub(super) const OWN: &[Family] = &[
         |s, out| {
             let [own, others] = &s.shared.replication.counts.parts;
             out.with("by", "applier", own.load(Relaxed));
-            out.with("by", "helper", others.load(Relaxed));
+            out.with("by", "other", others.load(Relaxed));
         },
     ),
     many("darter_sync_total", MetricKind::Counter, "Replicas that were brought up to date.", |s, out| {
