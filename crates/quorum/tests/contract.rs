@@ -81,7 +81,7 @@ struct EtcdServer {
 }
 
 impl EtcdServer {
-    /// Starts a cluster of so many; empty: etcd or its `etcdctl` is not here.
+    /// Starts a cluster of `count` servers. Returns none if etcd or `etcdctl` is not installed.
     fn start(count: usize) -> Vec<EtcdServer> {
         let about =
             Command::new("etcdctl").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -1,5 +1,5 @@
-//! Single steps of a member, in orders that the simulation makes seldom: it is asked to lead, a change is told of while it reads,
-//! the store has lost what it had.
+//! Single steps of a member, in orders that are rare in the simulation: a request to lead, news of a change during a read, a
+//! store that has lost its data.
 
 use darter_quorum::beat::{BeatAnswer, Standing};
 use darter_quorum::group::{Founding, GroupAction, GroupConfig, GroupFacts, GroupMachine};

@@ -101,17 +101,15 @@ impl Listeners {
     /// The journal's records go to replicas too.
     pub const REPLICAS: Listeners = Listeners(32);
 
-    /// Keys of the shard are on their way to another node.
+    /// Keys of the shard are on their way to another node, and what commands do to them follows.
     pub const LEAVING: Listeners = Listeners(64);
-    /// What commands do to such keys follows them.
-    pub const FOLLOWING: Listeners = Listeners(128);
 
     /// Those that want to know what commands have done, as the journal does.
-    const EFFECTS: Listeners = Listeners(Self::JOURNAL.0 | Self::FOLLOWING.0);
+    const EFFECTS: Listeners = Listeners(Self::JOURNAL.0 | Self::LEAVING.0);
     /// Those that want it in words that do the same at any time, elsewhere too.
-    const PLAIN: Listeners = Listeners(Self::REPLICAS.0 | Self::FOLLOWING.0);
+    const PLAIN: Listeners = Listeners(Self::REPLICAS.0 | Self::LEAVING.0);
     /// Those that are told of each change by the command that ran, and need no list of changes.
-    const BY_COMMAND: Listeners = Listeners(Self::EFFECTS.0 | Self::REPLICAS.0);
+    const BY_COMMAND: Listeners = Listeners(Self::JOURNAL.0 | Self::REPLICAS.0);
 
     /// Returns true if any of `other`'s bits is set.
     pub fn any(self, other: Listeners) -> bool {

@@ -10,6 +10,7 @@ use darter_store::Object;
 use darter_wire::Reply;
 
 use crate::item::reply_item;
+use crate::slices::tell_items;
 
 /// The command that adds members to such a collection; `None` of a stream and a module's value.
 pub fn adding(object: &Object) -> Option<&'static [u8]> {
@@ -24,20 +25,12 @@ pub fn adding(object: &Object) -> Option<&'static [u8]> {
 
 /// Writes members as bulks, in the order of the words of that command.
 pub fn tell_words() -> Tell {
-    Arc::new(|seen, out| {
+    let tell = tell_items(false);
+    Arc::new(move |seen, out| {
+        let SeenLeaf::Scored(member, score) = seen else { return tell(seen, out) };
         let mut reply = Reply::new(out, false);
-        match seen {
-            SeenLeaf::Item(item) => reply_item(&mut reply, item),
-            SeenLeaf::Field(field, value) => {
-                reply_item(&mut reply, field);
-                reply_item(&mut reply, value);
-            }
-            SeenLeaf::Scored(member, score) => {
-                reply.double(score);
-                reply_item(&mut reply, member);
-            }
-            SeenLeaf::Logged(_) => debug_assert!(false, "a stream is read in another way"),
-        }
+        reply.double(score);
+        reply_item(&mut reply, member);
     })
 }
 

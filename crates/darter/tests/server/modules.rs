@@ -305,31 +305,44 @@ fn dumps(port: u16, suffix: &str) -> Vec<Raw> {
     FLOATS.map(|(key, _)| link.call(&["DUMP", &format!("{key}{suffix}")])).to_vec()
 }
 
-#[test]
-fn large_values_survive_snapshot_base_and_full_sync() {
-    let dir = Dir::new("modules-large");
-    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
+/// Fills a server, and compares what `read` finds at its port with what it finds after a start from the journal, a base, a
+/// snapshot and an RDB file, and on a replica. `each` gets the servers of both files.
+fn survive<T: PartialEq>(
+    name: &str,
+    fill: impl FnOnce(&mut Client),
+    read: impl Fn(u16) -> T,
+    each: impl Fn(&Server, &T),
+) {
+    let dir = Dir::new(name);
+    let flags = ["--proactor_threads", "2", "--dbfilename", "dump"];
+    let server = dir.start(&flags);
     let mut client = server.client();
-    fill_large(&mut client);
-    let before = LargeValues::at(server.port());
+    fill(&mut client);
+    let before = read(server.port());
     client.call(&["WAITAOF", "1", "0", "0"]);
     drop(server);
-    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
-    assert!(LargeValues::at(server.port()) == before, "from the journal's commands");
+    let server = dir.start(&flags);
+    assert!(read(server.port()) == before, "from the journal's commands");
     let mut client = server.client();
     assert_eq!(client.call(&["SAVE"]), Value::ok());
     assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
     client.call(&["BGREWRITEAOF"]);
     wait_for_base(&server);
     drop(server);
-    assert!(LargeValues::at(dir.start(&["--num_shards", "4"]).port()) == before, "from a base");
+    assert!(read(dir.start(&["--num_shards", "4"]).port()) == before, "from a base");
     for name in ["dump.darter", "dump.rdb"] {
         let server = dir.start(&["--appendonly", "no", "--dbfilename", name]);
-        assert!(LargeValues::at(server.port()) == before, "from {name}");
+        assert!(read(server.port()) == before, "from {name}");
         let replica = Node::ours(&["--num_shards", "4"]);
         follow(&mut replica.client(), server.port());
-        assert!(LargeValues::at(replica.port()) == before, "on a replica of what is from {name}");
+        assert!(read(replica.port()) == before, "on a replica of what is from {name}");
+        each(&server, &before);
     }
+}
+
+#[test]
+fn large_values_survive_snapshot_base_and_full_sync() {
+    survive("modules-large", fill_large, LargeValues::at, |_, _| ());
 }
 
 /// The text of each of many documents, which have most names in common.
@@ -340,40 +353,24 @@ fn texts(port: u16) -> Vec<Value> {
 
 #[test]
 fn documents_with_the_same_names_survive_snapshot_base_full_sync_and_migrate() {
-    let dir = Dir::new("modules-names");
-    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
-    let mut client = server.client();
-    for n in 0..400 {
-        let text = format!("{{\"a name\":{n},\"another name\":[{{\"a third name\":{n}}}],\"own {n}\":1}}");
-        assert_eq!(client.call(&["JSON.SET", &format!("doc:{n}"), "$", &text]), Value::ok());
-    }
-    client.call(&["JSON.MERGE", "doc:399", "$", "{\"another name\":null,\"a new name\":{\"a name\":2}}"]);
-    let before = texts(server.port());
-    client.call(&["WAITAOF", "1", "0", "0"]);
-    drop(server);
-    let server = dir.start(&["--proactor_threads", "2", "--dbfilename", "dump"]);
-    assert!(texts(server.port()) == before, "from the journal's commands");
-    let mut client = server.client();
-    assert_eq!(client.call(&["SAVE"]), Value::ok());
-    assert_eq!(client.call(&["SAVE", "RDB"]), Value::ok());
-    client.call(&["BGREWRITEAOF"]);
-    wait_for_base(&server);
-    drop(server);
-    assert!(texts(dir.start(&["--num_shards", "4"]).port()) == before, "from a base");
-    for name in ["dump.darter", "dump.rdb"] {
-        let server = dir.start(&["--appendonly", "no", "--dbfilename", name]);
-        assert!(texts(server.port()) == before, "from {name}");
-        let replica = Node::ours(&["--num_shards", "4"]);
-        follow(&mut replica.client(), server.port());
-        assert!(texts(replica.port()) == before, "on a replica of what is from {name}");
+    let fill = |client: &mut Client| {
+        for n in 0..400 {
+            let text =
+                format!("{{\"a name\":{n},\"another name\":[{{\"a third name\":{n}}}],\"own {n}\":1}}");
+            assert_eq!(client.call(&["JSON.SET", &format!("doc:{n}"), "$", &text]), Value::ok());
+        }
+        let merged = "{\"another name\":null,\"a new name\":{\"a name\":2}}";
+        client.call(&["JSON.MERGE", "doc:399", "$", merged]);
+    };
+    survive("modules-names", fill, texts, |server, before| {
         let target = Node::ours(&["--proactor_threads", "1"]);
         for n in 0..400 {
             let (port, key) = (target.port().to_string(), format!("doc:{n}"));
             let moved = server.client().call(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
             assert_eq!(moved, Value::ok());
         }
-        assert!(texts(target.port()) == before, "moved to another server");
-    }
+        assert!(texts(target.port()) == *before, "moved to another server");
+    });
 }
 
 #[test]

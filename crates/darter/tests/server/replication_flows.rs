@@ -237,7 +237,7 @@ const FAULTS: usize = 6;
 /// Many faults are shared among pairs of servers: most of the time a replica waits before it connects again.
 const FAULTS_OF_A_PAIR: usize = 100;
 const PAIRS_MAX: usize = 12;
-/// After so many faults all values are compared.
+/// Faults between two comparisons of all values.
 const COMPARED_AFTER: usize = 500;
 
 #[test]

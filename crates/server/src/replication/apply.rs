@@ -219,7 +219,7 @@ pub fn run_steps<'b>(
         }
     }
     local.now_ms = now_ms;
-    // It has taken all shards, so this is no part of a batch.
+    // A flush needs all shards, so no part of a divided batch has one.
     if flushed && local.shared.tracking.is_in_use() {
         tracking::invalidate_all(local, grant);
     }

@@ -21,8 +21,8 @@ use crate::shared::Shared;
 const RECORDS_MAX: usize = 1024;
 /// and any batch no more bytes, unless one transaction does.
 const BATCH_BYTES_MAX: usize = 64 << 10;
-/// Where several threads run it and so much waits, it takes so many times as much: a thread that is called comes after some
-/// 50 us, in which the one that has called it runs alone.
+/// A batch for several threads is this many times as large, if as much waits. A called thread comes after some 50 us. Until then
+/// the thread that has called it runs alone.
 const LARGE_TIMES: usize = 4;
 
 /// What bytes of a stream hold: whole commands, none of them half a transaction.

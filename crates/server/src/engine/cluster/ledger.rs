@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((seen.owner(1), seen.owner(2)), (None, Some(0)), "it was made all the same");
     }
 
-    /// A restored etcd has an older map, and an empty one has none: who knows the latest neither takes it nor writes over it.
+    /// A restored etcd has an older map, an empty one has none. A node that knows the latest map neither takes nor replaces them.
     #[test]
     fn a_store_that_has_lost_changes_is_neither_believed_nor_changed() {
         let store = FakeStore::default();

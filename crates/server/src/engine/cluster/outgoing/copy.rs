@@ -50,7 +50,7 @@ const KEYS_AT_ONCE: usize = 256;
 /// Changed keys, and bytes of records, that may wait while other keys are copied.
 const CHANGED_MAX: usize = 1024;
 const RECORD_BYTES_MAX: usize = 1 << 20;
-/// Values of so many bytes are sent once, and records follow them.
+/// Values of at least this many bytes are sent once, and records follow them.
 const FOLLOWED_BYTES_MIN: usize = 64 << 10;
 /// Writers may be held once all that has changed was sent in this time,
 const SHORT: Duration = Duration::from_millis(5);
@@ -79,7 +79,6 @@ impl SlotCopy {
                 let keys = keys_of(&part.shard, &leaving);
                 part.leaving.push(leaving);
                 part.shard.changes.listen(Listeners::LEAVING, true);
-                part.shard.changes.listen(Listeners::FOLLOWING, true);
                 Some((part.shard.flushes(), keys))
             });
             match begun.map(Option::unwrap_or_default) {
@@ -105,7 +104,6 @@ impl SlotCopy {
                     part.leaving.retain(|other| !Arc::ptr_eq(other, &own));
                     let is_any = !part.leaving.is_empty();
                     part.shard.changes.listen(Listeners::LEAVING, is_any);
-                    part.shard.changes.listen(Listeners::FOLLOWING, is_any);
                 }
             });
         }

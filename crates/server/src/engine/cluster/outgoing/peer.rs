@@ -65,12 +65,14 @@ impl SentValue {
     pub fn read_bytes(&self) -> usize {
         match self {
             SentValue::Whole { payload, .. } => payload.len(),
-            SentValue::Pieces(_) => 64 << 10,
+            SentValue::Pieces(_) => PIECES_BYTES,
             SentValue::Missing => 0,
         }
     }
 }
 
+/// Bytes that a value in pieces counts as.
+const PIECES_BYTES: usize = 64 << 10;
 /// Bytes that wait for an answer, and bytes that are sent at once.
 const UNANSWERED_BYTES_MAX: usize = 4 << 20;
 const BATCH_BYTES: usize = 256 << 10;
@@ -181,8 +183,8 @@ impl ImportTarget {
         self.wait_for_room(UNANSWERED_BYTES_MAX)
     }
 
-    /// Waits until commands of at most so many bytes, some more at first, have no answer. The target works on what it has
-    /// received without a look at its other clients. Errors: the same.
+    /// Waits until the commands without an answer have at most this many bytes. The target runs all that it has received before
+    /// it serves another client. Errors: the same.
     pub fn wait_for_room(&mut self, unanswered_bytes_max: usize) -> Result<(), ExportStop> {
         while self.unanswered_bytes > unanswered_bytes_max {
             self.read(self.unanswered / 2)?;

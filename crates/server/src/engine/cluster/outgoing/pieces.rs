@@ -32,7 +32,7 @@ pub struct OpenPieces {
 const PIECE_BYTES: usize = 16 << 10;
 /// Bytes of a piece of a string, which is copied as it is.
 const TEXT_PIECE_BYTES: usize = 64 << 10;
-/// Bytes of pieces that wait for an answer. To add so many members takes the target a millisecond or two.
+/// Bytes of pieces that wait for an answer. The target adds their members within a millisecond or two.
 const UNANSWERED_BYTES_MAX: usize = 48 << 10;
 
 impl OpenPieces {
