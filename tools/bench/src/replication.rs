@@ -203,9 +203,10 @@ fn sync(program: &Program, setting: &Setting) -> io::Result<String> {
         let watching = scope.spawn(|| {
             let mut most = before;
             while !is_over.load(Relaxed) {
-                // With its children: Redis forks.
+                // With its children: Redis forks. A look that takes long is followed by a longer rest.
+                let began = Instant::now();
                 most = most.max(usage::tree_bytes(master.pid()).unwrap_or(0));
-                thread::sleep(LOOK * 10);
+                thread::sleep((LOOK * 10).max(began.elapsed() * 20));
             }
             most
         });

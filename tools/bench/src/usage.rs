@@ -83,13 +83,17 @@ pub fn resident_quickly(pid: u32) -> io::Result<u64> {
     kib_field(&text, "VmRSS:").ok_or_else(|| io::Error::other("no VmRSS in /proc"))
 }
 
-/// Bytes of process `pid` and its children: what several share counts once.
+/// Bytes of process `pid` and its children: what several share counts once. With children the kernel walks the page tables,
+/// 10 ms and more for gigabytes, and the process waits for its own page faults meanwhile; ask rarely.
 pub fn tree_bytes(pid: u32) -> io::Result<u64> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    if children.trim().is_empty() {
+        return resident_quickly(pid);
+    }
     let own = |pid| -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         kib_field(&text, "Pss:").ok_or_else(|| io::Error::other("no Pss in /proc"))
     };
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     // A child that ends meanwhile counts nothing.
     let theirs: u64 = children.split_whitespace().filter_map(|pid| own(pid.parse().ok()?).ok()).sum();
     Ok(own(pid)? + theirs)
