@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use darter_base::hash::KeyHasher;
 use darter_store::change::{JournalReaders, Noted, Vocabulary};
-use darter_store::keyed::WrongType;
+use darter_store::error::ShardFull;
+use darter_store::error::WrongType;
 use darter_store::rdb::Versions;
-use darter_store::shard::ShardFull;
 use darter_store::{Arena, Collection, Event, Key, Keyed, Record, Shard, Text};
 use darter_txn::{ShardPart, ShardSet};
 use darter_wire::{Args, OwnedArgs, Reply};

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use darter_store::keyed::{RefusedWrite, WrongType};
-use darter_store::shard::ShardFull;
+use darter_store::error::{RefusedWrite, ShardFull, WrongType};
 use darter_wire::Args;
 
 /// Bytes of a subcommand's name that an error repeats.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use darter_base::varint;
 use darter_slab::{Arena, Handle};
 
-use crate::shard::ShardFull;
+use crate::error::ShardFull;
 
 /// The last place.
 pub const PLACE_MAX: u64 = u64::MAX - 1;

@@ -13,7 +13,7 @@ use darter_base::hash::KeyHasher;
 use darter_index::ScanPosition;
 use darter_slab::{Arena, Handle};
 
-use crate::db::Db;
+use crate::db::{Db, YOUNGER};
 use crate::object::Object;
 use crate::record::{Record, RecordValue};
 use crate::shard::Shard;
@@ -87,9 +87,6 @@ impl Cut {
         self.guarded.contains(&id) || self.frozen.contains_key(&id)
     }
 }
-
-/// The number at the cut of a database that is younger than the cut.
-pub(crate) const YOUNGER: u16 = u16::MAX;
 
 impl Shard {
     /// Begins a cut: `keeper` gets every present key in its present state. `epoch` is above 0 and differs from those

@@ -3,8 +3,10 @@
 use darter_base::hash::spread_slot_in;
 use darter_index::{Index, ScanPosition};
 
-use crate::cut::YOUNGER;
 use crate::labels::Labels;
+
+/// The number at the cut of a database that is younger than the cut.
+pub(crate) const YOUNGER: u16 = u16::MAX;
 
 /// The index of one database and its counters.
 pub struct Db {

@@ -9,9 +9,9 @@ use darter_base::short;
 use darter_slab::{Arena, Handle, streaming};
 
 use crate::change::{Class, Event};
-use crate::keyed::WrongType;
+use crate::error::{ShardFull, WrongType};
 use crate::record::{self, Expiry, Record, RecordMatch};
-use crate::shard::{GIANT_BYTES, Key, Shard, ShardFull};
+use crate::shard::{GIANT_BYTES, Key, Shard};
 use crate::text::Text;
 
 impl Shard {

@@ -5,9 +5,9 @@ use darter_index::ScanPosition;
 
 use crate::change::{Class, Event};
 use crate::keyed::Keyed;
-use crate::object::Type;
 use crate::record::{Record, RecordValue};
 use crate::shard::{Key, Shard};
+use crate::value_type::Type;
 
 /// The position of a shard's sweep.
 #[derive(Clone, Copy, Debug, Default)]

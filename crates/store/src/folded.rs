@@ -11,9 +11,10 @@ use darter_pack::table::{PackKind, Table};
 use darter_slab::{Arena, Handle};
 
 use crate::module;
-use crate::object::{Collection, Object, Type};
+use crate::object::{Collection, Object};
 use crate::record::RecordPayload;
 use crate::set_value::SetValue;
+use crate::value_type::Type;
 
 impl Object {
     /// The payload that fully describes this collection, if it is small enough.
@@ -36,7 +37,7 @@ impl Object {
             Type::Set => Object::Set(SetValue::unfold(block, arena)),
             Type::Hash => Object::Hash(Table::unfold(PackKind::KeysAndValues, block, arena)),
             kind => match module::unfold(kind, block, arena) {
-                Some(object) => object,
+                Some(value) => Object::Module(value),
                 None => unreachable!("a type whose values always have a root"),
             },
         }

@@ -4,42 +4,9 @@
 //! of a key, or setting it, makes its extras keep the time from then on, until the key is set anew. Called for OBJECT
 //! IDLETIME, DEBUG OBJECT and RESTORE.
 
-use darter_slab::Handle;
-
 use crate::extras::Extras;
 use crate::keyed::Keyed;
-use crate::record::{self, Record};
-use crate::shard::Shard;
-
-/// The last uses of keys of a shard.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Uses {
-    // Hits that are not uses: of EXISTS, TTL and TYPE.
-    pub glances: u64,
-    // Uses and changes when `note_uses` was last called.
-    seen: u64,
-    // Unix milliseconds; 0 before the first call.
-    last_ms: u64,
-}
-
-impl Shard {
-    /// Notes whether keys have been used since the last call. The time of a use is as exact as the calls are
-    /// frequent.
-    pub fn note_uses(&mut self, now_ms: u64) {
-        let seen = self.counters.hits.wrapping_sub(self.uses.glances).wrapping_add(self.changes.total());
-        if seen != self.uses.seen || self.uses.last_ms == 0 {
-            self.uses = Uses { seen, last_ms: now_ms, ..self.uses };
-        }
-    }
-
-    /// Keeps the time of a use in the record at `handle`, if it has room for one.
-    #[inline]
-    pub(crate) fn keep_use(&mut self, handle: Handle, now_ms: u64) {
-        if (Record { tail: self.arena.tail(handle) }).extras_len() > 0 && !self.pauses_uses {
-            Extras::note_use(record::extras_mut(self.arena.tail_mut(handle)), seconds(now_ms));
-        }
-    }
-}
+use crate::uses::seconds;
 
 impl Keyed<'_> {
     /// Seconds since the last use of the key, or fewer if that is not known. The time is kept from now on. `None`:
@@ -81,10 +48,6 @@ impl Keyed<'_> {
         // If there is no room, the time is not known.
         let _ = self.set_extras(Extras { access_s: Some(last_s), ..extras });
     }
-}
-
-fn seconds(ms: u64) -> u32 {
-    u32::try_from(ms / 1000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use darter_slab::Arena;
 
+use crate::error::ShardFull;
 use crate::extras::{Extras, RecordMarks};
 use crate::keyed::Keyed;
 use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload};
-use crate::shard::{ShardFull, deadline_after};
+use crate::shard::deadline_after;
 
 impl Keyed<'_> {
     /// Memcached's part of the key; `None` if no memcached client has set or marked it.

@@ -2,65 +2,25 @@
 //!
 //! The lookup happens once, in the constructor, which removes an expired key.
 
+mod module;
+
 use darter_base::hash::KeyHasher;
 use darter_index::IndexSlot;
 use darter_slab::{Arena, Handle};
 
 use crate::change::{Class, Event};
-use crate::object::{Collection, Object, Type};
+use crate::error::{RefusedWrite, ShardFull, WrongType};
+use crate::object::{Collection, KeyView, Object};
 use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload, RecordValue};
-use crate::shard::{Key, PINNED_BYTES_MIN, Shard, ShardFull, deadline_after};
+use crate::shard::{Key, PINNED_BYTES_MIN, Shard, deadline_after};
 use crate::text::Text;
+use crate::value_type::Type;
 
 /// A string of at least this many bytes gets spare room when it grows; the blocks of shorter ones are rounded up
 /// anyway.
 const ROOM_FROM_BYTES: usize = 1 << 20;
 /// Limit of that room.
 const ROOM_BYTES_MAX: usize = 32 << 20;
-
-/// The value is not of the type the command works on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WrongType;
-
-/// Why a collection could not be changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RefusedWrite {
-    /// The value has another type.
-    WrongType,
-    /// There is no room.
-    Full,
-}
-
-impl From<WrongType> for RefusedWrite {
-    fn from(_: WrongType) -> RefusedWrite {
-        RefusedWrite::WrongType
-    }
-}
-
-impl From<ShardFull> for RefusedWrite {
-    fn from(_: ShardFull) -> RefusedWrite {
-        RefusedWrite::Full
-    }
-}
-
-/// A collection to read: its root, and the arguments of the root's methods.
-pub struct KeyView<'a, T> {
-    /// The collection.
-    pub root: &'a T,
-    /// The arena of its packs.
-    pub arena: &'a Arena,
-    /// Hashes members and fields.
-    pub hasher: KeyHasher,
-}
-
-impl<T> Clone for KeyView<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-// Not derived: that would ask for `T: Copy`.
-impl<T> Copy for KeyView<'_, T> {}
 
 /// The result of changing a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -500,7 +460,7 @@ impl<'a> Keyed<'a> {
         let id = self.shard.objects.insert(object);
         let (next_expiry, is_series) = {
             let object = self.shard.objects.get(id);
-            (object.next_expiry_ms(), object.is_series())
+            (object.next_expiry_ms(), object.kind() == Type::Series)
         };
         self.shard.timed += usize::from(next_expiry.is_some());
         match self.put_payload(meta, &RecordPayload::Object(kind, id)) {

@@ -4,12 +4,14 @@
 //! it is transferred in the format of DUMP.
 
 use crate::change::Event;
+use crate::error::ShardFull;
 use crate::keyed::Keyed;
-use crate::object::{Object, Type};
+use crate::object::Object;
 use crate::rdb;
 use crate::record::{Record, RecordKind, RecordMeta, RecordPayload, RecordValue};
-use crate::shard::{Key, Shard, ShardFull};
+use crate::shard::{Key, Shard};
 use crate::text::Text;
+use crate::value_type::Type;
 
 /// A copy of a key's value, with its deadline and marks.
 #[derive(Debug)]

@@ -3,92 +3,36 @@
 //! The small root of a collection lives here, its packs in the shard's arena. Commands reach a collection by type
 //! through [`Collection`]; no other code needs to know that [`Object`] is an enum.
 
+use std::any::Any;
+
 use darter_base::hash::KeyHasher;
 use darter_pack::table::{PackKind, Table};
 use darter_pack::tree::{List, Zset};
 use darter_slab::{Arena, Handle};
 
-use crate::module::ModuleValue;
+use crate::module::{ModuleType, ModuleValue};
 use crate::set_value::SetValue;
 use crate::stream_value::StreamValue;
+use crate::value_type::Type;
 
-/// The type of a value, as `TYPE` names it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-pub enum Type {
-    /// A string.
-    String = 0,
-    /// A list.
-    List = 1,
-    /// A set.
-    Set = 2,
-    /// A sorted set.
-    Zset = 3,
-    /// A hash.
-    Hash = 4,
-    /// A stream.
-    Stream = 5,
-    /// A JSON document.
-    Json = 6,
-    /// A Bloom filter.
-    Bloom = 7,
-    /// A cuckoo filter.
-    Cuckoo = 8,
-    /// A count-min sketch.
-    CountMin = 9,
-    /// The items that occur most often.
-    TopK = 10,
-    /// A t-digest.
-    Digest = 11,
-    /// A time series.
-    Series = 12,
-    /// A sparse array.
-    Array = 13,
+/// A collection to read: its root, and the arguments of the root's methods.
+pub struct KeyView<'a, T> {
+    /// The collection.
+    pub root: &'a T,
+    /// The arena of its packs.
+    pub arena: &'a Arena,
+    /// Hashes members and fields.
+    pub hasher: KeyHasher,
 }
 
-impl Type {
-    /// All types, in the order of their numbers.
-    pub const ALL: [Type; 14] = [
-        Type::String,
-        Type::List,
-        Type::Set,
-        Type::Zset,
-        Type::Hash,
-        Type::Stream,
-        Type::Json,
-        Type::Bloom,
-        Type::Cuckoo,
-        Type::CountMin,
-        Type::TopK,
-        Type::Digest,
-        Type::Series,
-        Type::Array,
-    ];
-
-    /// The name `TYPE` answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Type::String => "string",
-            Type::List => "list",
-            Type::Set => "set",
-            Type::Zset => "zset",
-            Type::Hash => "hash",
-            Type::Stream => "stream",
-            Type::Json => "ReJSON-RL",
-            Type::Bloom => "MBbloom--",
-            Type::Cuckoo => "MBbloomCF",
-            Type::CountMin => "CMSk-TYPE",
-            Type::TopK => "TopK-TYPE",
-            Type::Digest => "TDIS-TYPE",
-            Type::Series => "TSDB-TYPE",
-            Type::Array => "array",
-        }
-    }
-
-    pub(crate) fn from_byte(byte: u8) -> Type {
-        Type::ALL[byte as usize]
+impl<T> Clone for KeyView<'_, T> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
+
+// Not derived: that would ask for `T: Copy`.
+impl<T> Copy for KeyView<'_, T> {}
 
 /// A kind of collection that a key can hold.
 pub trait Collection: Sized {
@@ -429,5 +373,93 @@ impl Collection for Zset {
 
     fn expire_step(&mut self, arena: &mut Arena, hasher: KeyHasher, now_ms: u64, packs_max: usize) -> usize {
         self.expire_due(arena, &hasher, now_ms, packs_max.saturating_mul(MEMBERS_PER_PACK), |_| {})
+    }
+}
+
+impl Collection for StreamValue {
+    const TYPE: Type = Type::Stream;
+
+    fn wrap(self) -> Object {
+        Object::Stream(self)
+    }
+
+    fn of(object: &Object) -> Option<&StreamValue> {
+        match object {
+            Object::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut StreamValue> {
+        match object {
+            Object::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    // A stream outlives its entries: it remembers ids and groups.
+    fn has_no_member(&self) -> bool {
+        false
+    }
+
+    fn is_unswept(&self) -> bool {
+        StreamValue::is_unswept(self)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        StreamValue::free_step(self, arena, blocks_max)
+    }
+}
+
+impl<T: ModuleType> Collection for T {
+    const TYPE: Type = T::KIND;
+
+    fn wrap(self) -> Object {
+        Object::Module(Box::new(self))
+    }
+
+    fn of(object: &Object) -> Option<&T> {
+        let Object::Module(value) = object else { return None };
+        let value: &dyn Any = &**value;
+        value.downcast_ref()
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut T> {
+        let Object::Module(value) = object else { return None };
+        let value: &mut dyn Any = &mut **value;
+        value.downcast_mut()
+    }
+
+    /// Never: an empty value keeps its key.
+    fn has_no_member(&self) -> bool {
+        false
+    }
+
+    fn memory_bytes(&self) -> usize {
+        ModuleValue::memory_bytes(self)
+    }
+
+    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+        ModuleValue::free_step(self, arena, blocks_max)
+    }
+
+    fn is_unswept(&self) -> bool {
+        ModuleValue::is_unswept(self)
+    }
+
+    fn fold(&self, arena: &Arena) -> Option<Handle> {
+        ModuleValue::fold(self, arena)
+    }
+
+    fn unfold(block: Handle, arena: &Arena) -> Option<T> {
+        ModuleType::unfold(block, arena)
+    }
+
+    fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
+        ModuleValue::compact_step(self, arena, cursor, packs_max)
     }
 }

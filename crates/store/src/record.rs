@@ -23,7 +23,7 @@ use darter_slab::streaming;
 
 use crate::ascii7;
 use crate::extras::{self, Extras};
-use crate::object::Type;
+use crate::value_type::Type;
 
 /// Milliseconds between 1970 and 2020, the origin of short deadlines.
 const SHORT_TTL_ORIGIN_MS: u64 = 1_577_836_800_000;

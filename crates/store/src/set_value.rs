@@ -10,7 +10,7 @@ use darter_pack::table::{EntryRef, FieldExpiry, Inserted, PackKind, Table};
 use darter_pack::tree::{Direction, IntSet};
 use darter_slab::{Arena, Handle};
 
-use crate::shard::ShardFull;
+use crate::error::ShardFull;
 
 /// A set of members. Its blocks are given back by `free_step` before it is dropped.
 #[derive(Debug)]

@@ -16,17 +16,17 @@ use crate::change::{ChangeLog, Event};
 use crate::cut::Cut;
 use crate::db::Db;
 use crate::draft::TextDraft;
+use crate::error::{ShardFull, WrongType};
 use crate::evict::Pressure;
 use crate::folded::FoldScratch;
 use crate::hidden::HiddenSlots;
-use crate::idle::Uses;
-use crate::keyed::{KeyView, WrongType};
 use crate::links::Links;
-use crate::object::{Collection, Object};
+use crate::object::{Collection, KeyView, Object};
 use crate::reads::Reads;
 use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload};
 use crate::slots::SlotKeys;
 use crate::tidy::{Tidy, TidyCounters};
+use crate::uses::Uses;
 
 /// A key and its hash, computed once per command.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +51,6 @@ pub struct Counters {
     /// Keys evicted to make room.
     pub evicted: u64,
 }
-
-/// The arena has no room for a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ShardFull;
 
 /// One part of the keyspace, over all databases.
 ///
@@ -214,6 +210,12 @@ impl Shard {
     /// Makes the shard hide keys of these slots, which all shards share.
     pub fn hide_slots(&mut self, hidden: Arc<HiddenSlots>) {
         self.hidden = hidden;
+    }
+
+    /// Returns true if a record is left out of what clients see of the database as a whole.
+    #[inline]
+    pub(crate) fn is_hidden(&self, record: Record<'_>) -> bool {
+        self.hidden.hides(record.key())
     }
 
     /// Returns true if the keys of `slot` are in this shard; false unless shards follow slots.

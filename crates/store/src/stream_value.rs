@@ -10,7 +10,6 @@ use std::sync::Arc;
 use darter_pack::tree::{StreamId, StreamLog, TreeFull};
 use darter_slab::Arena;
 
-use crate::object::{Collection, Object, Type};
 use group::{ConsumerGroup, owned};
 use producers::Producers;
 
@@ -320,56 +319,20 @@ impl StreamValue {
         true
     }
 
-    fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
-        self.more.groups.binary_search_by(|group| group.name().cmp(name))
-    }
-}
-
-/// Marks a group that is not marked; returns its mark.
-fn marked(group: &mut Arc<ConsumerGroup>, mark: u64) -> u64 {
-    if group.mark == 0 {
-        owned(group, ConsumerGroup::twin).mark = mark;
-    }
-    group.mark
-}
-
-impl Collection for StreamValue {
-    const TYPE: Type = Type::Stream;
-
-    fn wrap(self) -> Object {
-        Object::Stream(self)
-    }
-
-    fn of(object: &Object) -> Option<&StreamValue> {
-        match object {
-            Object::Stream(stream) => Some(stream),
-            _ => None,
-        }
-    }
-
-    fn of_mut(object: &mut Object) -> Option<&mut StreamValue> {
-        match object {
-            Object::Stream(stream) => Some(stream),
-            _ => None,
-        }
-    }
-
-    // A stream outlives its entries: it remembers ids and groups.
-    fn has_no_member(&self) -> bool {
-        false
-    }
-
-    fn is_unswept(&self) -> bool {
+    /// Returns true if entries were trimmed whose blocks are not free yet.
+    pub fn is_unswept(&self) -> bool {
         self.log.is_unswept()
     }
 
-    fn memory_bytes(&self) -> usize {
+    /// Bytes in the arena and on the heap, without the root.
+    pub fn bytes(&self) -> usize {
         let groups: usize = self.groups().map(ConsumerGroup::bytes).sum();
         let producers = self.producers().map_or(0, Producers::bytes);
         self.log.bytes() + self.log.spilled_bytes() + size_of::<More>() + groups + producers
     }
 
-    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
+    /// Frees up to about `blocks_max` blocks; returns true if none is left.
+    pub fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
         if !self.log.free_step(arena, blocks_max) {
             return false;
         }
@@ -381,4 +344,16 @@ impl Collection for StreamValue {
         }
         true
     }
+
+    fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
+        self.more.groups.binary_search_by(|group| group.name().cmp(name))
+    }
+}
+
+/// Marks a group that is not marked; returns its mark.
+fn marked(group: &mut Arc<ConsumerGroup>, mark: u64) -> u64 {
+    if group.mark == 0 {
+        owned(group, ConsumerGroup::twin).mark = mark;
+    }
+    group.mark
 }

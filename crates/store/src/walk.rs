@@ -165,12 +165,6 @@ impl Shard {
 }
 
 impl Shard {
-    /// Returns true if a record is left out of what clients see of the database as a whole.
-    #[inline]
-    pub(crate) fn is_hidden(&self, record: Record<'_>) -> bool {
-        self.hidden.hides(record.key())
-    }
-
     /// Number of keys in a database that are not hidden.
     pub fn visible_len(&self, db: usize) -> usize {
         let len = self.dbs.get(db).map_or(0, |db| db.len());

@@ -5,7 +5,7 @@
 
 use darter_document::edit::EditedNode;
 use darter_document::{DocChange, JsonPath, Parsed, Parsing, Rewritten, parse, rewrite};
-use darter_store::shard::ShardFull;
+use darter_store::error::ShardFull;
 use darter_store::{Collection, Event, Expiry, Json, Keyed, Object};
 use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};

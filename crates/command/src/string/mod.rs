@@ -15,7 +15,7 @@ pub mod throttle;
 
 use crate::DataCommand;
 use darter_store::change::Class;
-use darter_store::shard::ShardFull;
+use darter_store::error::ShardFull;
 use darter_store::{Event, Expiry, Keyed};
 
 /// The family's commands.

@@ -1,7 +1,7 @@
 //! `incr`, `decr` and `ma` on one key whose shard is held.
 
 use darter_base::number;
-use darter_store::shard::ShardFull;
+use darter_store::error::ShardFull;
 use darter_store::{Expiry, Extras, Key, Keyed, RecordMarks, Shard};
 use darter_wire::memcache::MemcacheError;
 

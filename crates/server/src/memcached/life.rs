@@ -1,6 +1,6 @@
 //! How long an item lives: memcached's seconds as deadlines.
 
-use darter_store::{Event, Expiry, Keyed, shard::ShardFull};
+use darter_store::{Event, Expiry, Keyed, error::ShardFull};
 
 use super::{EXPIRE_EVENT, PERSIST_EVENT};
 

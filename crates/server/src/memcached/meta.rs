@@ -4,7 +4,7 @@
 //! the new one.
 
 use darter_base::number;
-use darter_store::shard::ShardFull;
+use darter_store::error::ShardFull;
 use darter_store::{Expiry, Extras, Key, Keyed, RecordMarks, Shard};
 use darter_wire::memcache::{MemcacheError, MetaMode, MetaRequest, MetaVerb, write_key};
 

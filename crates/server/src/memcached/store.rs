@@ -1,7 +1,7 @@
 //! Storing a value under one key whose shard is held: what `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`
 //! have in common.
 
-use darter_store::shard::ShardFull;
+use darter_store::error::ShardFull;
 use darter_store::{Event, Expiry, Extras, Key, Keyed, RecordMarks, Shard};
 
 use super::life::Life;

@@ -4,8 +4,8 @@ use darter_slab::Arena;
 
 use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
 use crate::array::{Array, PLACE_MAX};
-use crate::object::Type;
-use crate::rdb::{Corrupt, RdbSource, write_length, write_text};
+use crate::rdb_primitives::{Corrupt, RdbSource, write_length, write_text};
+use crate::value_type::Type;
 
 /// No place was inserted at yet.
 const NO_CURSOR: u64 = u64::MAX;

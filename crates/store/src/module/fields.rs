@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rdb::{Corrupt, RdbSource, write_length, write_text};
+use crate::rdb_primitives::{Corrupt, RdbSource, write_length, write_text};
 
 const END: u64 = 0;
 const SIGNED: u64 = 1;

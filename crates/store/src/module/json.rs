@@ -10,11 +10,9 @@ use darter_document::{Doc, FloatRuns, Parsed, PrintStyle, Printing, Rewritten, S
 use darter_slab::{Arena, Handle};
 
 use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
-use crate::keyed::{Keyed, WrongType};
-use crate::object::Type;
-use crate::rdb::Corrupt;
-use crate::record::{Record, RecordValue};
-use crate::shard::ShardFull;
+use crate::error::ShardFull;
+use crate::rdb_primitives::Corrupt;
+use crate::value_type::Type;
 
 /// A JSON document.
 #[derive(Debug)]
@@ -464,19 +462,6 @@ impl ModuleValue for Json {
             self.replace(&bytes, arena).map_err(|_| Corrupt)?;
         }
         Ok(())
-    }
-}
-
-impl Keyed<'_> {
-    /// The document at the key, to read: without a root if it has none.
-    ///
-    /// Errors: the value has another type.
-    pub fn document(&self) -> Result<Option<Doc<'_>>, WrongType> {
-        if let Some(RecordValue::Folded(Type::Json, block)) = self.record().map(Record::value) {
-            let arena = &self.shard.arena;
-            return Ok(Some(Doc::in_block(arena.seen(Handle::from_raw(block)), arena)));
-        }
-        Ok(self.view::<Json>()?.map(|view| view.root.doc(view.arena)))
     }
 }
 

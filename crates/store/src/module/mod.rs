@@ -1,6 +1,6 @@
 //! Values of the families that Redis keeps in modules: JSON, filters, sketches, time series.
 //!
-//! All of them are one arm of [`Object`], so a new type is one file here: its [`ModuleValue`] and [`ModuleType`], and its
+//! All of them are one arm of [`Object`](crate::Object), so a new type is one file here: its [`ModuleValue`] and [`ModuleType`], and its
 //! row in [`KINDS`]. Everything else (TYPE, DUMP, files, COPY, eviction, MEMORY USAGE) asks the trait.
 
 pub(crate) mod array;
@@ -13,11 +13,8 @@ use std::fmt::Debug;
 
 use darter_slab::{Arena, Handle};
 
-use crate::keyed::Keyed;
-use crate::object::{Collection, Object, Type};
-use crate::rdb::{Corrupt, RdbSource, write_length};
-use crate::record::RecordValue;
-use crate::shard::Shard;
+use crate::rdb_primitives::{Corrupt, RdbSource, write_length};
+use crate::value_type::Type;
 
 pub use array::TYPE_ARRAY;
 pub use fields::{ModuleFieldSource, ModuleFields};
@@ -92,7 +89,7 @@ pub trait ModuleValue: Any + Debug + Send {
     }
 }
 
-/// The type of a module's value at compile time: makes it a [`Collection`].
+/// The type of a module's value at compile time: makes it a [`Collection`](crate::Collection).
 pub trait ModuleType: ModuleValue + Sized {
     /// Its type.
     const KIND: Type;
@@ -200,7 +197,7 @@ pub(crate) fn write_piece(value: &dyn ModuleValue, number: u64, arena: &Arena, o
 /// The value, or the first piece of one, that follows type byte [`TYPE_MODULE`].
 ///
 /// Errors: an unknown type, damaged, or no room; nothing is left in the arena.
-pub(crate) fn read(source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<Object, Corrupt> {
+pub(crate) fn read(source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<Box<dyn ModuleValue>, Corrupt> {
     let (kind, version) = kind_of(source.count()?).ok_or(Corrupt)?;
     let mut fields = ModuleFieldSource::new(source);
     let mut value = if version == PIECE {
@@ -219,7 +216,7 @@ pub(crate) fn read(source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<Obje
         clear(&mut *value, arena);
         return Err(Corrupt);
     }
-    Ok(Object::Module(value))
+    Ok(value)
 }
 
 /// Adds a piece to a value.
@@ -253,91 +250,8 @@ fn clear(value: &mut dyn ModuleValue, arena: &mut Arena) {
 }
 
 /// Rebuilds the root of a folded value of `kind`.
-pub(crate) fn unfold(kind: Type, block: Handle, arena: &Arena) -> Option<Object> {
-    Some(Object::Module(kind_named(kind)?.unfold?(block, arena)))
-}
-
-impl<T: ModuleType> Collection for T {
-    const TYPE: Type = T::KIND;
-
-    fn wrap(self) -> Object {
-        Object::Module(Box::new(self))
-    }
-
-    fn of(object: &Object) -> Option<&T> {
-        let Object::Module(value) = object else { return None };
-        let value: &dyn Any = &**value;
-        value.downcast_ref()
-    }
-
-    fn of_mut(object: &mut Object) -> Option<&mut T> {
-        let Object::Module(value) = object else { return None };
-        let value: &mut dyn Any = &mut **value;
-        value.downcast_mut()
-    }
-
-    /// Never: an empty value keeps its key.
-    fn has_no_member(&self) -> bool {
-        false
-    }
-
-    fn memory_bytes(&self) -> usize {
-        ModuleValue::memory_bytes(self)
-    }
-
-    fn free_step(&mut self, arena: &mut Arena, blocks_max: usize) -> bool {
-        ModuleValue::free_step(self, arena, blocks_max)
-    }
-
-    fn is_unswept(&self) -> bool {
-        ModuleValue::is_unswept(self)
-    }
-
-    fn fold(&self, arena: &Arena) -> Option<Handle> {
-        ModuleValue::fold(self, arena)
-    }
-
-    fn unfold(block: Handle, arena: &Arena) -> Option<T> {
-        ModuleType::unfold(block, arena)
-    }
-
-    fn compact_step(&mut self, arena: &mut Arena, cursor: u64, packs_max: usize) -> u64 {
-        ModuleValue::compact_step(self, arena, cursor, packs_max)
-    }
-}
-
-impl Keyed<'_> {
-    /// Adds a piece, as a snapshot has it, to the module's value at the key.
-    ///
-    /// Errors: there is no such value, or the piece is damaged.
-    pub fn read_piece(&mut self, source: &mut RdbSource<'_>) -> Result<(), Corrupt> {
-        let id = match self.record().map(crate::record::Record::value) {
-            Some(RecordValue::Object(_, id)) => id,
-            _ => return Err(Corrupt),
-        };
-        let (db, name) = (self.db, self.name());
-        let handle = self.handle().ok_or(Corrupt)?;
-        self.shard.series_goes(db, handle);
-        let Shard { objects, arena, .. } = &mut *self.shard;
-        let read = match objects.get_mut(id) {
-            Object::Module(value) => read_more(&mut **value, source, arena),
-            _ => Err(Corrupt),
-        };
-        self.shard.series_came(db, name, handle);
-        read
-    }
-}
-
-impl Object {
-    /// Adds a piece, as a snapshot has it, to a module's value.
-    ///
-    /// Errors: the value is another, or the piece is damaged.
-    pub fn read_piece(&mut self, source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
-        match self {
-            Object::Module(value) => read_more(&mut **value, source, arena),
-            _ => Err(Corrupt),
-        }
-    }
+pub(crate) fn unfold(kind: Type, block: Handle, arena: &Arena) -> Option<Box<dyn ModuleValue>> {
+    Some(kind_named(kind)?.unfold?(block, arena))
 }
 
 #[cfg(test)]

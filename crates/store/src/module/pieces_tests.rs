@@ -7,6 +7,7 @@ use darter_sketch::{Bloom, Cms, Cuckoo, TopK};
 use darter_slab::Past;
 
 use super::*;
+use crate::object::Object;
 
 /// Writes `value` in pieces while `change` changes it. The pieces must read back as the former value.
 fn check<T: ModuleType>(
@@ -33,7 +34,7 @@ fn check<T: ModuleType>(
     let mut other = Arena::with_reserve(64 << 20).expect("address space");
     let mut pieces = pieces.iter();
     let first = pieces.next().expect("a root");
-    let mut object = read(&mut RdbSource::new(first), &mut other).expect("a root");
+    let mut object = Object::Module(read(&mut RdbSource::new(first), &mut other).expect("a root"));
     for piece in pieces {
         object.read_piece(&mut RdbSource::new(piece), &mut other).expect("a piece");
     }

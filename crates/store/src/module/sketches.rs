@@ -6,8 +6,8 @@ use darter_sketch::{Bloom, Cms, Cuckoo, Digest, TopK};
 use darter_slab::Arena;
 
 use super::{ModuleFieldSource, ModuleFields, ModuleKind, ModuleType, ModuleValue};
-use crate::object::Type;
-use crate::rdb::Corrupt;
+use crate::rdb_primitives::Corrupt;
+use crate::value_type::Type;
 
 /// Bytes of bits or cells in a piece of a snapshot.
 const PIECE_BYTES: u64 = 64 << 10;

@@ -2,7 +2,7 @@ use darter_base::hash::KeyHasher;
 
 use super::*;
 use crate::record::Expiry;
-use crate::{Key, Keyed, Shard, rdb};
+use crate::{Collection, Key, Keyed, Shard, rdb};
 
 const NOW: u64 = 1_700_000_000_000;
 const TEXT: &str = r#"{"a":[1,2.5,"x"],"b":{"a":null}}"#;

@@ -4,31 +4,28 @@
 //! checked against the remaining bytes before anything is allocated.
 
 mod compact;
-mod lzf;
 mod object;
 mod packed;
-mod source;
 mod stream;
 mod stream_pieces;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::ops::RangeInclusive;
 
 use darter_base::crc::{Crc64, crc64};
 
 use crate::module::TYPE_ARRAY;
+use crate::rdb_primitives::text;
+pub use crate::rdb_primitives::{Corrupt, RdbLength, RdbSource, write_length, write_text};
 
 use object::TYPE_SET_WITH_TTL;
 pub use object::{
     ObjectPieces, TYPE_HASH, TYPE_HASH_WITH_TTL, TYPE_LIST, TYPE_VALKEY_HASH, TYPE_ZSET_WITH_TTL,
     read_object, type_of, write_member, write_members_head, write_object, write_seen,
 };
-pub use source::{RdbLength, RdbSource};
 pub use stream::TYPE_STREAM_5;
 pub use stream_pieces::StreamPieces;
-pub use text::{write_length, write_text};
 
 /// The type byte of a string.
 pub const TYPE_STRING: u8 = 0;
@@ -44,10 +41,6 @@ pub const VALKEY_VERSIONS: RangeInclusive<u16> = 80..=89;
 const VERSION_WITH_OURS_MAX: u16 = 12;
 /// Bytes behind the value of a payload: version (2) and CRC64 (8).
 pub const FOOTER_LEN: usize = 10;
-
-/// The bytes are not a value of this format.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Corrupt;
 
 /// Ends a payload: `out` holds the type byte and the value, and nothing else.
 pub fn seal(out: &mut Vec<u8>) {

@@ -11,9 +11,10 @@ use darter_slab::Arena;
 use super::{Corrupt, RdbSource, compact, stream, text};
 use crate::array::Array;
 use crate::module::{self, TYPE_ARRAY, TYPE_MODULE};
-use crate::object::{Collection, Object, Type};
+use crate::object::{Collection, Object};
 use crate::set_value::SetValue;
 use crate::stream_value::StreamValue;
+use crate::value_type::Type;
 
 /// A list.
 pub const TYPE_LIST: u8 = 1;
@@ -105,9 +106,21 @@ pub fn read_object(
         | stream::TYPE_STREAM_3
         | stream::TYPE_STREAM_4
         | stream::TYPE_STREAM_5 => stream::read(kind, source, arena),
-        TYPE_MODULE => module::read(source, arena),
+        TYPE_MODULE => Ok(Object::Module(module::read(source, arena)?)),
         TYPE_ARRAY => Ok(module::array::read(source, arena)?.wrap()),
         _ => compact::read(kind, source, arena, hasher),
+    }
+}
+
+impl Object {
+    /// Adds a piece, as a snapshot has it, to a module's value.
+    ///
+    /// Errors: the value is another, or the piece is damaged.
+    pub fn read_piece(&mut self, source: &mut RdbSource<'_>, arena: &mut Arena) -> Result<(), Corrupt> {
+        match self {
+            Object::Module(value) => module::read_more(&mut **value, source, arena),
+            _ => Err(Corrupt),
+        }
     }
 }
 

@@ -2,7 +2,7 @@ use darter_base::hash::KeyHasher;
 use darter_slab::Arena;
 
 use super::{
-    Corrupt, RdbSource, TYPE_VALKEY_HASH, Versions, crc64, lzf, read_object, seal, type_of, write_length,
+    Corrupt, RdbSource, TYPE_VALKEY_HASH, Versions, crc64, read_object, seal, type_of, write_length,
     write_object, write_text,
 };
 
@@ -76,18 +76,6 @@ fn damaged_lengths_and_strings_are_refused() {
     assert_eq!(RdbSource::new(&[0xc2, 1, 2]).text(), Err(Corrupt));
     // compressed: two bytes that claim to be 2^62
     assert_eq!(RdbSource::new(&[0xc3, 2, 0x81, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, b'a']).text(), Err(Corrupt));
-}
-
-#[test]
-fn lzf_unpacks_literals_and_references() {
-    // "abc" then 9 bytes from 3 back: "abcabcabcabc"
-    assert_eq!(lzf::unpack(&[2, b'a', b'b', b'c', 7 << 5, 0, 2], 12), Ok(b"abcabcabcabc".to_vec()));
-    assert_eq!(lzf::unpack(&[0, b'x', 7 << 5, 253, 0], 263), Ok(vec![b'x'; 263]));
-    assert_eq!(lzf::unpack(&[2, b'a', b'b'], 3), Err(Corrupt), "a literal past the end");
-    assert_eq!(lzf::unpack(&[0, b'a', 1 << 5, 1], 4), Err(Corrupt), "a reference before the start");
-    assert_eq!(lzf::unpack(&[0, b'a', 1 << 5, 0], 3), Err(Corrupt), "more than promised");
-    assert_eq!(lzf::unpack(&[0, b'a'], 2), Err(Corrupt), "less than promised");
-    assert_eq!(lzf::unpack(&[0, b'a', 7 << 5], 9), Err(Corrupt), "an end within a reference");
 }
 
 #[test]

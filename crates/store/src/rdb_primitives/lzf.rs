@@ -45,3 +45,20 @@ pub fn unpack(packed: &[u8], len: usize) -> Result<Vec<u8>, Corrupt> {
 fn check_room(out: &[u8], more: usize, len: usize) -> Result<(), Corrupt> {
     if out.len() + more > len { Err(Corrupt) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lzf_unpacks_literals_and_references() {
+        // "abc" then 9 bytes from 3 back: "abcabcabcabc"
+        assert_eq!(unpack(&[2, b'a', b'b', b'c', 7 << 5, 0, 2], 12), Ok(b"abcabcabcabc".to_vec()));
+        assert_eq!(unpack(&[0, b'x', 7 << 5, 253, 0], 263), Ok(vec![b'x'; 263]));
+        assert_eq!(unpack(&[2, b'a', b'b'], 3), Err(Corrupt), "a literal past the end");
+        assert_eq!(unpack(&[0, b'a', 1 << 5, 1], 4), Err(Corrupt), "a reference before the start");
+        assert_eq!(unpack(&[0, b'a', 1 << 5, 0], 3), Err(Corrupt), "more than promised");
+        assert_eq!(unpack(&[0, b'a'], 2), Err(Corrupt), "less than promised");
+        assert_eq!(unpack(&[0, b'a', 7 << 5], 9), Err(Corrupt), "an end within a reference");
+    }
+}
