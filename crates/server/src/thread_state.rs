@@ -12,7 +12,7 @@ use darter_reactor::signal::Signals;
 use darter_script::ScriptKind;
 use darter_store::evict::EvictionOrder;
 
-pub use crate::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::command_log::large::Large;
 use crate::command_log::slots;
 use crate::engine::cluster::ClusterView;

@@ -32,7 +32,7 @@ use crate::pubsub::{self, Message};
 use crate::replication;
 use crate::shared::{CloseScope, Shared, ThreadMessage, UnblockReason};
 use crate::snapshot::signals;
-pub use crate::sync::lock;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tracking;
 use crate::transaction;

@@ -9,6 +9,7 @@ use darter_wire::{Args, Reply};
 
 use super::persistence::{answer, asking, wait};
 use super::{ServerCommand, no_subcommand, pushed_migrations, row};
+use crate::clock::unix_ms;
 use crate::dispatch::Caller;
 use crate::engine::cluster::map_store::Outcome;
 use crate::pubsub;
@@ -18,7 +19,6 @@ use crate::replication::flows::ReplicaProgress;
 use crate::replication::group::{self, beats, show};
 use crate::replication::roles;
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
 
 const LINK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
 const ACK: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

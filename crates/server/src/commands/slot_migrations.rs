@@ -15,12 +15,12 @@ use super::cluster::sub;
 use super::cluster_changes::{must_be_stored, slot, text};
 use super::persistence::{asking, wait};
 use super::{ServerCommand, row};
+use crate::clock::unix_ms;
 use crate::dispatch::{Caller, ServerRun};
 use crate::engine::cluster::map_store::Outcome;
 use crate::engine::cluster::outgoing::{ExportProgress, ExportStage};
 use crate::replication::new_id;
 use crate::shared::{Shared, ThreadMessage};
-use crate::thread_state::unix_ms;
 
 /// The family's commands.
 pub const FAMILY: &[ServerCommand] = &[

@@ -6,13 +6,14 @@ use darter_wire::Reply;
 
 use super::Replication;
 use super::replicas::Replica;
+use crate::clock::unix_ms;
 use crate::dispatch::Caller;
 use crate::journal::waitaof;
 use crate::replication::group::FailoverGroup;
 use crate::shared::{Shared, ThreadMessage};
-use crate::thread_state::{ThreadState, unix_ms};
+use crate::sync::lock;
+use crate::thread_state::ThreadState;
 use crate::waiting::{BlockedState, TimeUp};
-use crate::worker::lock;
 
 /// Acknowledgement that a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

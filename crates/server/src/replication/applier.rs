@@ -14,11 +14,12 @@ use super::apply::{ApplyOutcome, apply};
 use super::batch::ApplyBatch;
 use super::link::LinkCard;
 use super::split;
+use crate::clock::unix_ms;
 use crate::engine::origin::Origin;
 use crate::job::{Job, JobBody, Shards};
 use crate::shared::Shared;
-use crate::thread_state::{ThreadState, unix_ms};
-use crate::worker::lock;
+use crate::sync::lock;
+use crate::thread_state::ThreadState;
 
 /// Batches that are ready and not run.
 const AHEAD_MAX: usize = 8;

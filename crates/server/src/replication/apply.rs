@@ -34,9 +34,9 @@ use crate::pubsub;
 use crate::registry::CommandEntry;
 use crate::shared::Shared;
 use crate::snapshot;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::worker::lock;
 
 /// What happened to a key that a RESTORE has made.
 const RESTORED: Event = Event::new(Class::GENERIC, "restore");

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use super::Replication;
 use super::link::LinkCard;
 use crate::shared::Shared;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// What a member may acknowledge.
 pub struct DiskAcks {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::replicas::ReplicaStage;
 use super::{Replication, roles};
 use crate::shared::{Shared, ThreadMessage};
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Options of a planned failover.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

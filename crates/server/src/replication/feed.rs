@@ -22,10 +22,10 @@ use super::disk::{DiskIndex, StreamPoint};
 use super::track::histories;
 use super::{Replication, new_id};
 use crate::backup::Increment;
+use crate::clock::unix_ms;
 use crate::journal::intake::{NotedRecords, QUEUE_BYTES_MAX};
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Whether changes were dropped.
 type IsLost = bool;

@@ -30,8 +30,8 @@ use crate::shared::Shared;
 use crate::snapshot;
 use crate::snapshot::copy::{self, CopyWish};
 use crate::snapshot::run::{Purpose, SnapshotOrder};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// Version of the conversation.
 const VERSION: i64 = 1;

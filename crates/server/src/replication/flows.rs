@@ -12,8 +12,8 @@ use darter_replica::records::Records;
 use darter_replica::shared_bytes::SharedBytes;
 
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
 use crate::shared::{Shared, ThreadMessage};
-use crate::thread_state::unix_ms;
 
 /// Bytes of records that a flow may have unsent,
 const RECORDS_AHEAD_MAX: u64 = 8 << 20;

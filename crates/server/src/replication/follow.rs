@@ -26,7 +26,7 @@ use super::inbox::{FlowFailure, Inbox, News};
 use super::link::{Link, LinkEnd, Step, login_request};
 use super::replace::ArrivingData;
 use super::wire::Wire;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Time between two acknowledgements while something is applied,
 const ACK_NEWS: Duration = Duration::from_millis(1);

@@ -18,7 +18,7 @@ use darter_replica::frame::SyncEnd;
 use darter_replica::merge::Merger;
 use darter_replica::shared_bytes::SharedBytes;
 
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// Bytes of records beyond the first gap that are kept for all flows together.
 const WINDOW_BYTES: usize = 64 << 20;

@@ -24,12 +24,12 @@ use super::batch::ApplyBatch;
 use super::replicas::{SyncProgress, TELL_EVERY};
 use super::wire::Wire;
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
 use crate::engine::origin::Origin;
 use crate::job::{Job, JobBody};
 use crate::limit;
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 use darter_config::Live;
 
 /// How far a link is; the numbers are those of Redis' names.

@@ -43,8 +43,8 @@ use darter_replica::records::Records;
 use crate::clients::ClientInfo;
 use crate::registry::CommandEntry;
 use crate::shared::Shared;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 pub use apply::with_all_shards;
 pub use crew::help;
@@ -388,7 +388,7 @@ pub fn new_id() -> ReplId {
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(crate::thread_state::unix_ms());
+    hasher.write_u64(crate::clock::unix_ms());
     hasher.finish()
 }
 

@@ -17,8 +17,8 @@ use super::{Replication, new_id};
 use crate::engine::lease;
 use crate::pubsub;
 use crate::shared::Shared;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// A place in a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,9 +25,9 @@ use crate::engine::lease;
 use crate::job::Shards;
 use crate::shared::Shared;
 use crate::snapshot::load::{self, Loading, SyncLoading};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
 use crate::tracking;
-use crate::worker::lock;
 
 /// Time between two signs of life for a master while its data is loaded.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);

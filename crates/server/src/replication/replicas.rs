@@ -9,9 +9,9 @@ use darter_replica::history::ReplId;
 use super::flows::{Flows, ReplicaProgress};
 use super::{Replication, ReplicationState};
 use crate::clients::ClientInfo;
+use crate::clock::unix_ms;
 use crate::shared::{Shared, ThreadMessage};
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 use darter_config::{Live, OutputLimit};
 
 /// How far a replica is.

@@ -16,8 +16,8 @@ use super::link::{self, LinkCard, WasMaster};
 use super::new_id;
 use crate::pubsub;
 use crate::shared::{Shared, ThreadMessage};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// What a wish to follow came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::link::LinkStage;
 use super::replicas::{self, SyncProgress};
+use crate::clock::unix_ms;
 use crate::shared::Shared;
-use crate::thread_state::unix_ms;
 
 /// State of the link to a master.
 pub struct LinkView {

@@ -12,8 +12,8 @@ use darter_config::{Live, Tls};
 use darter_quorum::etcd::{Carrier, Dial, EtcdPlace};
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
+use crate::sync::lock;
 use crate::tls::{Outgoing, PeerNames};
-use crate::worker::lock;
 
 /// See above.
 #[derive(Clone)]

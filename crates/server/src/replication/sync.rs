@@ -13,8 +13,8 @@ use crate::pubsub;
 use crate::shared::Shared;
 use crate::snapshot::copy::{self, Contents, CopyWish, Keyless, Last, Target};
 use crate::snapshot::run::{Saved, SnapshotRun};
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 
 /// What a replica asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

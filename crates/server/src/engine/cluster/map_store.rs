@@ -311,7 +311,7 @@ impl MapKeeper {
         let is_reached = !matches!(answer, Err(LedgerFault::Unreached(_)));
         let was_reached = self.own.is_reached.swap(is_reached, Relaxed);
         if is_reached {
-            self.own.seen_ms.store(crate::thread_state::unix_ms(), Relaxed);
+            self.own.seen_ms.store(crate::clock::unix_ms(), Relaxed);
             if !was_reached && self.own.is_shared() {
                 tracing::info!("the cluster's store answers");
             }

@@ -285,7 +285,7 @@ pub(super) const OWN: &[Family] = &[
         "Time since the store last confirmed the map of the cluster.",
         |s| {
             let seen_ms = s.shared.cluster.shared_store().map_or(0, |store| store.seen_ms.load(Relaxed));
-            let age_ms = crate::thread_state::unix_ms().saturating_sub(seen_ms);
+            let age_ms = crate::clock::unix_ms().saturating_sub(seen_ms);
             if seen_ms == 0 { 0.0 } else { age_ms as f64 / 1000.0 }
         },
     ),

@@ -14,7 +14,7 @@ use darter_replica::history::ReplId;
 use darter_replica::records::StreamNumbers;
 
 use crate::stats::histogram::Histogram;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// See above.
 pub struct CommitRule {

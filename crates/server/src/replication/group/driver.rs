@@ -19,11 +19,11 @@ use super::record::GroupRecord;
 use super::seat::{self, Seat, Seating};
 use super::store::{self, StoreRequest};
 use super::{FailoverGroup, GroupEvent, place, roles, store_watch};
+use crate::clock::unix_ms;
 use crate::pubsub;
 use crate::replication::replicas::ReplicaStage;
 use crate::shared::{CloseScope, Shared, ThreadMessage};
-use crate::thread_state::unix_ms;
-use crate::worker::lock;
+use crate::sync::lock;
 use darter_config::{Fsync, HighAvailability, Live};
 
 /// Time between two ticks.

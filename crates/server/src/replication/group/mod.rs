@@ -34,8 +34,8 @@ pub use place::parse as split_name;
 
 use crate::replication::flows::ReplicaProgress;
 use crate::shared::Shared;
+use crate::sync::lock;
 use crate::thread_state::ThreadState;
-use crate::worker::lock;
 use darter_config::HighAvailability;
 
 use commit::{CommitRule, WantedMember};

@@ -14,7 +14,7 @@ use darter_quorum::store::GroupStore;
 
 use super::{place, store};
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// See above.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FailoverGroup, place};
 use crate::replication::show::followers;
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// The group as this server knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

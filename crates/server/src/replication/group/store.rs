@@ -12,7 +12,7 @@ use darter_quorum::store::GroupStore;
 use super::GroupEvent;
 use crate::replication::store_route::{OwnAddress, StoreRoute};
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// A question to the store.
 pub enum StoreRequest {

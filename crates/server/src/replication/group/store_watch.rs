@@ -14,7 +14,7 @@ use darter_reactor::process::boot_ms;
 
 use super::{FailoverGroup, store};
 use crate::shared::Shared;
-use crate::worker::lock;
+use crate::sync::lock;
 
 /// A connection is used for so long.
 const RENEWED_AFTER: Duration = Duration::from_secs(60);

@@ -27,9 +27,9 @@ use self::handing::hand_over;
 use self::peer::ImportTarget;
 use super::leftovers;
 use super::map_store::UNREACHED;
+use crate::clock::unix_ms;
 use crate::shared::Shared;
 use crate::sync::lock;
-use crate::thread_state::unix_ms;
 
 /// What the threads share of migrations from this node, and of what is left behind by others.
 #[derive(Default)]
