@@ -112,7 +112,7 @@ impl BlockingWait {
 }
 
 /// Tells whether a client may read a key.
-pub type MayRead = Box<dyn Fn(&[u8]) -> bool>;
+pub type MayRead = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 /// The state a command body runs in.
 pub struct Ctx<'a> {

@@ -343,6 +343,9 @@ impl<'a> Keyed<'a> {
             return self.edit_folded(Handle::from_raw(id), change);
         }
         let shard = &mut *self.shard;
+        if T::TYPE == Type::Series {
+            shard.keep_series(id);
+        }
         let is_kept = shard.begin_change(id);
         let Some(root) = T::of_mut(shard.objects.get_mut(id)) else { unreachable!("the record says so") };
         let before = root.next_expiry_ms();

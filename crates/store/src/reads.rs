@@ -8,6 +8,8 @@
 //! given up meanwhile stay until it ends.
 //! Called by command bodies (to begin) and by the server (slices and the end), always with the shard held.
 
+mod series;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +21,13 @@ use darter_pack::tree::window::{SeenLeaf, Tell};
 use darter_slab::{Arena, Handle};
 
 pub use darter_pack::tree::window::Aside;
+pub use series::{SeriesStep, SeriesStepped, SeriesToRead};
 
 use crate::module::{ModuleType, ModuleValue};
 use crate::object::Object;
 use crate::record::{Record, RecordValue};
 use crate::shard::{Key, PINNED_BYTES_MIN, Shard};
+use series::OpenSeries;
 
 /// The part of a collection that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +47,7 @@ pub(crate) struct Reads {
     texts: Vec<OpenText>,
     // By their numbers: a command may read thousands.
     frozen: BTreeMap<u32, OpenFrozen>,
+    series: BTreeMap<u32, OpenSeries>,
 }
 
 /// A value of a module that is read: its root at the start, whose blocks stay in the arena.
@@ -193,6 +198,9 @@ impl Shard {
 
     /// Continues a read: writes members until `out` has `bytes_max` or a few more. Returns true if that was all.
     pub fn read_step(&mut self, number: u32, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        if let Some(is_done) = self.series_step(number, out, bytes_max) {
+            return is_done;
+        }
         let Some(reads) = &mut self.reads else { return true };
         if let Some(open) = reads.texts.iter_mut().find(|open| open.number == number) {
             return open.step(&self.arena, out, bytes_max);
@@ -222,7 +230,7 @@ impl Shard {
         if let Some(open) = reads.texts.iter().find(|open| open.number == number) {
             return Aside { bytes: self.arena.left_behind_bytes(open.block), pieces: 0 };
         }
-        if reads.frozen.contains_key(&number) {
+        if reads.frozen.contains_key(&number) || reads.series.contains_key(&number) {
             return Aside { bytes: self.arena.left_bytes(), pieces: 0 };
         }
         let Some(open) = reads.open.iter().find(|open| open.number == number) else {
@@ -234,6 +242,9 @@ impl Shard {
 
     /// Ends a read, done or not.
     pub fn end_read(&mut self, number: u32) {
+        if self.end_series(number) {
+            return;
+        }
         let Some(reads) = &mut self.reads else { return };
         if let Some(at) = reads.texts.iter().position(|open| open.number == number) {
             let open = reads.texts.swap_remove(at);
@@ -250,7 +261,9 @@ impl Shard {
 
     /// Number of reads under way.
     pub fn reads_len(&self) -> usize {
-        self.reads.as_ref().map_or(0, |reads| reads.open.len() + reads.texts.len() + reads.frozen.len())
+        self.reads
+            .as_ref()
+            .map_or(0, |reads| reads.open.len() + reads.texts.len() + reads.frozen.len() + reads.series.len())
     }
 
     /// Returns true if the read with this number is of a string: it can be read in larger slices than members.

@@ -27,6 +27,7 @@ use crate::record::{self, Expiry, Record, RecordKind, RecordMeta, RecordPayload}
 use crate::slots::SlotKeys;
 use crate::tidy::{Tidy, TidyCounters};
 use crate::uses::Uses;
+use crate::value_type::Type;
 
 /// A key and its hash, computed once per command.
 #[derive(Clone, Copy, Debug)]
@@ -408,7 +409,10 @@ impl Shard {
     pub(crate) fn drop_object_of(&mut self, handle: Handle) {
         let record = Record { tail: self.arena.tail(handle) };
         match record.value() {
-            record::RecordValue::Object(_, id) => {
+            record::RecordValue::Object(kind, id) => {
+                if kind == Type::Series {
+                    self.keep_series(id);
+                }
                 if self.is_gone_through(id) {
                     self.orphans.push(id);
                 } else {

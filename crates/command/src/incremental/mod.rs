@@ -102,10 +102,16 @@ impl Incremental {
             return draft_shard;
         }
         match self.operation.next(draft_shard) {
-            NextSlice::Read => self.reads.front().map(|read| read.shard),
+            NextSlice::Read | NextSlice::ReadOf(_) => Some(self.reads.get(self.next_read())?.shard),
             NextSlice::Step(shard) => Some(shard),
             NextSlice::Work => None,
         }
+    }
+
+    /// The place among the reads of the one that comes next.
+    fn next_read(&self) -> usize {
+        let NextSlice::ReadOf(nth) = self.operation.next(self.draft_shard()) else { return 0 };
+        self.reads.iter().position(|read| read.nth == nth).unwrap_or(0)
     }
 
     /// Bytes held.
@@ -137,13 +143,14 @@ impl Incremental {
             let draft = self.draft().map(|(_, number)| number);
             return self.operation.step(part, draft);
         }
-        let Some(read) = self.reads.front() else { return };
+        let place = self.next_read();
+        let Some(read) = self.reads.get(place) else { return };
         let bytes_max = self.told.len() + self.operation.told_max();
         let number = read.number;
         self.told_nth = read.nth;
         if self.operation.is_decided() || shard.read_step(number, &mut self.told, bytes_max) {
             shard.end_read(number);
-            self.reads.pop_front();
+            self.reads.remove(place);
         }
         if !self.operation.is_copy() {
             // Nothing is added to the result before it is processed.
@@ -279,6 +286,13 @@ impl Ctx<'_> {
         let Some(reads) = self.begin_reads(names.iter().copied(), begin) else { return false };
         self.leave_incremental(reads, (operation, reply.is_resp3()), None);
         true
+    }
+
+    /// Leaves the answer to slices that continue these reads, each given by its shard and its number there.
+    #[cold]
+    pub fn follow_reads(&mut self, reads: &[(u16, u32)], operation: Box<dyn Operation>, reply: &Reply<'_>) {
+        let reads = reads.iter().zip(0..).map(|(&(shard, number), nth)| ReadOperation { shard, number, nth });
+        self.leave_incremental(reads.collect(), (operation, reply.is_resp3()), None);
     }
 
     /// Leaves the steps of an operation that looks through shards to slices. The body runs again when they are done, and

@@ -5,6 +5,7 @@
 //! operation.
 
 use darter_pack::tree::window::Tell;
+use darter_store::reads::SeriesToRead;
 use darter_txn::ShardPart;
 use darter_wire::{Args, Reply};
 
@@ -18,6 +19,8 @@ pub struct FoundValue {
     pub numbers: Vec<u64>,
     /// A string.
     pub bytes: Vec<u8>,
+    /// Series that were found by their labels, by shard.
+    pub series: Vec<SeriesToRead>,
 }
 
 /// The slice that comes next.
@@ -25,6 +28,8 @@ pub struct FoundValue {
 pub enum NextSlice {
     /// More members are read, if any are left.
     Read,
+    /// The same of the collection with this number.
+    ReadOf(u32),
     /// [`Operation::step`], with this shard held.
     Step(u16),
     /// [`Operation::end_reading`]: work without a shard.

@@ -125,7 +125,7 @@ impl Operation for LongSet {
             SetProgress::Done(form) => std::mem::take(form),
             _ => Vec::new(),
         };
-        FoundValue { bytes, numbers: vec![self.depth as u64] }
+        FoundValue { bytes, numbers: vec![self.depth as u64], ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {

@@ -60,7 +60,8 @@ impl Operation for LongTexts {
     }
 
     fn found(&mut self) -> FoundValue {
-        FoundValue { bytes: std::mem::take(&mut self.forms), numbers: std::mem::take(&mut self.ends) }
+        let (bytes, numbers) = (std::mem::take(&mut self.forms), std::mem::take(&mut self.ends));
+        FoundValue { bytes, numbers, ..FoundValue::default() }
     }
 
     fn bytes(&self) -> usize {

@@ -5,23 +5,26 @@ use std::collections::BTreeSet;
 
 use darter_series::query::{SampleOrder, SeriesQuery};
 use darter_series::series::Label;
-use darter_series::{Aggregator, Sample, Series};
+use darter_series::{Aggregator, Series};
+use darter_store::Arena;
 use darter_store::labels::Matcher;
 use darter_wire::{Args, Reply};
 
 use super::feed;
 use super::filter::matchers;
+use super::gathering::{self, Empties, GatheredForm, LatestSamples};
 use super::groups::Groups;
 use super::query::query_with;
-use super::ranging::{self, BLOCKS_AT_ONCE, Empties, RangeShape, SeriesSource};
-use super::searching::{LastSamples, SearchSubject, SearchedAll, SearchedSeries, label_words};
+use super::ranging::BLOCKS_AT_ONCE;
+use super::searching::{SERIES_MAX, SearchedAll, SearchedSeries, WriteHead, label_words};
 use super::{TOO_MANY, asks_for_latest, doc, write_number, write_rows, write_sample};
+use crate::incremental::FoundValue;
 use crate::probabilistic::arity;
 use crate::reader::is;
 use crate::spec::{Keys, Marks, Reach, Spec};
 use crate::{ArgReader, Ctx, DataCommand, Fault};
 
-const NO_RIGHT: Fault = Fault::text(
+pub(super) const NO_RIGHT: Fault = Fault::text(
     "NOPERM TSDB: current user doesn't have read permission to one or more keys that match the specified filter",
 );
 
@@ -222,40 +225,40 @@ fn group<'a>(reader: &mut ArgReader<'a>) -> Result<(&'a [u8], Aggregator), Fault
     }
 }
 
-/// The keys of the series that all `matchers` take, sorted.
-fn names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> BTreeSet<Box<[u8]>> {
-    let (db, now_ms) = (ctx.db, ctx.now_ms);
-    let mut names = BTreeSet::new();
-    ctx.each_part(|_, part| {
-        part.shard.each_series(db, matchers, now_ms, &mut |one| {
-            names.insert(one.series.name.clone());
-        });
-    });
-    names
+/// The open buckets that count as samples, if the command asks for them, of the series that others feed.
+fn latest_of(ctx: &Ctx<'_>, found: &FoundValue, args: Args<'_>) -> LatestSamples {
+    let mut latest = LatestSamples::new();
+    let is_asked = asks_for_latest(args);
+    for &[nth, at] in found.numbers.as_chunks::<2>().0.iter().filter(|_| is_asked) {
+        let series = SearchedAll(found.bytes.get(at as usize..).unwrap_or_default()).next();
+        let sample = series.and_then(|series| feed::latest(ctx, series.name));
+        latest.extend(sample.map(|sample| (nth as u32, sample)));
+    }
+    latest
 }
 
-/// The same, for a command that answers what the series hold.
-///
-/// Errors: the client may not read one of them.
-fn readable_names(ctx: &mut Ctx<'_>, matchers: &[Matcher]) -> Result<Vec<Box<[u8]>>, Fault> {
-    let names: Vec<Box<[u8]>> = match ctx.staged.take() {
-        Some(staged) => SearchedAll(&staged.found.bytes).map(|one| one.name.into()).collect(),
-        None => names(ctx, matchers).into_iter().collect(),
-    };
-    if names.iter().all(|name| ctx.may_read(name)) { Ok(names) } else { Err(NO_RIGHT) }
+/// Returns true if reading these series takes long enough for slices.
+fn is_long(ctx: &Ctx<'_>, found: &FoundValue, query: &SeriesQuery) -> bool {
+    let mut blocks = found.series.iter().map(darter_store::reads::SeriesToRead::len).sum::<usize>();
+    if blocks <= SERIES_MAX {
+        for series in SearchedAll(&found.bytes) {
+            blocks +=
+                visit(ctx, series.name, |series, _| series.blocks_within(query.from, query.to)).unwrap_or(0);
+        }
+    }
+    blocks > BLOCKS_AT_ONCE
 }
 
-/// Passes the series at `name`, and the sample of its source's open bucket if the query asks for it, to `visit`.
-fn visit<R>(
-    ctx: &Ctx<'_>,
-    name: &[u8],
-    with_latest: bool,
-    visit: impl FnOnce(&Series, &darter_store::Arena, Option<Sample>) -> R,
-) -> Option<R> {
-    let latest = if with_latest { feed::latest(ctx, name) } else { None };
+/// Passes the series at `name` to `visit`.
+fn visit<R>(ctx: &Ctx<'_>, name: &[u8], visit: impl FnOnce(&Series, &Arena) -> R) -> Option<R> {
     let (shard, record) = ctx.peek(name)?;
     let view = shard.view_of::<Series>(record).ok()?;
-    Some(visit(view.root, view.arena, latest))
+    Some(visit(view.root, view.arena))
+}
+
+/// Errors: the client may not read one of the series.
+fn check_names(ctx: &Ctx<'_>, found: &FoundValue) -> Result<(), Fault> {
+    if SearchedAll(&found.bytes).all(|series| ctx.may_read(series.name)) { Ok(()) } else { Err(NO_RIGHT) }
 }
 
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -269,47 +272,32 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         }
     }
     let filter = asked.filter.take().ok_or(arity("ts.mget"))?;
-    if ctx.staged.is_some() {
-        return mget_found(ctx, args, reply);
-    }
     let (shown, resp3) = (asked.shown.owned(), reply.is_resp3());
-    let head = SearchSubject::Series(Box::new(move |series, out| {
+    let head: WriteHead = Box::new(move |series, out| {
         let mut reply = Reply::new(out, resp3);
         reply_head(&mut reply, &series.name, 2);
         write_labels(&mut reply, &series.settings.labels, &shown.borrowed());
-    }));
-    if ctx.search_series(&filter, head, (args, reply)) {
-        return Ok(());
-    }
-    let (names, with_latest) = (readable_names(ctx, &filter)?, asks_for_latest(args));
-    begin_entries(reply, names.len());
-    for name in &names {
-        visit(ctx, name, with_latest, |series, _, latest| {
-            reply_head(reply, name, 2);
-            write_labels(reply, &series.settings.labels, &asked.shown);
-            match latest.or(series.newest().filter(|_| !series.is_empty())) {
-                Some(sample) => write_sample(reply, sample),
-                None => reply.array(0),
-            }
-        });
-    }
-    Ok(())
-}
-
-/// Answers the last samples of the series that slices have found, as they are now.
-fn mget_found(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let with_latest = asks_for_latest(args);
-    let found = ctx.staged.take().map_or(Vec::new(), |staged| staged.found.bytes);
-    let mut samples = Vec::new();
-    for SearchedSeries { shard, id, name, .. } in SearchedAll(&found) {
-        if !ctx.may_read(name) {
-            return Err(NO_RIGHT);
+    });
+    let Some(mut found) = ctx.search_series(&filter, head, (args, reply)) else { return Ok(()) };
+    let mut latest = latest_of(ctx, &found, args);
+    let len = found.series.iter().map(darter_store::reads::SeriesToRead::len).sum::<usize>();
+    if ctx.may_slice && len > SERIES_MAX {
+        let all = SeriesQuery::new(0, u64::MAX);
+        match gathering::leave(ctx, found, (&all, latest), GatheredForm::Newest, reply) {
+            Ok(()) => return Ok(()),
+            Err(back) => (found, latest) = back,
         }
-        let latest = if with_latest { feed::latest(ctx, name) } else { None };
-        let series = ctx.part(shard).and_then(|part| part.shard.series(id));
-        samples.push(latest.or(series.filter(|series| !series.is_empty()).and_then(Series::newest)));
     }
-    ctx.answer_aside(Box::new(LastSamples::new(found, samples)), reply);
+    check_names(ctx, &found)?;
+    begin_entries(reply, len);
+    for (nth, SearchedSeries { name, head }) in (0..).zip(SearchedAll(&found.bytes)) {
+        reply.raw(head);
+        let latest = latest.get(&nth).copied();
+        match visit(ctx, name, |series, _| gathering::newest(series, latest)).flatten() {
+            Some(sample) => write_sample(reply, sample),
+            None => reply.array(0),
+        }
+    }
     Ok(())
 }
 
@@ -370,88 +358,58 @@ fn mrange(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Rep
         let text = "ERR TSDB: GROUPBY is not allowed when multiple aggregators are specified";
         return Err(Fault::text(text));
     }
-    let no_head = SearchSubject::Series(Box::new(|_, _| {}));
-    if ctx.staged.is_none() && ctx.search_series(&filter, no_head, (args, reply)) {
-        return Ok(());
+    let head = range_head(&asked, &query, reply.is_resp3());
+    let Some(mut found) = ctx.search_series(&filter, head, (args, reply)) else { return Ok(()) };
+    let mut latest = latest_of(ctx, &found, args);
+    if ctx.may_slice && is_long(ctx, &found, &query) {
+        let mut query = query.clone();
+        let form = gathered_form(&asked, &mut query);
+        match gathering::leave(ctx, found, (&query, latest), form, reply) {
+            Ok(()) => return Ok(()),
+            Err(back) => (found, latest) = back,
+        }
     }
-    let names = readable_names(ctx, &filter)?;
-    let with_latest = asks_for_latest(args);
-    if ctx.may_slice && leave(ctx, &names, &query, args, &asked, reply) {
-        return Ok(());
-    }
+    check_names(ctx, &found)?;
     match asked.group {
-        Some(group) => grouped(ctx, &names, group, query, with_latest, &asked.shown, reply),
-        None => ungrouped(ctx, &names, query, with_latest, &asked, reply),
+        Some(group) => grouped(ctx, &found.bytes, group, (query, &latest), &asked.shown, reply),
+        None => ungrouped(ctx, &found.bytes, (query, &latest), &asked, reply),
     }
 }
 
-/// Leaves the answer to slices if it needs many blocks; returns whether it did.
-fn leave(
-    ctx: &mut Ctx<'_>,
-    names: &[Box<[u8]>],
-    query: &SeriesQuery,
-    args: Args<'_>,
-    asked: &LabelledRequest<'_>,
-    reply: &mut Reply<'_>,
-) -> bool {
-    let mut blocks = 0;
-    let mut sources = Vec::with_capacity(names.len());
-    let mut query = query.clone();
-    let mut groups = asked.group.map(|group| {
-        let count = query.count.take().unwrap_or(usize::MAX);
-        Groups::new(group, count, query.order)
-    });
-    let resp3 = reply.is_resp3();
-    for name in names {
-        let source = visit(ctx, name, asks_for_latest(args), |series, _, latest| {
-            blocks += series.blocks_within(query.from, query.to) + 1;
-            let group = match &groups {
-                Some(groups) => series.label(&groups.label)?,
-                None => &[],
-            };
-            let mut head = Vec::new();
-            if groups.is_none() {
-                let mut reply = Reply::new(&mut head, resp3);
-                write_series(&mut reply, name, series, &query, &asked.shown);
+/// Writes for each series the reply before its rows or, for groups, what [`group_of`] reads.
+fn range_head(asked: &LabelledRequest<'_>, query: &SeriesQuery, resp3: bool) -> WriteHead {
+    if let Some((label, _)) = asked.group {
+        let label = Box::<[u8]>::from(label);
+        return Box::new(move |series, out| {
+            if let Some(value) = series.label(&label) {
+                out.push(b'=');
+                out.extend_from_slice(value);
             }
-            Some(SeriesSource {
-                name: name.clone(),
-                query: SeriesQuery { latest, ..query.clone() },
-                head,
-                group: group.into(),
-            })
         });
-        sources.extend(source.flatten());
     }
-    if blocks <= BLOCKS_AT_ONCE {
-        return false;
-    }
-    if let Some(groups) = &mut groups {
-        sources.iter().for_each(|source| groups.add_series(&source.group, &source.name));
-    }
-    let shape = match groups {
-        None if asked.excludes_empty => RangeShape::Each(Empties::Hidden),
-        None => RangeShape::Each(Empties::Shown),
-        Some(groups) => {
-            let shown = asked.shown.owned();
-            RangeShape::Grouped(
-                groups,
-                Box::new(move |groups, reply| write_groups(reply, groups, &shown.borrowed())),
-            )
-        }
+    let (shown, query) = (asked.shown.owned(), query.clone());
+    Box::new(move |series, out| write_series(&mut Reply::new(out, resp3), series, &query, &shown.borrowed()))
+}
+
+/// The value of the label that series are grouped by; `None` if the series lacks it.
+pub(super) fn group_of(head: &[u8]) -> Option<&[u8]> {
+    head.split_first().map(|(_, value)| value)
+}
+
+/// The form of the answer. The limit of `query` becomes that of the groups.
+fn gathered_form(asked: &LabelledRequest<'_>, query: &mut SeriesQuery) -> GatheredForm {
+    let Some(group) = asked.group else {
+        return GatheredForm::Each(if asked.excludes_empty { Empties::Hidden } else { Empties::Shown });
     };
-    ranging::leave(ctx, sources, shape, reply)
+    let groups = Groups::new(group, query.count.take().unwrap_or(usize::MAX), query.order);
+    let shown = asked.shown.owned();
+    let write = move |groups: &Groups, reply: &mut Reply<'_>| write_groups(reply, groups, &shown.borrowed());
+    GatheredForm::Grouped(groups, Box::new(write))
 }
 
 /// The reply for a series before its rows.
-fn write_series(
-    reply: &mut Reply<'_>,
-    name: &[u8],
-    series: &Series,
-    query: &SeriesQuery,
-    shown: &ShownLabels<'_>,
-) {
-    reply_head(reply, name, 3);
+fn write_series(reply: &mut Reply<'_>, series: &Series, query: &SeriesQuery, shown: &ShownLabels<'_>) {
+    reply_head(reply, &series.name, 3);
     write_labels(reply, &series.settings.labels, shown);
     if reply.is_resp3() {
         let kinds = query.buckets.as_ref().map_or(&[][..], |buckets| &buckets.kinds);
@@ -461,27 +419,23 @@ fn write_series(
 
 fn ungrouped(
     ctx: &Ctx<'_>,
-    names: &[Box<[u8]>],
-    mut query: SeriesQuery,
-    with_latest: bool,
+    found: &[u8],
+    (mut query, latest): (SeriesQuery, &LatestSamples),
     asked: &LabelledRequest<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let mut answers = Vec::with_capacity(names.len());
-    for name in names {
-        let rows = visit(ctx, name, with_latest, |series, arena, latest| {
-            query.latest = latest;
-            query.run(series, arena)
-        });
-        let Some(rows) = rows else { continue };
+    let mut answers = Vec::new();
+    for (nth, SearchedSeries { name, head }) in (0..).zip(SearchedAll(found)) {
+        query.latest = latest.get(&nth).copied();
+        let Some(rows) = visit(ctx, name, |series, arena| query.run(series, arena)) else { continue };
         let rows = rows.map_err(|_| TOO_MANY)?;
         if !(asked.excludes_empty && rows.is_empty()) {
-            answers.push((name, rows));
+            answers.push((head, rows));
         }
     }
     begin_entries(reply, answers.len());
-    for (name, rows) in answers {
-        visit(ctx, name, false, |series, _, _| write_series(reply, name, series, &query, &asked.shown));
+    for (head, rows) in answers {
+        reply.raw(head);
         write_rows(reply, &rows);
     }
     Ok(())
@@ -496,25 +450,21 @@ fn write_how<'a>(reply: &mut Reply<'_>, what: &str, names: impl ExactSizeIterato
 
 fn grouped(
     ctx: &Ctx<'_>,
-    names: &[Box<[u8]>],
+    found: &[u8],
     group: (&[u8], Aggregator),
-    mut query: SeriesQuery,
-    with_latest: bool,
+    (mut query, latest): (SeriesQuery, &LatestSamples),
     shown: &ShownLabels<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let count = query.count.take().unwrap_or(usize::MAX);
     let mut groups = Groups::new(group, count, query.order);
-    for name in names {
-        let found = visit(ctx, name, with_latest, |series, arena, latest| {
-            let value: Box<[u8]> = series.label(&groups.label)?.into();
-            query.latest = latest;
-            Some((value, query.run(series, arena)))
-        });
-        let Some((value, rows)) = found.flatten() else { continue };
-        groups.add_series(&value, name);
+    for (nth, SearchedSeries { name, head }) in (0..).zip(SearchedAll(found)) {
+        let Some(value) = group_of(head) else { continue };
+        query.latest = latest.get(&nth).copied();
+        let Some(rows) = visit(ctx, name, |series, arena| query.run(series, arena)) else { continue };
+        groups.add_series(value, name);
         for (time, numbers) in rows.map_err(|_| TOO_MANY)?.iter() {
-            groups.add_row(&value, time, numbers.iter().copied());
+            groups.add_row(value, time, numbers.iter().copied());
         }
     }
     write_groups(reply, &groups, shown);
@@ -559,11 +509,16 @@ pub(super) fn begin_set(reply: &mut Reply<'_>, len: usize) {
 
 fn query_index(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let filter = matchers(args.tail(1).iter())?;
-    let keys = SearchSubject::Words(Box::new(|series, visit| visit(&series.name)));
-    if ctx.take_answer(reply) || ctx.search_series(&filter, keys, (args, reply)) {
+    let keys = Box::new(|series: &Series, visit: &mut dyn FnMut(&[u8])| visit(&series.name));
+    if ctx.take_answer(reply) || ctx.search_words(&filter, keys, (args, reply)) {
         return Ok(());
     }
-    let names = names(ctx, &filter);
+    let (db, now_ms, mut names) = (ctx.db, ctx.now_ms, BTreeSet::new());
+    ctx.each_part(|_, part| {
+        part.shard.each_series(db, &filter, now_ms, &mut |one| {
+            names.insert(one.series.name.clone());
+        });
+    });
     begin_set(reply, names.len());
     names.iter().for_each(|name| reply.bulk(name));
     Ok(())
@@ -586,9 +541,8 @@ fn query_labels(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
         Some(_) => matchers(args.tail(from + 1).iter())?,
     };
     // A user's rights are those of the moment the answer is made: with limits, all at once.
-    let words = || SearchSubject::Words(label_words(label));
-    if ctx.take_answer(reply) || ctx.may_read.is_none() && ctx.search_series(&filter, words(), (args, reply))
-    {
+    let words = label_words(label);
+    if ctx.take_answer(reply) || ctx.may_read.is_none() && ctx.search_words(&filter, words, (args, reply)) {
         return Ok(());
     }
     let (db, now_ms, may_read) = (ctx.db, ctx.now_ms, ctx.may_read.take());

@@ -4,6 +4,7 @@ mod add;
 mod create;
 mod feed;
 mod filter;
+mod gathering;
 mod groups;
 mod info;
 mod joining;

@@ -72,16 +72,11 @@ fn range(ctx: &mut Ctx<'_>, args: Args<'_>, order: SampleOrder, reply: &mut Repl
     let place = ctx.read(name);
     let view = place.view::<Series>()?.ok_or(NO_KEY)?;
     let query = SeriesQuery { latest, ..query(args, 2, order)? };
-    if may_slice && view.root.blocks_within(query.from, query.to) > ranging::BLOCKS_AT_ONCE {
-        let source = ranging::SeriesSource {
-            name: name.into(),
-            query: query.clone(),
-            head: Vec::new(),
-            group: Box::default(),
-        };
-        if ranging::leave(ctx, vec![source], ranging::RangeShape::One, reply) {
-            return Ok(());
-        }
+    if may_slice
+        && view.root.blocks_within(query.from, query.to) > ranging::BLOCKS_AT_ONCE
+        && ranging::leave(ctx, name, &query, reply)
+    {
+        return Ok(());
     }
     let place = ctx.untouched(name);
     let view = place.view::<Series>()?.ok_or(NO_KEY)?;

@@ -307,7 +307,8 @@ impl Build for Regrouping {
 
     fn found(&mut self) -> FoundValue {
         let Course { taken, answer, lost, .. } = &mut self.course;
-        FoundValue { numbers: vec![*taken, lost.len() as u64], bytes: std::mem::take(answer) }
+        let numbers = vec![*taken, lost.len() as u64];
+        FoundValue { numbers, bytes: std::mem::take(answer), ..FoundValue::default() }
     }
 }
 

@@ -14,6 +14,14 @@ fn fill(client: &mut Client) {
             client.call(&["TS.ADD", &key, &(1000 + n).to_string(), &n.to_string()]);
         }
     }
+    // Some have more blocks than one step reads.
+    for n in [0, 70, 701, 1402] {
+        let words =
+            |n: u64| (0..3000).map(move |time| format!("s:{n} {} {}.25", 9000 + 10 * time, time % 100));
+        let samples: Vec<String> = words(n).collect();
+        let samples = samples.iter().flat_map(|sample| sample.split(' '));
+        client.call(&["TS.MADD"].into_iter().chain(samples).collect::<Vec<_>>());
+    }
     client.call(&["TS.CREATE", "t:0", "LABELS", "kind", "all", "host", "sums"]);
     client.call(&["TS.CREATERULE", "s:1", "t:0", "AGGREGATION", "sum", "10"]);
     client.call(&["TS.MADD", "s:1", "5000", "4", "s:1", "5001", "5"]);
@@ -32,6 +40,13 @@ const LINES: &[&str] = &[
     "TS.MGET SELECTED_LABELS host none FILTER kind=all",
     "TS.MRANGE - + COUNT 1 WITHLABELS FILTER kind=all",
     "TS.MREVRANGE - + LATEST AGGREGATION sum 1000 FILTER kind=all GROUPBY part REDUCE max",
+    "TS.MRANGE - + LATEST FILTER kind=all",
+    "TS.MREVRANGE - + COUNT 500 FILTER kind=all EXCLUDEEMPTY",
+    "TS.MRANGE 1500 20000 AGGREGATION avg,count,max 70 FILTER kind=all",
+    "TS.MREVRANGE - + COUNT 3 SELECTED_LABELS host AGGREGATION sum 700 EMPTY FILTER kind=all",
+    "TS.MRANGE - + WITHLABELS FILTER kind=all GROUPBY host REDUCE sum",
+    "TS.MREVRANGE - + COUNT 100 FILTER kind=all GROUPBY part REDUCE avg",
+    "TS.MRANGE - + AGGREGATION max 50 FILTER kind=all GROUPBY none REDUCE sum",
 ];
 
 fn words(line: &str) -> Vec<&str> {
@@ -141,6 +156,77 @@ fn what_is_found_is_one_state_while_series_come_and_go() {
             LINES.iter().for_each(|line| server.client().send_all(&[&words(&line.replace("all", "pair"))]));
         }
         wait_until("they are gone", || client.info::<u64>("clients", "connected_clients") == 1);
+        client.call(&["FLUSHALL"]);
+        wait_until("the series are gone", || client.info::<u64>("memory", "object_used_memory") == 0);
+    }
+}
+
+/// The newest sample of each series of an answer to TS.MGET, or to TS.MREVRANGE with COUNT 1.
+fn samples(found: Value) -> Vec<String> {
+    let Value::Array(found) = found else { panic!("series: {found:?}") };
+    let sample = |one: Value| match one {
+        Value::Array(parts) => format!("{:?}", parts[2]).replace('[', "").replace(']', ""),
+        other => panic!("{other:?}"),
+    };
+    found.into_iter().map(sample).collect()
+}
+
+/// All samples change by one command, while series go, come back and get other keys. Changes of the labels are rare, so
+/// that most answers are of the moment at which the series were found.
+#[test]
+fn the_samples_of_many_series_are_of_one_moment() {
+    const SERIES: u64 = 1500;
+    for threads in ["1", "3"] {
+        let server = Server::start(&["--proactor_threads", threads]);
+        let mut client = server.client();
+        let keys: Vec<String> = (0..SERIES).map(|n| format!("s{n}")).collect();
+        let create = |client: &mut Client, key: &str, time: &str| {
+            client.call(&["MULTI"]);
+            client.call(&["TS.CREATE", key, "LABELS", "kind", "one"]);
+            client.call(&["TS.ADD", key, time, time]);
+            client.call(&["EXEC"]);
+        };
+        keys.iter().for_each(|key| create(&mut client, key, "1"));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = server.client();
+                for n in (2..20_000).take_while(|_| !is_over.load(Relaxed)) {
+                    let (time, key) = (n.to_string(), &keys[n % keys.len()]);
+                    if n % 40 == 0 {
+                        // The answer is without it, or with what it had when it was found.
+                        let Value::Array(last) = writer.call(&["TS.GET", key]) else { panic!("a sample") };
+                        let Value::Int(last) = last[0] else { panic!("a time") };
+                        writer.call(&["RENAME", key, "other"]);
+                        writer.call(&["RENAME", "other", key]);
+                        writer.call(&["DEL", key]);
+                        create(&mut writer, key, &last.to_string());
+                    }
+                    let all = keys.iter().flat_map(|key| [key.as_str(), &time, &time]);
+                    writer.call(&["TS.MADD"].into_iter().chain(all).collect::<Vec<_>>());
+                }
+            });
+            for n in 0..60 {
+                let words = match n % 3 {
+                    0 => "TS.MGET FILTER kind=one",
+                    1 => "TS.MREVRANGE - + COUNT 1 FILTER kind=one",
+                    _ => "TS.MREVRANGE - + COUNT 1 AGGREGATION last 1 FILTER kind=one",
+                };
+                let found = samples(client.call(&words.split(' ').collect::<Vec<_>>()));
+                assert!(found.len() as u64 >= SERIES - 1);
+                assert!(found.iter().all(|sample| *sample == found[0]), "samples of two moments");
+            }
+            is_over.store(true, Relaxed);
+        });
+        // Series that go all at once while they are read are in the answer, and nothing stays of them.
+        for _ in 0..20 {
+            let mut other = server.client();
+            other.send_all(&[&["TS.MRANGE", "-", "+", "FILTER", "kind=one"]]);
+            client.call(&["FLUSHALL"]);
+            let Value::Array(found) = other.read() else { panic!("series") };
+            assert!(found.is_empty() || found.len() as u64 == SERIES, "{}", found.len());
+            keys.iter().for_each(|key| create(&mut client, key, "1"));
+        }
         client.call(&["FLUSHALL"]);
         wait_until("the series are gone", || client.info::<u64>("memory", "object_used_memory") == 0);
     }

@@ -9,6 +9,7 @@ use super::{Key, Shard};
 use crate::Keyed;
 use crate::object::Collection;
 use crate::record::{self, Record, RecordPayload, RecordValue};
+use crate::value_type::Type;
 
 impl Shard {
     /// Passes the collection at a key to `change`, which must not leave it empty. `None`: nothing was done, and
@@ -22,7 +23,8 @@ impl Shard {
         change: impl FnOnce(&mut T, &mut Arena, KeyHasher) -> R,
     ) -> Option<R> {
         let handle = self.look(db, key).handle;
-        if handle.is_none() || self.cut.is_some() {
+        // Readers may have to keep a series as it was.
+        if handle.is_none() || self.cut.is_some() || T::TYPE == Type::Series {
             return None;
         }
         let result = match (Record { tail: self.arena.tail(handle) }).plain_object()? {

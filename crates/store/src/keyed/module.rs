@@ -72,6 +72,7 @@ impl Keyed<'_> {
         let (db, name) = (self.db, self.name());
         let handle = self.handle().ok_or(Corrupt)?;
         self.shard.series_goes(db, handle);
+        self.shard.keep_series(id);
         let Shard { objects, arena, .. } = &mut *self.shard;
         let read = match objects.get_mut(id) {
             Object::Module(value) => module::read_more(&mut **value, source, arena),
