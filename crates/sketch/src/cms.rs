@@ -10,6 +10,8 @@ use crate::{SketchFull, SketchLoadFault};
 /// The version of the RDB form.
 pub const VERSION: u16 = 0;
 
+const CELL_BYTES: usize = 4;
+
 /// A sketch of `width` counters in each of `depth` rows.
 #[derive(Debug)]
 pub struct Cms {
@@ -26,6 +28,45 @@ pub enum MergeFault {
     Overflow,
     /// There is no room.
     Full,
+}
+
+/// Sums of counters of several sketches that lie at the same places.
+#[derive(Clone, Debug, Default)]
+pub struct CellSums(Vec<i64>);
+
+impl CellSums {
+    /// Zeros for the counters of `bytes` bytes.
+    pub fn new(bytes: usize) -> CellSums {
+        CellSums(vec![0; bytes / CELL_BYTES])
+    }
+
+    /// Adds the counters `cells` of a sketch with its weight. Fails if a sum is too large or too small.
+    pub fn add(&mut self, cells: &[u8], weight: i64) -> Result<(), MergeFault> {
+        for (sum, cell) in self.0.iter_mut().zip(cells.as_chunks().0) {
+            let product = i64::from(u32::from_le_bytes(*cell)).checked_mul(weight);
+            *sum = product.and_then(|product| sum.checked_add(product)).ok_or(MergeFault::Overflow)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of counters with these sums. Fails if one is negative or too large.
+    pub fn cells(&self) -> Result<Vec<u8>, MergeFault> {
+        let mut cells = Vec::with_capacity(self.0.len() * CELL_BYTES);
+        for sum in &self.0 {
+            cells.extend(u32::try_from(*sum).map_err(|_| MergeFault::Overflow)?.to_le_bytes());
+        }
+        Ok(cells)
+    }
+}
+
+/// The count of the sum of sketches with these counts and weights. Fails if it is negative or too large.
+pub fn sum_of_counts(sources: impl Iterator<Item = (u64, i64)>) -> Result<u64, MergeFault> {
+    let mut sum = 0_i64;
+    for (count, weight) in sources {
+        let product = count.cast_signed().checked_mul(weight);
+        sum = product.and_then(|product| sum.checked_add(product)).ok_or(MergeFault::Overflow)?;
+    }
+    u64::try_from(sum).map_err(|_| MergeFault::Overflow)
 }
 
 /// Width and depth for an error rate and the probability of exceeding it, both inside (0, 1).
@@ -93,10 +134,9 @@ impl Cms {
         (0..self.depth).map(|row| self.cell(arena, self.place(item, row))).min().unwrap_or(u32::MAX)
     }
 
-    /// All counters of the sketch, row after row, and the count.
-    pub fn contents(&self, arena: &Arena) -> (Vec<u32>, u64) {
-        let bytes = self.cells.all(arena).concat();
-        (bytes.as_chunks().0.iter().map(|cell| u32::from_le_bytes(*cell)).collect(), self.count)
+    /// The bytes of all counters, row after row, and the count.
+    pub fn contents(&self, arena: &Arena) -> (Vec<u8>, u64) {
+        (self.cells.all(arena).concat(), self.count)
     }
 
     /// Replaces the contents by the sum of `sources` (contents of sketches of the same dimensions, each with its
@@ -104,27 +144,21 @@ impl Cms {
     pub fn assign_sum(
         &mut self,
         arena: &mut Arena,
-        sources: &[((Vec<u32>, u64), i64)],
+        sources: &[((Vec<u8>, u64), i64)],
     ) -> Result<(), MergeFault> {
-        let cells = usize::try_from(self.width * self.depth).map_err(|_| MergeFault::Full)?;
-        let mut sums = Vec::with_capacity(cells * 4);
-        for at in 0..cells {
-            let mut sum = 0_i64;
-            for ((source, _), weight) in sources {
-                let cell = i64::from(source.get(at).copied().unwrap_or(0));
-                let product = cell.checked_mul(*weight).ok_or(MergeFault::Overflow)?;
-                sum = sum.checked_add(product).ok_or(MergeFault::Overflow)?;
-            }
-            let sum = u32::try_from(sum).map_err(|_| MergeFault::Overflow)?;
-            sums.extend(sum.to_le_bytes());
+        let mut sums = CellSums::new(usize::try_from(self.bytes()).map_err(|_| MergeFault::Full)?);
+        for ((cells, _), weight) in sources {
+            sums.add(cells, *weight)?;
         }
-        let mut count = 0_i64;
-        for ((_, of_source), weight) in sources {
-            let product = of_source.cast_signed().checked_mul(*weight).ok_or(MergeFault::Overflow)?;
-            count = count.checked_add(product).ok_or(MergeFault::Overflow)?;
-        }
-        self.count = u64::try_from(count).map_err(|_| MergeFault::Overflow)?;
-        self.cells.write(arena, 0, &sums).map_err(|_| MergeFault::Full)
+        let count = sum_of_counts(sources.iter().map(|((_, count), weight)| (*count, *weight)))?;
+        self.cells.write(arena, 0, &sums.cells()?).map_err(|_| MergeFault::Full)?;
+        self.count = count;
+        Ok(())
+    }
+
+    /// Sets the sum of all increments of a sketch whose cells are written by [`Cms::write`].
+    pub fn set_count(&mut self, count: u64) {
+        self.count = count;
     }
 
     /// Writes the fields of an RDB file.
@@ -185,6 +219,11 @@ impl Cms {
     /// Bytes of the cells.
     pub fn bytes(&self) -> u64 {
         self.cells.bytes()
+    }
+
+    /// Adds cells from byte `from` on to `out`, `len` bytes of them as far as they exist.
+    pub fn read_to(&self, arena: &Arena, from: u64, len: u64, out: &mut Vec<u8>) {
+        self.cells.parts(arena, from, len).iter().for_each(|part| out.extend_from_slice(part));
     }
 
     /// Cells from byte `from` on, `len` bytes of them as far as they exist.

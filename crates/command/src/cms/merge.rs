@@ -4,6 +4,7 @@ use darter_sketch::Cms;
 use darter_sketch::cms::MergeFault;
 use darter_wire::{Args, Reply};
 
+use super::merging::{self, MergedSource};
 use super::{NO_KEY, doc};
 use crate::probabilistic::{SILENT, find_word, int};
 use crate::spec::{Keys, Spec};
@@ -48,19 +49,47 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
             None => 1,
         };
         let place = ctx.read(rest.at(at));
-        let view = place.view::<Cms>()?.ok_or(NO_KEY)?;
-        if (view.root.width(), view.root.depth()) != (width, depth) {
+        let sketch = place.view::<Cms>()?.ok_or(NO_KEY)?.root;
+        if (sketch.width(), sketch.depth()) != (width, depth) {
             return Err(Fault::text("CMS: width/depth is not equal"));
         }
-        sources.push((view.root.contents(view.arena), weight));
+        sources.push(MergedSource { name: rest.at(at), weight, count: sketch.count() });
     }
-    let mut place = ctx.at(destination);
-    let edited = place.edit(|sketch: &mut Cms, arena, _| sketch.assign_sum(arena, &sources))?;
-    edited.ok_or(NO_KEY)?.result.map_err(|fault| match fault {
-        MergeFault::Overflow => Fault::text("CMS: MERGE overflow"),
-        MergeFault::Full => Fault::OutOfMemory,
-    })?;
-    place.changed(SILENT);
+    if let Some(staged) = ctx.staged.take() {
+        staged.put_back(ctx, destination)?;
+    } else if merging::leave(ctx, destination, (width, depth), &sources)? {
+        return Ok(());
+    } else {
+        merge_now(ctx, destination, &sources)?;
+    }
+    ctx.changed(destination, SILENT);
     reply.ok();
     Ok(())
+}
+
+fn merge_now(ctx: &mut Ctx<'_>, destination: &[u8], sources: &[MergedSource<'_>]) -> Result<(), Fault> {
+    let mut contents = Vec::with_capacity(sources.len());
+    for source in sources {
+        let place = ctx.at(source.name);
+        let view = place.view::<Cms>()?.ok_or(NO_KEY)?;
+        contents.push((view.root.contents(view.arena), source.weight));
+    }
+    let mut place = ctx.at(destination);
+    let edited = place.edit(|sketch: &mut Cms, arena, _| sketch.assign_sum(arena, &contents))?;
+    edited.ok_or(NO_KEY)?.result.map_err(merge_fault)
+}
+
+/// The count of the sum.
+///
+/// Errors: it does not fit.
+pub(super) fn total_count(sources: &[MergedSource<'_>]) -> Result<u64, Fault> {
+    let counts = sources.iter().map(|source| (source.count, source.weight));
+    darter_sketch::cms::sum_of_counts(counts).map_err(merge_fault)
+}
+
+pub(super) fn merge_fault(fault: MergeFault) -> Fault {
+    match fault {
+        MergeFault::Overflow => Fault::text("CMS: MERGE overflow"),
+        MergeFault::Full => Fault::OutOfMemory,
+    }
 }

@@ -3,6 +3,7 @@
 mod count;
 mod create;
 mod merge;
+mod merging;
 #[cfg(test)]
 mod tests;
 

@@ -138,11 +138,16 @@ impl Ctx<'_> {
         self.begin_building(staged, build);
     }
 
-    /// Leaves filling `object`, still empty, to the slices of an operation that knows how. Then the body runs again, and
-    /// finds it in [`Ctx::staged`].
+    /// Leaves filling `object`, still empty and later the value at `name`, to the slices of an operation that knows how.
+    /// Starts again if one of the keys `watched` changes. Then the body runs again, and finds it in [`Ctx::staged`].
     #[cold]
-    pub fn fill_later(&mut self, name: &[u8], object: Object, operation: Box<dyn Operation>) {
-        let staged = StagedWrite::new(self, name, StagedForm::List, &[]).with_draft(self, object);
+    pub fn fill_later(
+        &mut self,
+        (name, watched): (&[u8], &[&[u8]]),
+        object: Object,
+        operation: Box<dyn Operation>,
+    ) {
+        let staged = StagedWrite::new(self, name, StagedForm::List, watched).with_draft(self, object);
         self.begin_incremental(&[], operation, false, Some(staged));
     }
 

@@ -270,7 +270,7 @@ fn leave_item(ctx: &mut Ctx<'_>, args: Args<'_>, word: usize, path: &JsonPath) -
 fn begin(ctx: &mut Ctx<'_>, name: &[u8], word: usize, parsing: Parsing) -> bool {
     let progress = SetProgress::Parsing(Box::new(parsing));
     let operation = LongSet { word, progress, form_bytes: 0, depth: 0, fault: None };
-    ctx.fill_later(name, Json::draft().wrap(), Box::new(operation));
+    ctx.fill_later((name, &[]), Json::draft().wrap(), Box::new(operation));
     true
 }
 

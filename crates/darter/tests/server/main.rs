@@ -104,6 +104,7 @@ mod serial;
 mod sizes;
 mod slices;
 mod slices_answers;
+mod slices_modules;
 mod slices_stored;
 mod snapshots;
 mod store_tls;
