@@ -1,10 +1,11 @@
 //! ARINSERT key value [value ...], ARRING key size value [value ...], ARSEEK key index, ARNEXT key
 
 use darter_base::number;
+use darter_store::Array;
 use darter_store::array::PLACE_MAX;
-use darter_store::{Arena, Array};
 use darter_wire::{Args, Reply};
 
+use super::ringing::{self, NewRing};
 use super::{BAD_INDEX, event, new_array, read, reply_number, spec};
 use crate::spec::{Keys, Spec};
 use crate::{Ctx, DataCommand, Fault};
@@ -74,9 +75,18 @@ fn insert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()
 fn ring(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let size = number::parse_u64(args.at(2)).filter(|&size| size > 0 && size <= PLACE_MAX);
     let size = size.ok_or(Fault::text("ERR invalid ring size"))?;
+    let staged = ctx.staged.take();
+    let is_laid = staged.is_some();
+    if let Some(staged) = staged {
+        staged.put_back(ctx, args.at(1))?;
+    } else if ringing::leave(ctx, args.at(1), size)? {
+        return Ok(());
+    }
     let mut at = ctx.at(args.at(1));
     let edited = at.edit_or_create(new_array, |array: &mut Array, arena, _| {
-        resize(array, arena, size)?;
+        if let Some(ring) = NewRing::new(array, arena, size).filter(|_| !is_laid) {
+            ring.lay(array, arena)?;
+        }
         let mut last = 0;
         for value in args.tail(3).iter() {
             last = next_place(array.cursor).unwrap_or(0) % size;
@@ -87,32 +97,6 @@ fn ring(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
     })?;
     at.changed(event("arring"));
     reply_number(reply, edited.result?);
-    Ok(())
-}
-
-/// Lays the last texts of a ring of another size from place 0 on, in order of insertion.
-fn resize(array: &mut Array, arena: &mut Arena, size: u64) -> Result<(), Fault> {
-    let len = array.len(arena);
-    let is_whole = array.cursor.is_none_or(|cursor| cursor.checked_add(1) == Some(len));
-    if len == size || len == 0 || (len < size && is_whole) {
-        return Ok(());
-    }
-    let newest = array.cursor.unwrap_or(u64::MAX).min(len - 1);
-    let kept_len = size.min(len);
-    // The age of each text in places; too old ones are removed. Free places keep their part of the ring.
-    let age = |place: u64| if place <= newest { newest - place } else { newest + (len - place) };
-    let mut kept = Vec::new();
-    array.each(arena, 0, PLACE_MAX, &mut |place, text| {
-        if let Some(place) = kept_len.checked_sub(age(place) + 1) {
-            kept.push((place, text.to_vec()));
-        }
-        true
-    });
-    array.remove(arena, 0, PLACE_MAX)?;
-    for (place, text) in kept {
-        array.put(arena, place, std::iter::once(&text[..]))?;
-    }
-    array.cursor = Some(kept_len - 1);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ mod insert;
 mod long_read;
 mod op;
 mod read;
+mod ringing;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,4 @@
-//! Large sketches merged in slices: the result is that of one go at the moment it is stored.
+//! Large sketches merged, and rings laid anew, in slices: the result is that of one go at the moment it is stored.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -221,4 +221,96 @@ fn merged_sketches_are_read_back_and_come_to_replicas() {
     drop(server);
     let server = dir.start(&["--proactor_threads", "3"]);
     assert!(looks(&mut server.client()) == wanted);
+}
+
+/// A ring of texts with gaps whose newest one is at place 31,000; and texts far from each other.
+fn fill_rings(client: &mut Client) {
+    for from in (0..40_000_u64).step_by(1000) {
+        let all = (from..from + 1000).filter(|n| n % 97 != 5).map(|n| format!("{n} text:{n}"));
+        let all: Vec<String> = all.collect();
+        let words = all.iter().flat_map(|words| words.split(' '));
+        client.call(&["ARMSET", "ring"].into_iter().chain(words).collect::<Vec<_>>());
+    }
+    client.call(&["ARSEEK", "ring", "31001"]);
+    client.call_for_each(&["ARMSET", "far"], 3000, |n, words| {
+        words.extend([(n * 100_003).to_string(), "x".repeat(n as usize % 70)]);
+    });
+    for key in ["ring", "far"] {
+        client.call(&["EXPIREAT", key, "4000000000"]);
+    }
+}
+
+const RINGS: &[&str] = &[
+    "ARRING ring 20000 new",
+    "ARRING ring 39000 new newer",
+    "ARRING ring 90000 new",
+    "ARRING ring 2000 new",
+    "ARRING far 200000000 new",
+    "ARRING far 299000000 new",
+];
+
+#[test]
+fn what_slices_lay_anew_is_what_one_go_lays() {
+    let dir = Dir::new("rings");
+    let server = dir.start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    for line in RINGS {
+        let mut seen = Vec::new();
+        for is_sliced in [true, false] {
+            client.call(&["FLUSHALL"]);
+            fill_rings(&mut client);
+            let before = slices(&mut client);
+            let reply = if is_sliced { call(&mut client, line) } else { at_once(&mut client, line) };
+            let given = slices(&mut client) - before;
+            assert!(!is_sliced || given > 3, "{line}: {given} slices");
+            let key = words(line)[1];
+            seen.push((
+                reply,
+                call(&mut client, &format!("DUMP {key}")),
+                call(&mut client, &format!("EXPIRETIME {key}")),
+            ));
+        }
+        assert!(seen[0] == seen[1], "{line}: {:?} {:?}", seen[0].0, seen[1].0);
+    }
+    let wanted = client.call(&["DUMP", "far"]);
+    drop(server);
+    let server = dir.start(&["--proactor_threads", "1"]);
+    assert!(server.client().call(&["DUMP", "far"]) == wanted);
+}
+
+#[test]
+fn a_ring_that_changes_or_goes_under_way_is_laid_as_it_is_at_the_end() {
+    let server = Server::start(&["--proactor_threads", "2"]);
+    let mut client = server.client();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.client();
+            for n in (0..20_000).take_while(|_| !is_over.load(Relaxed)) {
+                // The newest text and the one before it are the same.
+                let text = format!("n{n}");
+                writer.call(&["ARINSERT", "ring", &text, &text]);
+                std::thread::sleep(Duration::from_millis(3));
+                match n % 40 {
+                    7 => drop(writer.call(&["DEL", "ring"])),
+                    17 => drop(writer.call(&["SET", "ring", "text"])),
+                    18 => drop(writer.call(&["DEL", "ring"])),
+                    _ => {}
+                }
+            }
+        });
+        for size in 0..40 {
+            fill_rings(&mut client);
+            let reply = client.call(&["ARRING", "ring", &(20_000 + 100 * size).to_string(), "last"]);
+            let is_other = matches!(&reply, Value::Error(line) if line.starts_with("WRONGTYPE"));
+            assert!(is_other || matches!(reply, Value::Int(_)), "{reply:?}");
+        }
+        for _ in 0..20 {
+            server.client().send_all(&[&words("ARRING ring 20000 gone")]);
+        }
+        is_over.store(true, Relaxed);
+    });
+    wait_until("they are gone", || client.info::<u64>("clients", "connected_clients") == 1);
+    client.call(&["DEL", "ring", "far"]);
+    wait_until("nothing is there any more", || client.info::<u64>("memory", "object_used_memory") == 0);
 }
