@@ -36,7 +36,7 @@ pub const RESTORE: DataCommand = DataCommand {
         .doc(
             Group::Generic,
             "2.6.0",
-            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK] [MARKS bytes]",
+            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK] [MARKS bytes] [LINKS]",
             "Makes a key from the value that DUMP returned.",
         )
         .cost("O(N) over the size of the value"),
@@ -191,6 +191,8 @@ struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     sticks: bool,
+    // A series keeps its rules and its source: the others come, too.
+    keeps_links: bool,
     // What memcached's clients have stored with the value.
     marks: Option<Extras>,
     // The value for OBJECT FREQ.
@@ -209,6 +211,8 @@ impl RestoreOptions {
                 options.replaces = true;
             } else if reader.take("ABSTTL") {
                 options.is_absolute = true;
+            } else if reader.take("LINKS") {
+                options.keeps_links = true;
             } else if reader.take("STICK") {
                 options.sticks = true;
             } else if reader.take_with("MARKS", 1) {
@@ -267,7 +271,9 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
         let object =
             rdb::read_object(kind, &mut source, place.arena_mut(), hasher).map_err(|_| BAD_FORMAT)?;
         place.put_object(object, expiry)?;
-        place.forget_links();
+        if !options.keeps_links {
+            place.forget_links();
+        }
     }
     if deadline_ms.is_some_and(|ms| ms <= now_ms) && !keeps_dead {
         // expired on arrival: a former value is removed all the same

@@ -223,3 +223,47 @@ fn a_leaderboard_that_is_written_all_the_time_is_sent_once() {
     // board would not go at all, or take more than a hundred bytes for each. An attempt may have to be made again.
     assert!(sent < 40e6 + 200.0 * writes as f64, "{sent} bytes were sent for {writes} writes");
 }
+
+#[test]
+fn series_keep_their_rules_and_count_each_sample_once() {
+    let Some(nodes) = StoredNodes::create("rules", 3) else { return };
+    let server = Server::start(&[]);
+    let mut beside = server.client();
+    for client in [&mut beside, &mut nodes.client(0)] {
+        run(client, "TS.CREATE {bar}raw");
+        run(client, "TS.CREATE {bar}sum");
+        run(client, "TS.CREATE {bar}alone");
+        assert_eq!(run(client, "TS.CREATERULE {bar}raw {bar}sum AGGREGATION sum 1000"), Value::ok());
+        for n in 0..2000 {
+            run(client, &format!("TS.ADD {{bar}}raw {} {}", n * 10, n % 7));
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (beside, stop, port) = (&mut beside, &stop, nodes.servers[0].port());
+        let writer = scope.spawn(move || {
+            let (mut client, mut time) = (ClusterClient::new(port), 20_000);
+            while !stop.load(Ordering::Relaxed) || time < 24_000 {
+                time += 20;
+                for key in ["{bar}raw", "{bar}alone"] {
+                    let time = time.to_string();
+                    let words = ["TS.ADD", key, &time, "1"];
+                    assert_eq!(client.call(TAG, &words), beside.call(&words));
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        let _guard = StopOnDrop(stop);
+        for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+            succeed(&nodes, from, to, "5061 5061");
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().expect("each answer is that of a server alone");
+    });
+    nodes.settle();
+    let mut owner = nodes.client(0);
+    for line in ["TS.RANGE {bar}sum - +", "TS.RANGE {bar}alone - +", "TS.RANGE {bar}raw - +"] {
+        let (here, there) = (run(&mut owner, line), run(&mut beside, line));
+        assert!(here == there, "{line}");
+    }
+}

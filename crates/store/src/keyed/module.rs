@@ -46,13 +46,17 @@ impl Keyed<'_> {
         Ok(edited?.map(|edited| edited.result))
     }
 
-    /// Makes a series from another server forget its links to other series. Other values stay unchanged.
-    pub fn forget_links(&mut self) {
-        let has_links = match self.view::<Series>() {
+    /// Returns true if the key has a series that is linked to others.
+    pub fn has_links(&self) -> bool {
+        match self.view::<Series>() {
             Ok(Some(view)) => view.root.source.is_some() || !view.root.rules.is_empty(),
             _ => false,
-        };
-        if has_links {
+        }
+    }
+
+    /// Makes a series from another server forget its links to other series. Other values stay unchanged.
+    pub fn forget_links(&mut self) {
+        if self.has_links() {
             let forgotten = self.reshape_series(|series| {
                 series.source = None;
                 series.rules.clear();

@@ -355,7 +355,11 @@ fn read(
         // A sample changes the series of a compaction, too: its record would come there a second time.
         let is_alone = place.kind() != Some(Type::Series);
         let is_followed = payload.len() >= FOLLOWED_BYTES_MIN && is_alone;
-        let (marks, deadline_ms) = (dump::marks(&place), place.deadline_ms().unwrap_or(0));
+        let (mut marks, deadline_ms) = (dump::marks(&place), place.deadline_ms().unwrap_or(0));
+        if place.has_links() {
+            // The series of its rules are in the same slot.
+            marks.push(b"LINKS".to_vec());
+        }
         (SentValue::Whole { payload, deadline_ms, marks }, is_followed)
     });
     if is_followed {
