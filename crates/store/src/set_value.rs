@@ -319,6 +319,7 @@ impl SetValue {
     }
 
     /// [`Table::fold`] for a set that has only texts.
+    #[inline]
     pub fn fold(&self, arena: &Arena) -> Option<Handle> {
         match &self.body {
             SetBody::Texts(texts) => texts.fold(arena),
@@ -327,6 +328,7 @@ impl SetValue {
     }
 
     /// The set that [`SetValue::fold`] gave `pack` for.
+    #[inline]
     pub fn unfold(pack: Handle, arena: &Arena) -> SetValue {
         SetValue { body: SetBody::Texts(Table::unfold(PackKind::Keys, pack, arena)) }
     }
