@@ -1,4 +1,5 @@
-//! Large sketches merged, and rings laid anew, in slices: the result is that of one go at the moment it is stored.
+//! CMS.MERGE of large sketches and ARRING of large arrays: slices give the result of one piece, as of the moment
+//! it is stored.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

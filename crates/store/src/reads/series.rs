@@ -37,7 +37,7 @@ impl SeriesToRead {
         self.order.len()
     }
 
-    /// Returns true if there is none.
+    /// Returns true if no series was added.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
